@@ -1,0 +1,1 @@
+//! From tensor graphs to kernels, and from kernels to text.

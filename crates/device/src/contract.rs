@@ -1,0 +1,160 @@
+//! The traits.
+//!
+//! Everything slow answers with a [`Ticket`] that can be polled; waiting is a convenience. A device runs a queue's steps in
+//! order and may overlap queues. Handles are plain numbers; a device owns what is behind them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use panoply_ir::routine::Routine;
+use panoply_ir::{Result, Target};
+
+use crate::info::{DeviceInfo, Kind, MemoryInfo};
+use crate::program::Program;
+use crate::step::{AllocId, ProgramId, QueueId, Region, Step};
+
+/// A back end: a way to find devices of one kind.
+pub trait Driver: Send + Sync {
+    /// The kind of device it finds.
+    fn kind(&self) -> Kind;
+
+    /// The devices here, in the interface's order. No device, no library, an old driver: an `Unavailable` error that says
+    /// which and what would fix it. Never panics, whatever the library does short of crashing.
+    fn probe(&self) -> Result<Vec<Arc<dyn Device>>>;
+}
+
+/// Memory, programs and queues of one device.
+///
+/// The caller has validated every argument: ids are live, regions lie inside their allocations, groups and shared memory
+/// respect the target's limits, argument types match. A device may do anything if they do not.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// Which device this is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// What code for it must know.
+    fn target(&self) -> &Target;
+
+    /// Its memory now.
+    fn memory(&self) -> MemoryInfo;
+
+    /// Whether it takes this routine.
+    fn offers(&self, routine: &Routine) -> bool;
+
+    /// Reserves bytes, at least 1, aligned to 64 or more; contents are undefined. `OutOfMemory` when there are none.
+    fn allocate(&self, bytes: u64) -> Result<AllocId>;
+
+    /// Gives memory back once the steps submitted so far no longer need it.
+    fn free(&self, alloc: AllocId);
+
+    /// Makes a program ready to run. `Build` with the compiler's log in the notes when it is refused.
+    fn compile(&self, program: &Program) -> Result<ProgramId>;
+
+    /// The program in the device's own format, for a disk cache; none if it has no such format.
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>>;
+
+    /// Forgets a program once the steps submitted so far no longer need it.
+    fn release(&self, program: ProgramId);
+
+    /// A further queue.
+    fn queue(&self) -> Result<QueueId>;
+
+    /// Starts steps on a queue, after everything submitted to it before. With `timed`, the ticket knows each step's times.
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket>;
+
+    /// Copies host bytes into a region, after everything submitted to the queue before. The bytes may be reused at return.
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()>;
+
+    /// Starts copying a region to the host, after everything submitted to the queue before; [`Ticket::take`] gives the bytes.
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket>;
+
+    /// Copies a region into host bytes of the same length and waits for it.
+    fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
+        let data = self.read(queue, from)?.take()?;
+        bytes.copy_from_slice(&data);
+        Ok(())
+    }
+
+    /// Waits for everything submitted to every queue.
+    fn synchronize(&self) -> Result<()>;
+}
+
+/// Work under way on a device.
+pub trait Pending: Send + Sync {
+    /// Whether it is done; its failure once it failed.
+    fn poll(&self) -> Result<bool>;
+
+    /// Waits until it is done.
+    fn wait(&self) -> Result<()>;
+
+    /// After a read is done, its bytes; they are given once.
+    fn take(&self) -> Option<Vec<u8>>;
+
+    /// After timed steps are done, when each ran, in their order.
+    fn times(&self) -> Vec<StepTime>;
+
+    /// The device's own number for it, by which its `submit` recognises a ticket in [`Step::Wait`].
+    fn token(&self) -> u64;
+}
+
+/// When a step ran, in nanoseconds of the device's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepTime {
+    /// First moment.
+    pub start_ns: u64,
+    /// Last moment.
+    pub end_ns: u64,
+}
+
+/// Something that was submitted: done already, or pending.
+#[derive(Clone)]
+pub enum Ticket {
+    /// It was done before `submit` returned.
+    Done,
+    /// The device is at it.
+    Pending(Arc<dyn Pending>),
+}
+
+impl Ticket {
+    /// Whether it is done; its failure if it failed.
+    pub fn poll(&self) -> Result<bool> {
+        match self {
+            Ticket::Done => Ok(true),
+            Ticket::Pending(pending) => pending.poll(),
+        }
+    }
+
+    /// Waits until it is done.
+    pub fn wait(&self) -> Result<()> {
+        match self {
+            Ticket::Done => Ok(()),
+            Ticket::Pending(pending) => pending.wait(),
+        }
+    }
+
+    /// Waits for a read and gives its bytes; none the second time.
+    pub fn take(&self) -> Result<Vec<u8>> {
+        self.wait()?;
+        match self {
+            Ticket::Done => Ok(Vec::new()),
+            Ticket::Pending(pending) => Ok(pending.take().unwrap_or_default()),
+        }
+    }
+
+    /// Waits for timed steps and gives when each ran.
+    pub fn times(&self) -> Result<Vec<StepTime>> {
+        self.wait()?;
+        match self {
+            Ticket::Done => Ok(Vec::new()),
+            Ticket::Pending(pending) => Ok(pending.times()),
+        }
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ticket::Done => f.write_str("Ticket::Done"),
+            Ticket::Pending(pending) => write!(f, "Ticket::Pending({})", pending.token()),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The contract every Panoply device implements, and the suite that checks it.
+//!
+//! A device receives **programs and bytes, never operations**: it allocates memory, takes programs, and runs lists of
+//! [`Step`]s. It never hears "tensor", and a driver never hears "kernel IR" (only the CPU takes it). `runtime` validates
+//! everything before it calls; a device validates nothing and says so, and its errors cover only what the caller could
+//! not know: out of memory, a lost device, a compiler's refusal.
+//!
+//! In reading order: [`info`] (which device this is), [`program`] (what it is given to run), [`step`] (what it is asked
+//! to do), [`contract`] (the traits), `null` (a device that records and computes nothing), `conformance` (everything
+//! an implementation must do, as tests that are given a renderer).
+
+#![forbid(unsafe_code)]
+
+pub mod contract;
+pub mod info;
+pub mod program;
+pub mod step;
+
+pub use contract::{Device, Driver, Pending, StepTime, Ticket};
+pub use info::{DeviceInfo, Kind, MemoryInfo};
+pub use panoply_ir::{Error, ErrorKind, Result};
+pub use program::{Program, Signature, SourceText};
+pub use step::{AllocId, Arg, Dispatch, ProgramId, QueueId, Region, Step};

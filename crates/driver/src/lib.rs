@@ -1,0 +1,1 @@
+//! Drivers: the vendor libraries behind the device contract.

@@ -1,0 +1,231 @@
+//! THE list of scalar operations.
+//!
+//! The tensor graph, the kernel IR, the renderers, the vector machine, the interpreters and the gradients all share it;
+//! each has one exhaustive match over it. What an operation means is written once, beside its name. Everything else a
+//! user knows (sigmoid, gelu, leaky relu …) is composed of these.
+//!
+//! Integers wrap. Floats follow IEEE 754 with round to nearest even and keep denormals. Nothing here promotes: operands
+//! have one type, comparisons give `bool`.
+
+use crate::dtype::Type;
+
+/// One scalar operation, applied to each lane of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Alu {
+    // One operand.
+    /// `-x`; wraps for integers.
+    Neg,
+    /// Bits inverted; logical not for bools.
+    Not,
+    /// Magnitude; wraps for the smallest integer.
+    Abs,
+    /// e to the x. Float.
+    Exp,
+    /// 2 to the x. Float.
+    Exp2,
+    /// Natural logarithm; NaN below 0, -inf at 0. Float.
+    Ln,
+    /// Logarithm to base 2. Float.
+    Log2,
+    /// ln(1 + x), accurate near 0. Float.
+    Log1p,
+    /// exp(x) - 1, accurate near 0. Float.
+    Expm1,
+    /// Sine of radians. Float.
+    Sin,
+    /// Cosine of radians. Float.
+    Cos,
+    /// Tangent of radians. Float.
+    Tan,
+    /// Arc tangent in (-pi/2, pi/2). Float.
+    Atan,
+    /// Hyperbolic tangent. Float.
+    Tanh,
+    /// Gauss error function. Float.
+    Erf,
+    /// Square root, correctly rounded; NaN below 0. Float.
+    Sqrt,
+    /// Largest integer not above x. Float.
+    Floor,
+    /// Smallest integer not below x. Float.
+    Ceil,
+    /// Nearest integer, ties to even. Float.
+    Round,
+    /// Towards zero. Float.
+    Trunc,
+    // Two operands.
+    /// Sum.
+    Add,
+    /// Difference.
+    Sub,
+    /// Product.
+    Mul,
+    /// Quotient; integers truncate towards zero, x / 0 is 0 and MIN / -1 wraps to MIN.
+    Div,
+    /// Remainder with the sign of the dividend (`fmod`); integers: x % 0 is x and MIN % -1 is 0.
+    Rem,
+    /// The smaller; NaN if either is NaN (IEEE 754-2019 `minimum`, but -0 and 0 are equal).
+    Min,
+    /// The larger; NaN if either is NaN (IEEE 754-2019 `maximum`, but -0 and 0 are equal).
+    Max,
+    /// x to the y, as C's `pow`. Float.
+    Pow,
+    /// Bitwise and; logical for bools.
+    And,
+    /// Bitwise or; logical for bools.
+    Or,
+    /// Bitwise exclusive or; logical for bools.
+    Xor,
+    /// Left shift by the right operand modulo the width.
+    Shl,
+    /// Right shift by the right operand modulo the width; arithmetic for signed, logical for unsigned.
+    Shr,
+    /// Less than; false if either is NaN.
+    Lt,
+    /// Less or equal; false if either is NaN.
+    Le,
+    /// Equal; false if either is NaN.
+    Eq,
+    /// Not equal; true if either is NaN.
+    Ne,
+    // Three operands.
+    /// `condition ? a : b`, lane by lane; both sides are evaluated.
+    Select,
+    /// a × b + c with one rounding. Float.
+    Fma,
+}
+
+/// What operands an operation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// Any float.
+    Float,
+    /// Integers, indices and floats.
+    Number,
+    /// Integers and indices.
+    Int,
+    /// Integers, indices and bools.
+    Bits,
+    /// Anything.
+    Any,
+}
+
+impl Alu {
+    /// Every operation, in declaration order.
+    #[rustfmt::skip]
+    pub const ALL: [Alu; 39] = [
+        Alu::Neg, Alu::Not, Alu::Abs, Alu::Exp, Alu::Exp2, Alu::Ln, Alu::Log2, Alu::Log1p, Alu::Expm1, Alu::Sin, Alu::Cos,
+        Alu::Tan, Alu::Atan, Alu::Tanh, Alu::Erf, Alu::Sqrt, Alu::Floor, Alu::Ceil, Alu::Round, Alu::Trunc, Alu::Add,
+        Alu::Sub, Alu::Mul, Alu::Div, Alu::Rem, Alu::Min, Alu::Max, Alu::Pow, Alu::And, Alu::Or, Alu::Xor, Alu::Shl,
+        Alu::Shr, Alu::Lt, Alu::Le, Alu::Eq, Alu::Ne, Alu::Select, Alu::Fma,
+    ];
+
+    /// How many operands: 1, 2 or 3.
+    pub const fn arity(self) -> usize {
+        match self {
+            Alu::Select | Alu::Fma => 3,
+            _ if (self as u8) < Alu::Add as u8 => 1,
+            _ => 2,
+        }
+    }
+
+    /// Whether the result is a bool whatever the operands are.
+    pub const fn is_comparison(self) -> bool {
+        matches!(self, Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne)
+    }
+
+    /// Whether swapping two operands changes nothing.
+    pub const fn is_commutative(self) -> bool {
+        matches!(self, Alu::Add | Alu::Mul | Alu::Min | Alu::Max | Alu::And | Alu::Or | Alu::Xor | Alu::Eq | Alu::Ne)
+    }
+
+    /// What operands it takes. `Select`'s condition is a bool besides.
+    pub const fn domain(self) -> Domain {
+        use Alu::*;
+        match self {
+            Exp | Exp2 | Ln | Log2 | Log1p | Expm1 | Sin | Cos | Tan | Atan | Tanh | Erf | Sqrt | Floor | Ceil
+            | Round | Trunc | Pow | Fma => Domain::Float,
+            Neg | Abs | Add | Sub | Mul | Div | Rem | Min | Max | Lt | Le => Domain::Number,
+            Shl | Shr => Domain::Int,
+            Not | And | Or | Xor => Domain::Bits,
+            Eq | Ne | Select => Domain::Any,
+        }
+    }
+
+    /// The spelling in the text form: the variant's name in lower case.
+    pub fn name(self) -> &'static str {
+        use Alu::*;
+        match self {
+            Neg => "neg",
+            Not => "not",
+            Abs => "abs",
+            Exp => "exp",
+            Exp2 => "exp2",
+            Ln => "ln",
+            Log2 => "log2",
+            Log1p => "log1p",
+            Expm1 => "expm1",
+            Sin => "sin",
+            Cos => "cos",
+            Tan => "tan",
+            Atan => "atan",
+            Tanh => "tanh",
+            Erf => "erf",
+            Sqrt => "sqrt",
+            Floor => "floor",
+            Ceil => "ceil",
+            Round => "round",
+            Trunc => "trunc",
+            Add => "add",
+            Sub => "sub",
+            Mul => "mul",
+            Div => "div",
+            Rem => "rem",
+            Min => "min",
+            Max => "max",
+            Pow => "pow",
+            And => "and",
+            Or => "or",
+            Xor => "xor",
+            Shl => "shl",
+            Shr => "shr",
+            Lt => "lt",
+            Le => "le",
+            Eq => "eq",
+            Ne => "ne",
+            Select => "select",
+            Fma => "fma",
+        }
+    }
+
+    /// The operation with this spelling.
+    pub fn from_name(name: &str) -> Option<Alu> {
+        Alu::ALL.into_iter().find(|alu| alu.name() == name)
+    }
+
+    /// The type of the result, or which rule the operands break.
+    pub fn result_type(self, operands: &[Type]) -> Result<Type, String> {
+        if operands.len() != self.arity() {
+            return Err(format!("{} takes {} operands, not {}", self.name(), self.arity(), operands.len()));
+        }
+        let values = if self == Alu::Select { &operands[1..] } else { operands };
+        let ty = values[0];
+        if let Some(other) = values.iter().find(|other| **other != ty) {
+            return Err(format!("{}: operand types {ty} and {other} differ", self.name()));
+        }
+        if self == Alu::Select && (!operands[0].is_bool() || operands[0].lanes() != ty.lanes()) {
+            return Err(format!("select: the condition is {}, not a bool of {} lanes", operands[0], ty.lanes()));
+        }
+        let fits = match self.domain() {
+            Domain::Float => ty.is_float(),
+            Domain::Number => !ty.is_bool(),
+            Domain::Int => ty.is_int(),
+            Domain::Bits => !ty.is_float(),
+            Domain::Any => true,
+        };
+        if !fits {
+            return Err(format!("{} is not defined for {ty}", self.name()));
+        }
+        Ok(if self.is_comparison() { ty.with_dtype(crate::DType::Bool) } else { ty })
+    }
+}

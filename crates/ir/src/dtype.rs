@@ -1,0 +1,298 @@
+//! Element types, and constants of them.
+//!
+//! A [`Type`] is what a kernel expression has: one element, a short vector of them, or an [`Type::Index`], whose width
+//! (32 or 64 bits) is chosen per kernel and never visible to the program.
+
+use std::fmt;
+
+use half::{bf16, f16};
+
+/// What an element of a tensor or buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[rustfmt::skip]
+#[allow(missing_docs, reason = "the variants are Rust's own names")]
+pub enum DType { Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64 }
+
+impl DType {
+    /// Every element type, in declaration order.
+    pub const ALL: [DType; 13] = [
+        DType::Bool,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::U8,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+    ];
+
+    /// Bytes one element takes in a buffer; a bool takes one.
+    pub const fn bytes(self) -> usize {
+        match self {
+            DType::Bool | DType::I8 | DType::U8 => 1,
+            DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
+            DType::I32 | DType::U32 | DType::F32 => 4,
+            DType::I64 | DType::U64 | DType::F64 => 8,
+        }
+    }
+
+    /// Bits of the value; 1 for a bool.
+    pub const fn bits(self) -> u32 {
+        match self {
+            DType::Bool => 1,
+            _ => self.bytes() as u32 * 8,
+        }
+    }
+
+    /// f16, bf16, f32 or f64.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    /// A signed or unsigned integer; a bool is not.
+    pub const fn is_int(self) -> bool {
+        !self.is_float() && !matches!(self, DType::Bool)
+    }
+
+    /// A signed integer or a float.
+    pub const fn is_signed(self) -> bool {
+        self.is_float() || matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+
+    /// The Rust spelling: `f32`, `u8`, `bool`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::U8 => "u8",
+            DType::U16 => "u16",
+            DType::U32 => "u32",
+            DType::U64 => "u64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+
+    /// The type with this Rust spelling.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a kernel expression is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Type {
+    /// One element.
+    Scalar(DType),
+    /// 2, 4, 8 or 16 elements side by side.
+    Vector(DType, u8),
+    /// An unsigned position or length (`usize` in the kernel language); 32 or 64 bits, as the kernel needs.
+    Index,
+}
+
+impl Type {
+    /// `bool`, the type of every condition.
+    pub const BOOL: Type = Type::Scalar(DType::Bool);
+
+    /// The element type; none for an index.
+    pub fn dtype(self) -> Option<DType> {
+        match self {
+            Type::Scalar(dtype) | Type::Vector(dtype, _) => Some(dtype),
+            Type::Index => None,
+        }
+    }
+
+    /// Elements side by side; 1 but for vectors.
+    pub fn lanes(self) -> u8 {
+        match self {
+            Type::Vector(_, lanes) => lanes,
+            Type::Scalar(_) | Type::Index => 1,
+        }
+    }
+
+    /// The same number of lanes of another element type.
+    pub fn with_dtype(self, dtype: DType) -> Type {
+        match self {
+            Type::Vector(_, lanes) => Type::Vector(dtype, lanes),
+            Type::Scalar(_) | Type::Index => Type::Scalar(dtype),
+        }
+    }
+
+    /// Whether the elements are floats.
+    pub fn is_float(self) -> bool {
+        self.dtype().is_some_and(DType::is_float)
+    }
+
+    /// Whether the elements are integers or indices.
+    pub fn is_int(self) -> bool {
+        self.dtype().is_none_or(DType::is_int)
+    }
+
+    /// Whether the elements are bools.
+    pub fn is_bool(self) -> bool {
+        self.dtype() == Some(DType::Bool)
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Scalar(dtype) => write!(f, "{dtype}"),
+            Type::Vector(dtype, lanes) => write!(f, "{dtype}x{lanes}"),
+            Type::Index => f.write_str("index"),
+        }
+    }
+}
+
+impl From<DType> for Type {
+    fn from(dtype: DType) -> Type {
+        Type::Scalar(dtype)
+    }
+}
+
+/// A constant: the bit pattern of one element, zero-extended, beside its type. Vectors are splats of one.
+///
+/// Equality and hashing are on bits, so `-0.0` and `0.0` differ and a NaN equals itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scalar {
+    /// The element type.
+    pub dtype: DType,
+    /// Its bits in the low end.
+    pub bits: u64,
+}
+
+impl Scalar {
+    /// A float of any float type, rounded to nearest; an integer type truncates as Rust's `as` does.
+    pub fn from_f64(dtype: DType, value: f64) -> Scalar {
+        let bits = match dtype {
+            DType::Bool => u64::from(value != 0.0),
+            DType::I8 => value as i8 as u8 as u64,
+            DType::I16 => value as i16 as u16 as u64,
+            DType::I32 => value as i32 as u32 as u64,
+            DType::I64 => value as i64 as u64,
+            DType::U8 => value as u8 as u64,
+            DType::U16 => value as u16 as u64,
+            DType::U32 => value as u32 as u64,
+            DType::U64 => value as u64,
+            DType::F16 => f16::from_f64(value).to_bits() as u64,
+            DType::BF16 => bf16::from_f64(value).to_bits() as u64,
+            DType::F32 => (value as f32).to_bits() as u64,
+            DType::F64 => value.to_bits(),
+        };
+        Scalar { dtype, bits }
+    }
+
+    /// An integer, wrapped to the width of an integer type and rounded for a float type.
+    pub fn from_i128(dtype: DType, value: i128) -> Scalar {
+        match dtype {
+            DType::Bool => Scalar { dtype, bits: u64::from(value != 0) },
+            _ if dtype.is_float() => Scalar::from_f64(dtype, value as f64),
+            _ => Scalar { dtype, bits: value as u64 & mask(dtype.bits()) },
+        }
+    }
+
+    /// The value as f64; exact but for 64-bit integers beyond 2^53.
+    pub fn to_f64(self) -> f64 {
+        match self.dtype {
+            DType::F16 => f16::from_bits(self.bits as u16).to_f64(),
+            DType::BF16 => bf16::from_bits(self.bits as u16).to_f64(),
+            DType::F32 => f32::from_bits(self.bits as u32) as f64,
+            DType::F64 => f64::from_bits(self.bits),
+            _ => self.to_i128() as f64,
+        }
+    }
+
+    /// The value as an integer; floats saturate and NaN is 0, as Rust's `as` does.
+    pub fn to_i128(self) -> i128 {
+        match self.dtype {
+            DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64 => self.bits as i128,
+            DType::I8 => self.bits as u8 as i8 as i128,
+            DType::I16 => self.bits as u16 as i16 as i128,
+            DType::I32 => self.bits as u32 as i32 as i128,
+            DType::I64 => self.bits as i64 as i128,
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => self.to_f64() as i128,
+        }
+    }
+
+    /// Whether this is the bool `true`.
+    pub fn is_true(self) -> bool {
+        self.dtype == DType::Bool && self.bits != 0
+    }
+}
+
+const fn mask(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dtype {
+            DType::Bool => write!(f, "{}", self.bits != 0),
+            dtype if dtype.is_float() => {
+                let value = self.to_f64();
+                if value.is_nan() { write!(f, "nan:{:#x}{dtype}", self.bits) } else { write!(f, "{value:?}{dtype}") }
+            }
+            dtype => write!(f, "{}{dtype}", self.to_i128()),
+        }
+    }
+}
+
+macro_rules! scalar_from {
+    ($($rust:ty => $dtype:ident, $bits:expr;)*) => {$(
+        impl From<$rust> for Scalar {
+            fn from(value: $rust) -> Scalar {
+                let to_bits: fn($rust) -> u64 = $bits;
+                Scalar { dtype: DType::$dtype, bits: to_bits(value) }
+            }
+        }
+
+        impl Element for $rust {
+            const DTYPE: DType = DType::$dtype;
+        }
+    )*};
+}
+
+/// A Rust type that can be an element of a buffer or tensor.
+///
+/// `bool` is not one: a byte other than 0 or 1 in device memory must not become a Rust `bool`; host code uses `u8`.
+pub trait Element: Copy + Send + Sync + PartialEq + fmt::Debug + Into<Scalar> + 'static {
+    /// Its element type.
+    const DTYPE: DType;
+}
+
+scalar_from! {
+    i8 => I8, |v| v as u8 as u64;
+    i16 => I16, |v| v as u16 as u64;
+    i32 => I32, |v| v as u32 as u64;
+    i64 => I64, |v| v as u64;
+    u8 => U8, u64::from;
+    u16 => U16, u64::from;
+    u32 => U32, u64::from;
+    u64 => U64, |v| v;
+    f16 => F16, |v| v.to_bits() as u64;
+    bf16 => BF16, |v| v.to_bits() as u64;
+    f32 => F32, |v| v.to_bits() as u64;
+    f64 => F64, |v| v.to_bits();
+}
+
+impl From<bool> for Scalar {
+    fn from(value: bool) -> Scalar {
+        Scalar { dtype: DType::Bool, bits: u64::from(value) }
+    }
+}

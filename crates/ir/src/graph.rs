@@ -1,0 +1,111 @@
+//! The tensor graph: what a program asks for, before anybody decides how.
+//!
+//! Nodes stand in one vector, inputs before users, so that a walk is a loop and never recursion. Every tensor operation a
+//! user knows is an expression over the few primitives of [`Op`]; their meaning is written here once, the naive
+//! interpreter in [`crate::graph_interpret`] is the oracle, `compile` makes them fast and `tensor` differentiates them.
+//!
+//! Leaves are numbered by first visit and carry no addresses, so equal programs have equal graphs: the graph is the key
+//! of the plan cache. A [`Op::Const`] is part of the program; a [`Op::Slot`] is a number passed at launch and is not.
+
+use crate::alu::Alu;
+use crate::dtype::{DType, Scalar};
+use crate::kernel::ReduceOp;
+use crate::shape::Shape;
+
+/// A node of a graph: its position in [`Graph::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The position.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A program over tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Graph {
+    /// Inputs before users.
+    pub nodes: Vec<Node>,
+    /// What is asked for, in order.
+    pub outputs: Vec<NodeId>,
+}
+
+/// One primitive step.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// What it does.
+    pub op: Op,
+    /// To what.
+    pub inputs: Vec<NodeId>,
+    /// The result's lengths.
+    pub shape: Shape,
+    /// The result's elements.
+    pub dtype: DType,
+}
+
+/// A primitive. Inputs are called x, y, z; all broadcasting is explicit ([`Op::Expand`]).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// The n-th input buffer, row-major.
+    Leaf(u32),
+    /// One element, part of the program. Shape `[]`.
+    Const(Scalar),
+    /// One element passed at launch: the n-th slot. Shape `[]`.
+    Slot(u32),
+    /// i32 0, 1, 2, … along the only axis.
+    Iota,
+    /// The scalar operation on elements at equal positions; all inputs have the result's shape.
+    Alu(Alu),
+    /// Conversion as Rust's `as`.
+    Cast,
+    /// The same bits as another type of the same width.
+    Bitcast,
+    /// Combination over these axes (ascending), which stay with length 1. f16 and bf16 accumulate in f32.
+    Reduce(ReduceOp, Vec<usize>),
+    /// Running combination along an axis, inclusive. f16 and bf16 accumulate in f32.
+    Scan(ReduceOp, usize),
+    /// The elements of x in row-major order under another shape of as many elements.
+    Reshape,
+    /// Axis i of the result is axis `perm[i]` of x.
+    Permute(Vec<usize>),
+    /// Axes of length 1 repeat to the result's lengths; ranks are equal.
+    Expand,
+    /// Zeros (false) before and after along each axis.
+    Pad(Vec<(usize, usize)>),
+    /// Along each axis every `step`-th element from `start` on; a negative step walks backwards.
+    Slice(Vec<Slice>),
+    /// Batched matrix product x[…, m, k] × y[…, k, n]; batch axes are equal. f16 and bf16 accumulate in f32.
+    MatMul,
+    /// `out[.., i.., ..] = x[.., y[i..], ..]`: positions y (i32 or i64) along an axis of x; the axis is replaced by y's
+    /// axes. A position out of range reads zero.
+    Gather(usize),
+    /// x plus the rows of z added at positions y along an axis: the adjoint of [`Op::Gather`]. z has gather's result
+    /// shape. A position out of range is dropped. Deterministic.
+    ScatterAdd(usize),
+}
+
+/// What [`Op::Slice`] takes along one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// First element taken.
+    pub start: usize,
+    /// Distance to the next; not 0.
+    pub step: isize,
+    /// How many.
+    pub len: usize,
+}
+
+impl Graph {
+    /// Appends a node.
+    pub fn push(&mut self, op: Op, inputs: &[NodeId], shape: impl Into<Shape>, dtype: DType) -> NodeId {
+        self.nodes.push(Node { op, inputs: inputs.to_vec(), shape: shape.into(), dtype });
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    /// The node behind an id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+}

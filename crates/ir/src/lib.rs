@@ -1,0 +1,30 @@
+//! The two program representations of Panoply, and the oracles that say what they mean.
+//!
+//! A **graph** ([`graph`]) says what a user asked for; a **kernel** ([`kernel`]) says what one work-item of a device does.
+//! Between them stands `compile`, above the graph `tensor`, below the kernel the devices. Nothing here touches a device,
+//! a file or the environment; everything is plain data.
+//!
+//! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
+//! [`graph_interpret`] (the graph's meaning in f64), [`target`] (what a device can do), [`builder`] → [`kernel`] →
+//! [`verify`] → [`text`], and [`interpret`] (the kernel's meaning, one work-item at a time). [`error`] is the one error.
+
+#![forbid(unsafe_code)]
+
+pub mod alu;
+pub mod builder;
+pub mod dtype;
+pub mod error;
+pub mod graph;
+pub mod kernel;
+pub mod routine;
+pub mod shape;
+pub mod target;
+pub mod verify;
+
+pub use alu::Alu;
+pub use dtype::{DType, Element, Scalar, Type};
+pub use error::{Error, ErrorKind, Result};
+pub use half::{bf16, f16};
+pub use shape::Shape;
+pub use target::Target;
+pub use verify::Verified;

@@ -1,0 +1,115 @@
+//! What a device can do, as far as generated code must know.
+//!
+//! Passes and renderers take a [`Target`] and never ask which device it is. Values come from the driver, not from tables
+//! of ours. It is plain data, so a test can impersonate any device.
+
+use crate::dtype::DType;
+
+/// The limits and abilities of a device that shape the code made for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// What the code depends on besides these fields: language, driver and version, architecture. Part of cache keys.
+    pub name: String,
+    /// What a program handed to the device is.
+    pub language: Language,
+    /// How loops are mapped.
+    pub style: Style,
+    /// Largest group along each axis.
+    pub max_group: [u32; 3],
+    /// Largest group in all.
+    pub max_group_items: u32,
+    /// Work-items of a subgroup; 1 if the device has none that programs can use.
+    pub subgroup: u32,
+    /// Shared memory a group can have, in bytes.
+    pub shared_bytes: u32,
+    /// Buffers a kernel can bind.
+    pub max_bindings: u32,
+    /// Largest buffer in bytes.
+    pub max_buffer_bytes: u64,
+    /// Whether f16 arithmetic exists; storage always does.
+    pub f16: bool,
+    /// Whether bf16 arithmetic exists; storage always does.
+    pub bf16: bool,
+    /// Whether f64 exists.
+    pub f64: bool,
+    /// Whether 64-bit integers exist.
+    pub int64: bool,
+    /// Whether atomic addition of f32 exists; otherwise it is a compare-exchange loop.
+    pub atomic_f32: bool,
+}
+
+/// What a program is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// The kernel IR itself: the device has its own back half.
+    Ir,
+    /// OpenCL C 1.2.
+    OpenClC,
+}
+
+/// Which mapping of loops suits the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Style {
+    /// Many small groups, neighbouring work-items read neighbouring addresses.
+    Gpu,
+    /// Few cores, each running a block of this many work-items in lockstep; lanes want the contiguous axis.
+    Cpu {
+        /// Work-items of a block.
+        block: u32,
+    },
+}
+
+impl Target {
+    /// The CPU's vector machine, as a starting point for tests and for the CPU device.
+    pub fn cpu() -> Target {
+        Target {
+            name: "vm".into(),
+            language: Language::Ir,
+            style: Style::Cpu { block: 512 },
+            max_group: [1024; 3],
+            max_group_items: 1024,
+            subgroup: 1,
+            shared_bytes: 64 << 10,
+            max_bindings: 64,
+            max_buffer_bytes: u64::MAX,
+            f16: true,
+            bf16: true,
+            f64: true,
+            int64: true,
+            atomic_f32: true,
+        }
+    }
+
+    /// A plain GPU of OpenCL 1.2's minimum, for tests.
+    pub fn opencl_minimum() -> Target {
+        Target {
+            name: "opencl".into(),
+            language: Language::OpenClC,
+            style: Style::Gpu,
+            max_group: [256; 3],
+            max_group_items: 256,
+            subgroup: 1,
+            shared_bytes: 32 << 10,
+            max_bindings: 32,
+            max_buffer_bytes: 128 << 20,
+            f16: false,
+            bf16: false,
+            f64: false,
+            int64: true,
+            atomic_f32: false,
+        }
+    }
+
+    /// Whether arithmetic on this element type exists here (storage of f16 and bf16 always does).
+    pub fn computes(&self, dtype: DType) -> bool {
+        match dtype {
+            DType::F64 => self.f64,
+            DType::I64 | DType::U64 => self.int64,
+            DType::F16 => self.f16,
+            DType::BF16 => self.bf16,
+            DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 | DType::U32 | DType::F32 => {
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Numerical programs on whatever accelerator a machine has.

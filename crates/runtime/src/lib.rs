@@ -1,0 +1,1 @@
+//! Finding devices, and running kernels on their buffers.

@@ -1,0 +1,55 @@
+//! The project's own chores, as `cargo xtask <chore>`.
+//!
+//! Plain std on purpose: this is the first thing a new machine compiles, and what checks the dependencies should have none.
+#![forbid(unsafe_code)]
+
+mod icd;
+mod install;
+mod place;
+mod shell;
+mod size;
+mod tally;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  install              put what the tests need on this machine (apt, .tools/); safe to repeat
+  test                 install, format, lint, tidy, test, docs, features: all that must hold
+       --quick         the inner loop: installs nothing, builds no docs
+       --full          also the exhaustive sweeps and the other targets
+  tidy                 the rules of this repository that no compiler checks
+  size                 lines of code per crate, and the size of the release binary
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let place = match place::Place::find() {
+        Ok(place) => place,
+        Err(message) => return fail(&message),
+    };
+    let green = match words.as_slice() {
+        ["install"] => install::run(&place),
+        ["test"] => test::run(&place, test::Tier::Default),
+        ["test", "--quick"] => test::run(&place, test::Tier::Quick),
+        ["test", "--full"] => test::run(&place, test::Tier::Full),
+        ["tidy"] => tidy::run(&place),
+        ["size"] => size::run(&place),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            true
+        }
+        [] => return fail("no chore named"),
+        _ => return fail(&format!("`{}`: no such chore", words.join(" "))),
+    };
+    if green { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprint!("xtask: {message}\n\n{USAGE}");
+    ExitCode::from(2)
+}
