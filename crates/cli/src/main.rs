@@ -1,2 +1,49 @@
 //! The command `panoply`.
-fn main() {}
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 degraded under
+//! `--strict`. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
+//! One file for each command; [`output`] holds what they share.
+
+#![forbid(unsafe_code)]
+
+mod devices;
+mod output;
+mod predict;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Numerical programs on whatever accelerator this machine has.
+#[derive(Parser)]
+#[command(name = "panoply", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What is here, what was refused and why, which device `auto` would take.
+    Devices(devices::Arguments),
+    /// Train a network on the handwritten digits that ship with Panoply.
+    Train(train::Arguments),
+    /// Let a trained network read some digits.
+    Predict(predict::Arguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Devices(arguments) => devices::run(&arguments),
+        Command::Train(arguments) => train::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("panoply: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

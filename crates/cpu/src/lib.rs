@@ -1,1 +1,20 @@
 //! The CPU as a Panoply device.
+//!
+//! It takes the kernel IR itself and needs no compiler at run time. In reading order: [`device`] (the contract's side),
+//! [`vm`] (the vector machine that runs kernels), [`math`] (scalar functions that become vector code), [`pool`] (the
+//! threads), [`routine`] (matrix products, copies), [`checked`] (the interpreter, watched: the device `cpu:checked`),
+//! [`memory`] and [`host`] (what the machine has).
+
+#[cfg(target_endian = "big")]
+compile_error!("slots are written as 64 bits and read by their low bytes, which come first only in little-endian order");
+
+pub mod checked;
+pub mod device;
+pub mod host;
+pub mod math;
+pub mod memory;
+pub mod pool;
+pub mod routine;
+pub mod vm;
+
+pub use device::{CpuDevice, CpuDriver, CpuOptions};

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use panoply_ir::routine::Routine;
-use panoply_ir::{Result, Target};
+use panoply_ir::{Error, Result, Target};
 
 use crate::info::{DeviceInfo, Kind, MemoryInfo};
 use crate::program::Program;
@@ -21,6 +21,12 @@ pub trait Driver: Send + Sync {
     /// The devices here, in the interface's order. No device, no library, an old driver: an `Unavailable` error that says
     /// which and what would fix it. Never panics, whatever the library does short of crashing.
     fn probe(&self) -> Result<Vec<Arc<dyn Device>>>;
+
+    /// What is here but cannot be used, each as an `Unavailable` error with its reason: a driver that does not load, a
+    /// device too old. Indices of [`Driver::probe`] skip the devices named here.
+    fn refused(&self) -> Vec<Error> {
+        Vec::new()
+    }
 }
 
 /// Memory, programs and queues of one device.

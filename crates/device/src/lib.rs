@@ -11,13 +11,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod contract;
 pub mod info;
+pub mod null;
 pub mod program;
 pub mod step;
 
 pub use contract::{Device, Driver, Pending, StepTime, Ticket};
 pub use info::{DeviceInfo, Kind, MemoryInfo};
-pub use panoply_ir::{Error, ErrorKind, Result};
-pub use program::{Program, Signature, SourceText};
+/// What a driver needs of the IR: plain descriptions, never a kernel.
+pub use panoply_ir::{
+    DType, Error, ErrorKind, Result, Scalar, Target, Type,
+    routine::Routine,
+    target::{Language, Style},
+};
+pub use program::{ParamType, Program, Signature, SourceText};
 pub use step::{AllocId, Arg, Dispatch, ProgramId, QueueId, Region, Step};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::target::Language;
-use panoply_ir::{Type, Verified};
+use panoply_ir::{DType, Type, Verified};
 
 /// A program in the form the device's [`Language`] asks for.
 #[derive(Clone, Debug)]
@@ -42,20 +42,29 @@ pub struct SourceText {
 /// unsigned integers of `index_bits`. Raw source (`hidden` false) takes just pointers and scalars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// The kernel's parameters: `None` is a buffer, `Some` a scalar's type.
-    pub params: Vec<Option<Type>>,
+    /// The kernel's parameters, in order.
+    pub params: Vec<ParamType>,
     /// Bits of an index argument: 32 or 64.
     pub index_bits: u32,
     /// Whether offsets, lengths and sizes are passed besides.
     pub hidden: bool,
 }
 
+/// What a parameter of an entry point is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParamType {
+    /// A buffer of such elements; a region passed to it starts at a multiple of their size.
+    Buffer(DType),
+    /// A scalar or an index.
+    Scalar(Type),
+}
+
 impl Signature {
     /// The signature of a generated kernel.
     pub fn of(kernel: &Kernel, index_bits: u32) -> Signature {
         let params = kernel.params.iter().map(|param| match param {
-            Param::Scalar { ty, .. } => Some(*ty),
-            Param::Buffer(_) => None,
+            Param::Scalar { ty, .. } => ParamType::Scalar(*ty),
+            Param::Buffer(mem) => ParamType::Buffer(kernel.mem(*mem).dtype),
         });
         Signature { params: params.collect(), index_bits, hidden: true }
     }

@@ -1,1 +1,15 @@
 //! Drivers: the vendor libraries behind the device contract.
+//!
+//! One folder per interface, each behind a feature that only makes a smaller binary. A library is opened at run time; a
+//! missing or old one is the ordinary answer `Unavailable`. A driver takes text, binaries and bytes and **never hears
+//! kernel IR**. Nearly all of Panoply's `unsafe` is here: `runtime` validates every argument before it calls.
+
+#[cfg(feature = "opencl")]
+pub mod opencl;
+#[cfg(feature = "opencl")]
+mod seal;
+#[cfg(feature = "opencl")]
+mod table;
+
+#[cfg(feature = "opencl")]
+pub use opencl::OpenClDriver;

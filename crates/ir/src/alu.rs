@@ -4,8 +4,9 @@
 //! each has one exhaustive match over it. What an operation means is written once, beside its name. Everything else a
 //! user knows (sigmoid, gelu, leaky relu …) is composed of these.
 //!
-//! Integers wrap. Floats follow IEEE 754 with round to nearest even and keep denormals. Nothing here promotes: operands
-//! have one type, comparisons give `bool`.
+//! Integers wrap. Floats follow IEEE 754 with round to nearest even and keep denormals. f16 and bf16 are storage: their
+//! arithmetic, `Fma` and casts included, is that of f32, rounded after each operation. Nothing here promotes: operands have
+//! one type, comparisons give `bool`. [`crate::interpret::scalar`] says the same as code.
 
 use crate::dtype::Type;
 

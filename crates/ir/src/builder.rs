@@ -33,6 +33,7 @@ impl Builder {
         let kernel = Kernel {
             name: name.into(),
             group: None,
+            unchecked: false,
             params: Vec::new(),
             mems: Vec::new(),
             locals: Vec::new(),
@@ -46,6 +47,11 @@ impl Builder {
     /// Fixes the group size.
     pub fn group(&mut self, group: [u32; 3]) {
         self.kernel.group = Some(group);
+    }
+
+    /// The author answers for what the verifier cannot see; see [`Kernel::unchecked`].
+    pub fn unchecked(&mut self) {
+        self.kernel.unchecked = true;
     }
 
     /// Statements from here on were written on this line.
@@ -130,6 +136,11 @@ impl Builder {
         self.kernel.mem(mem).dtype
     }
 
+    /// Where a memory lives, and how long it is if that is known.
+    pub fn mem_space(&self, mem: MemId) -> Space {
+        self.kernel.mem(mem).space
+    }
+
     /// A constant element.
     pub fn constant(&mut self, value: impl Into<Scalar>) -> ExprId {
         let value = value.into();
@@ -200,7 +211,7 @@ impl Builder {
     /// The same bits as another type of the same width.
     pub fn bitcast(&mut self, ty: impl Into<Type>, value: ExprId) -> ExprId {
         let (ty, from) = (ty.into(), self.ty(value));
-        let bits = |ty: Type| ty.dtype().map(|dtype| dtype.bits() * ty.lanes() as u32);
+        let bits = |ty: Type| ty.dtype().map(|dtype| (dtype.bits(), ty.lanes()));
         if bits(ty).is_none() || bits(ty) != bits(from) {
             self.mistake(format!("the bits of a {from} cannot be read as {ty}: the widths differ"));
         }

@@ -246,7 +246,13 @@ impl fmt::Display for Scalar {
             DType::Bool => write!(f, "{}", self.bits != 0),
             dtype if dtype.is_float() => {
                 let value = self.to_f64();
-                if value.is_nan() { write!(f, "nan:{:#x}{dtype}", self.bits) } else { write!(f, "{value:?}{dtype}") }
+                if value.is_nan() {
+                    write!(f, "nan:{:#x}{dtype}", self.bits)
+                } else if dtype == DType::F64 {
+                    write!(f, "{value:?}{dtype}")
+                } else {
+                    write!(f, "{:?}{dtype}", value as f32)
+                }
             }
             dtype => write!(f, "{}{dtype}", self.to_i128()),
         }
@@ -271,7 +277,7 @@ macro_rules! scalar_from {
 /// A Rust type that can be an element of a buffer or tensor.
 ///
 /// `bool` is not one: a byte other than 0 or 1 in device memory must not become a Rust `bool`; host code uses `u8`.
-pub trait Element: Copy + Send + Sync + PartialEq + fmt::Debug + Into<Scalar> + 'static {
+pub trait Element: bytemuck::Pod + Send + Sync + PartialEq + fmt::Debug + Into<Scalar> {
     /// Its element type.
     const DTYPE: DType;
 }

@@ -7,6 +7,8 @@
 //! Leaves are numbered by first visit and carry no addresses, so equal programs have equal graphs: the graph is the key
 //! of the plan cache. A [`Op::Const`] is part of the program; a [`Op::Slot`] is a number passed at launch and is not.
 
+use std::fmt;
+
 use crate::alu::Alu;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::ReduceOp;
@@ -107,5 +109,43 @@ impl Graph {
     /// The node behind an id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
+    }
+}
+
+impl fmt::Display for Graph {
+    /// One line for each node, as `%2 = add(%0, %1)  f32[4, 8]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |ids: &[NodeId]| ids.iter().map(|id| format!("%{}", id.0)).collect::<Vec<String>>().join(", ");
+        for (id, node) in self.nodes.iter().enumerate() {
+            writeln!(f, "%{id} = {}({})  {}{}", node.op, list(&node.inputs), node.dtype, node.shape)?;
+        }
+        write!(f, "give {}", list(&self.outputs))
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Leaf(n) => write!(f, "leaf {n}"),
+            Op::Const(value) => write!(f, "const {value}"),
+            Op::Slot(n) => write!(f, "slot {n}"),
+            Op::Iota => f.write_str("iota"),
+            Op::Alu(op) => f.write_str(op.name()),
+            Op::Cast => f.write_str("cast"),
+            Op::Bitcast => f.write_str("bitcast"),
+            Op::Reduce(op, axes) => write!(f, "{} over {axes:?}", op.name()),
+            Op::Scan(op, axis) => write!(f, "running {} along {axis}", op.name()),
+            Op::Reshape => f.write_str("reshape"),
+            Op::Permute(perm) => write!(f, "permute {perm:?}"),
+            Op::Expand => f.write_str("expand"),
+            Op::Pad(widths) => write!(f, "pad {widths:?}"),
+            Op::Slice(slices) => {
+                let parts = slices.iter().map(|Slice { start, step, len }| format!("{start} + {step}·{len}"));
+                write!(f, "slice [{}]", parts.collect::<Vec<String>>().join(", "))
+            }
+            Op::MatMul => f.write_str("matmul"),
+            Op::Gather(axis) => write!(f, "gather along {axis}"),
+            Op::ScatterAdd(axis) => write!(f, "scatter_add along {axis}"),
+        }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! **Memory** is a table of buffers (parameters), shared arrays (one per group) and private arrays (one per work-item).
 //! Parameters never alias unless both are read-only. Contents of shared and private arrays are undefined at the start.
-//! A [`Guard::Checked`] read beyond the length gives zero and such a write is dropped.
+//! A [`Guard::Checked`] read beyond the length gives zero and such a write is dropped, each lane of a vector by itself.
 //!
 //! Who may build one: [`crate::builder::Builder`] and [`crate::text::parse`]. Who may consume one: whoever holds a
 //! [`crate::verify::Verified`] of it.
@@ -22,6 +22,7 @@ use std::fmt;
 
 use crate::alu::Alu;
 use crate::dtype::{DType, Scalar, Type};
+pub use crate::reduce::ReduceOp;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $sigil:literal) => {
@@ -64,6 +65,9 @@ pub struct Kernel {
     pub name: String,
     /// Work-items of a group along each axis; needed by shared memory, barriers, collectives and local ids.
     pub group: Option<[u32; 3]>,
+    /// Whether the author answers for what the verifier cannot see: that all work-items of a group meet at its barriers and
+    /// collectives. Launching such a kernel is unsafe.
+    pub unchecked: bool,
     /// What the caller passes, in order.
     pub params: Vec<Param>,
     /// Every memory, parameters first in their order.
@@ -164,7 +168,8 @@ pub enum Expr {
     },
     /// An operation on scalars, lane by lane.
     Alu(Alu, Args),
-    /// Conversion of the value as Rust's `as`: float to integer saturates and NaN gives 0; to bool is `!= 0`.
+    /// Conversion of the value as Rust's `as`: float to integer saturates and NaN gives 0; to bool is `!= 0`. f16 and bf16 on
+    /// either side go through f32.
     Cast(Type, ExprId),
     /// The same bits as another type of the same width.
     Bitcast(Type, ExprId),
@@ -365,59 +370,6 @@ pub enum AtomicOp {
     Exchange,
     /// value if old equals `expected`, else old.
     CompareExchange,
-}
-
-/// How values of several work-items combine; shared with tensor reductions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ReduceOp {
-    /// Sum, from 0.
-    Sum,
-    /// Product, from 1.
-    Prod,
-    /// Largest, from the type's least value; NaN wins.
-    Max,
-    /// Smallest, from the type's greatest value; NaN wins.
-    Min,
-}
-
-impl ReduceOp {
-    /// Every combination.
-    pub const ALL: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min];
-
-    /// The operation that combines two.
-    pub const fn alu(self) -> Alu {
-        match self {
-            ReduceOp::Sum => Alu::Add,
-            ReduceOp::Prod => Alu::Mul,
-            ReduceOp::Max => Alu::Max,
-            ReduceOp::Min => Alu::Min,
-        }
-    }
-
-    /// The value that changes nothing.
-    pub fn identity(self, dtype: DType) -> Scalar {
-        let bits = dtype.bits();
-        match (self, dtype.is_float()) {
-            (ReduceOp::Sum, _) => Scalar::from_i128(dtype, 0),
-            (ReduceOp::Prod, _) => Scalar::from_i128(dtype, 1),
-            (ReduceOp::Max, true) => Scalar::from_f64(dtype, f64::NEG_INFINITY),
-            (ReduceOp::Min, true) => Scalar::from_f64(dtype, f64::INFINITY),
-            (ReduceOp::Max, false) if dtype.is_signed() => Scalar::from_i128(dtype, -(1 << (bits - 1))),
-            (ReduceOp::Max, false) => Scalar::from_i128(dtype, 0),
-            (ReduceOp::Min, false) if dtype.is_signed() => Scalar::from_i128(dtype, (1 << (bits - 1)) - 1),
-            (ReduceOp::Min, false) => Scalar::from_i128(dtype, (1 << bits) - 1),
-        }
-    }
-
-    /// The spelling: `sum`, `prod`, `max`, `min`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Prod => "prod",
-            ReduceOp::Max => "max",
-            ReduceOp::Min => "min",
-        }
-    }
 }
 
 /// A combination over work-items.

@@ -6,7 +6,8 @@
 //!
 //! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
 //! [`graph_interpret`] (the graph's meaning in f64), [`target`] (what a device can do), [`builder`] → [`kernel`] →
-//! [`verify`] → [`text`], and [`interpret`] (the kernel's meaning, one work-item at a time). [`error`] is the one error.
+//! [`verify`] → [`text`], and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
+//! executors to agree on). [`error`] is the one error.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,16 @@ pub mod builder;
 pub mod dtype;
 pub mod error;
 pub mod graph;
+pub mod graph_interpret;
+pub mod graph_verify;
+pub mod interpret;
 pub mod kernel;
+pub mod random;
+pub mod reduce;
 pub mod routine;
 pub mod shape;
 pub mod target;
+pub mod text;
 pub mod verify;
 
 pub use alu::Alu;
@@ -27,4 +34,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use half::{bf16, f16};
 pub use shape::Shape;
 pub use target::Target;
+pub use text::hash;
 pub use verify::Verified;

@@ -1,7 +1,55 @@
-//! Verification: being replaced.
+//! Verification: what holds for every kernel that anything downstream sees.
+//!
+//! [`verify`] is the only way to make a [`Verified<Kernel>`], and every pass, renderer and device takes nothing else. The
+//! checklist:
+//!
+//! **Tables**
+//! - Every id lies in its table; operands of an expression come before it.
+//! - The first memories are the buffer parameters in their order; the rest are shared and private arrays of at least one
+//!   element. Shared arrays need a group size; a group's shared memory and a work-item's private memory each stay
+//!   within 1 GiB.
+//! - The group size, if there is one, is at least 1 along each axis and at most [`MAX_GROUP_ITEMS`] in all.
+//! - Every scalar parameter and local has a legal type; a parameter is no vector. Vectors have 2, 4, 8 or 16 lanes.
+//! - A known line belongs to a known file.
+//!
+//! **Expressions** ([`typing`])
+//! - Every expression has the type that recomputing it gives; constants hold only bits their type has.
+//! - A buffer that is only written ([`Access::Out`]) is never read.
+//! - `LocalId`, `GroupId`, `GroupSize`, `GroupCount` and the subgroup builtins need a group size.
+//! - An access that claims [`Guard::Proven`] with a constant index into an array of known length is in range.
+//!
+//! **Statements**
+//! - A local is introduced at most once, read only where it is in scope, and assigned only if it is mutable.
+//! - Values have the type of what takes them; conditions are bools; a loop counts in one integer or index type, its
+//!   counter is immutable and a constant step is at least 1.
+//! - Nothing writes a buffer that is only read ([`Access::In`]); atomics act on a readable and writable buffer or a
+//!   shared array, of u32 or i32, or f32 for addition and exchange; only a compare-exchange has an expected value.
+//! - Collectives take one element that is no bool (a broadcast takes any); a broadcast names a work-item of the group, or
+//!   item 0 of a subgroup, whose size no kernel knows.
+//! - Break and continue stand in a loop; blocks nest at most [`MAX_DEPTH`] deep; barriers and collectives need a group size.
+//!
+//! **Uniformity** ([`uniformity`])
+//! - Barriers and collectives, those of subgroups included, stand where either all work-items of a group come or none.
+//!   [`Kernel::unchecked`] waives this and nothing else.
+//!
+//! [`Access::Out`]: crate::kernel::Access::Out
+//! [`Access::In`]: crate::kernel::Access::In
+//! [`Guard::Proven`]: crate::kernel::Guard::Proven
+//! [`Kernel::unchecked`]: crate::kernel::Kernel::unchecked
 
-use crate::error::Result;
-use crate::kernel::Kernel;
+mod statements;
+mod tables;
+pub mod typing;
+pub mod uniformity;
+
+use crate::error::{Error, Result};
+use crate::kernel::{Kernel, Loc};
+
+/// Blocks inside blocks, the body included.
+pub const MAX_DEPTH: usize = 64;
+
+/// Work-items of a group.
+pub const MAX_GROUP_ITEMS: u64 = 1 << 16;
 
 /// A value that passed its verifier; only verifiers make one.
 #[derive(Clone, Debug)]
@@ -22,7 +70,20 @@ impl<T> Verified<T> {
     }
 }
 
-/// Checks a kernel.
+/// Checks a kernel against the list above. The first rule it breaks is the error, with the line that breaks it.
 pub fn verify(kernel: Kernel) -> Result<Verified<Kernel>> {
+    tables::check(&kernel)?;
+    typing::check(&kernel)?;
+    statements::check(&kernel)?;
+    uniformity::check(&kernel)?;
     Ok(Verified(kernel))
+}
+
+/// A broken rule, at a line if it is known.
+fn broken(kernel: &Kernel, at: Loc, message: impl std::fmt::Display) -> Error {
+    let error = Error::mistake(format!("kernel {}: {message}", kernel.name));
+    match kernel.place(at) {
+        Some(place) => error.note(place),
+        None => error,
+    }
 }

@@ -1,1 +1,24 @@
 //! Networks, data and training.
+//!
+//! A model is a plain struct of layers; [`module`] says how its parameters are visited by dotted name, [`layer`] how it is
+//! run. A [`Pass`] carries what a forward pass needs besides its input (training or not, random numbers) and collects what
+//! it leaves behind (running statistics). An [`optimiser::Optimiser`] turns a loss into the next parameters and commits
+//! them, or changes nothing. Models are values: cloning one is a free snapshot.
+//!
+//! In reading order: [`module`], [`layer`], [`layers`], [`optimiser`], [`data`], [`fit`], [`checkpoint`].
+
+#![forbid(unsafe_code)]
+
+pub mod checkpoint;
+pub mod data;
+pub mod fit;
+pub mod layer;
+pub mod layers;
+pub mod module;
+pub mod optimiser;
+
+pub use fit::{EpochReport, Training};
+pub use layer::{Layer, Pass};
+pub use layers::{Dropout, Linear, Mlp};
+pub use module::{Module, Param, Visitor, VisitorMut};
+pub use optimiser::{AdamW, Optimiser, Sgd};

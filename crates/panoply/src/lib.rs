@@ -1,1 +1,49 @@
 //! Numerical programs on whatever accelerator a machine has.
+//!
+//! One binary, built without any vendor's SDK, finds the devices of the machine it runs on and computes the same on each of
+//! them. A program is written once, in Rust:
+//!
+//! ```
+//! use panoply::prelude::*;
+//!
+//! #[kernel]
+//! fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
+//!     let i = global_index();
+//!     if i < y.len() {
+//!         y[i] += a * x[i];
+//!     }
+//! }
+//!
+//! fn main() -> Result<()> {
+//!     let device = Device::auto()?;
+//!     let x = device.buffer(&[1.0f32, 2.0, 3.0])?;
+//!     let mut y = device.buffer(&[0.5f32, 0.5, 0.5])?;
+//!     saxpy(2.0, &x, &mut y).launch(3)?;
+//!     assert_eq!(y.to_vec()?, [2.5, 4.5, 6.5]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - [`kernel`](mod@kernel) is the language of kernels, [`kernels`] those that ship.
+//! - [`Device`] is where they run, [`Buffer`] what they run on, [`Launch`] one run.
+//! - [`Tensor`] is a lazy array: expressions fuse, differentiate and run when a value is asked for; [`nn`] trains networks of them.
+//! - [`Error`] is the one error; its text says what would help.
+
+#![forbid(unsafe_code)]
+
+// The attribute macros name the facade; so the kernels that ship look like anybody's.
+extern crate self as panoply;
+
+pub mod kernel;
+pub mod kernels;
+pub mod prelude;
+
+pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
+pub use panoply_macros::{Module, kernel, kernel_fn};
+pub use panoply_nn as nn;
+pub use panoply_runtime as runtime;
+pub use panoply_tensor::{Range, Rng, Shape, Tensor, eval};
+pub use panoply_runtime::{
+    Buffer, Device, DeviceInfo, Event, Grid, How, Kind, Launch, LaunchArg, Profile, ProfileReport, Queue, Reading,
+    Refusal, Report, Selection, Stats, View, ViewMut, report, select,
+};

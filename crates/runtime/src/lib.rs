@@ -1,1 +1,49 @@
 //! Finding devices, and running kernels on their buffers.
+//!
+//! The device contract validates nothing; **everything is validated here**, once, before a device hears of it. What crosses this
+//! crate is kernels, bytes and numbers; it never hears "tensor".
+//!
+//! ```
+//! use panoply_runtime::Device;
+//!
+//! let device = Device::auto()?;
+//! let x = device.buffer(&[1.0f32, 2.0, 3.0])?;
+//! assert_eq!(x.to(&device)?.to_vec()?, [1.0, 2.0, 3.0]);
+//! # Ok::<(), panoply_runtime::Error>(())
+//! ```
+//!
+//! In the order in which a launch passes through: [`choice`] (which devices are here, which is taken and why), [`device`] (the
+//! handle), [`memory`] (pool, storage, buffers), [`program`] (kernels to programs, cached), [`launch`] (arguments checked),
+//! [`queue`] (order and hazards), [`profile`] (where the time went). [`env`] reads the environment.
+
+#![deny(unsafe_code)]
+
+pub mod bytes;
+pub mod choice;
+pub mod device;
+pub mod env;
+pub mod launch;
+mod log;
+pub mod memory;
+pub mod profile;
+pub mod program;
+pub mod queue;
+
+pub use choice::registry::Registry;
+pub use choice::report::{Backend, Refusal, Report, report};
+pub use choice::select::{How, Selection, select};
+pub use device::{Device, DeviceOptions};
+pub use launch::work::Work;
+pub use launch::{Grid, Launch, LaunchArg, StorageView};
+pub use memory::buffer::{Buffer, View, ViewMut};
+pub use memory::stats::{Holder, Stats};
+pub use memory::storage::Storage;
+pub use panoply_device::{DeviceInfo, Driver, Kind, MemoryInfo};
+pub use panoply_ir::{Element, Error, ErrorKind, Result};
+pub use profile::Profile;
+pub use profile::report::{ProfileReport, SpanSummary, What, WorkSummary};
+pub use program::cache::ProgramCounts;
+pub use program::prepared::{Parameter, ParameterKind, Prepared};
+pub use queue::Queue;
+pub use queue::event::Event;
+pub use queue::reading::Reading;

@@ -1,1 +1,27 @@
 //! Lazy, fused, differentiable tensors.
+//!
+//! A [`Tensor`] is a cheap handle to a node of a graph; nothing runs until a value is asked for. Then [`realize`] copies the
+//! reachable part into a dense [`panoply_ir::graph::Graph`], looks it up in the plan cache, and hands the plan's kernels to
+//! `runtime`: that is the only place where graphs become work. Mistakes travel with the value: an expression never panics
+//! and needs no `?`; whoever first asks for a result gets the leftmost mistake, with its operands and source line.
+//!
+//! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
+//! [`panoply_ir::graph::Op`]), [`gradient`] (one match over the primitives), [`random`], [`realize`], [`display`].
+
+#![forbid(unsafe_code)]
+
+pub mod display;
+pub mod gradient;
+pub mod ops;
+pub mod random;
+mod plan_cache;
+pub mod realize;
+pub mod tensor;
+
+pub use ops::movement::Range;
+pub use panoply_ir::{DType, Element, Error, Result, Scalar, Shape, bf16, f16};
+pub use panoply_runtime::Device;
+pub use random::Rng;
+pub use plan_cache::{PlanCounts, counts as plan_counts};
+pub use realize::eval;
+pub use tensor::Tensor;

@@ -69,7 +69,9 @@ pub fn write(place: &Place) -> Result<(), String> {
 }
 
 fn registered() -> Vec<Icd> {
-    let Ok(folder) = fs::read_dir(SYSTEM) else { return Vec::new() };
+    let Ok(folder) = fs::read_dir(SYSTEM) else {
+        return Vec::new();
+    };
     let mut icds: Vec<Icd> = folder
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "icd"))

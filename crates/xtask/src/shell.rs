@@ -2,9 +2,8 @@
 
 use crate::place::Place;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
 /// A command in the repository's root, without what `cargo run` added to our own environment: a leaked
 /// `CARGO_MANIFEST_DIR` makes build scripts run again on each change between `cargo xtask` and plain cargo.
@@ -52,40 +51,29 @@ pub fn quiet(command: &mut Command) -> Result<String, String> {
     }
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    Err(format!("{program}: {}", last.unwrap_or("failed and said nothing")))
+    Err(last.map_or_else(|| format!("{program} failed and said nothing"), str::to_string))
 }
 
 /// Runs to the end; each line of output, as it comes, is first given to `watch` and shown if that answers true.
 /// Answers whether the program succeeded.
-pub fn stream(command: &mut Command, watch: impl FnMut(&str) -> bool + Send) -> Result<bool, String> {
+pub fn stream(command: &mut Command, mut watch: impl FnMut(&str) -> bool) -> Result<bool, String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("{program}: {e}"))?;
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    let watch = Mutex::new(watch);
-    std::thread::scope(|scope| {
-        scope.spawn(|| pump(out, &watch, std::io::stdout()));
-        scope.spawn(|| pump(err, &watch, std::io::stderr()));
-    });
-    let status = child.wait().map_err(|e| format!("{program}: {e}"))?;
-    Ok(status.success())
-}
-
-fn pump(from: Option<impl Read>, watch: &Mutex<impl FnMut(&str) -> bool>, mut to: impl Write) {
-    let Some(from) = from else { return };
-    let mut from = BufReader::new(from);
+    let named = |e: std::io::Error| format!("{program}: {e}");
+    // One pipe for both streams keeps the order in which the lines were written.
+    let (reader, writer) = std::io::pipe().map_err(named)?;
+    command.stdout(writer.try_clone().map_err(named)?).stderr(writer);
+    let mut child = command.spawn().map_err(named)?;
+    // The command would keep the pipe open, and the reader would never see its end.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let (mut reader, mut shown) = (BufReader::new(reader), std::io::stdout());
     let mut line = Vec::new();
     // Bytes, not `lines()`: a test may print something that is not UTF-8.
-    while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        let text = String::from_utf8_lossy(&line);
-        let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if watch(text.trim_end_matches(['\n', '\r'])) {
+    while reader.read_until(b'\n', &mut line).map_err(named)? > 0 {
+        if watch(String::from_utf8_lossy(&line).trim_end()) {
             // A closed pipe on our side (`| head`) must not stop the tests.
-            let _ = to.write_all(&line).and_then(|()| to.flush());
+            let _ = shown.write_all(&line).and_then(|()| shown.flush());
         }
         line.clear();
     }
+    Ok(child.wait().map_err(named)?.success())
 }

@@ -1,0 +1,81 @@
+//! What commands share: choosing a device, saying why, and printing JSON.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use panoply::runtime::{How, Selection, select};
+use panoply::{Device, Result};
+use serde_json::{Value, json};
+
+/// The exit code of a run that had to do without an accelerator, under `--strict`.
+const DEGRADED: u8 = 3;
+
+/// Which device a command runs on.
+#[derive(Args)]
+pub struct DeviceChoice {
+    /// The device: `cuda:0`, `opencl:1`, `cpu`, `cpu:checked`, or `auto` for the best there is.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Exit with 3 if no accelerator was found and nobody asked for the CPU.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// A device that was chosen for a command.
+pub struct Choice {
+    selection: Selection,
+    strict: bool,
+}
+
+impl DeviceChoice {
+    /// The device asked for, or what `PANOPLY_DEVICE` or the machine suggests.
+    pub fn select(&self) -> Result<Choice> {
+        let selection = match self.device.as_deref() {
+            Some(spelling) if spelling != "auto" => {
+                let device = Device::get(spelling)?;
+                Selection { device, how: How::Explicit, refused: Vec::new(), degraded: false }
+            }
+            Some(_) => panoply::runtime::report()?.recommended,
+            None => select()?,
+        };
+        Ok(Choice { selection, strict: self.strict })
+    }
+}
+
+impl Choice {
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.selection.device
+    }
+
+    /// Says on stderr which device this is and why not another.
+    pub fn explain(&self) {
+        eprintln!("device: {}", self.selection);
+        for (candidate, refusal) in &self.selection.refused {
+            eprintln!("  not {candidate}: {refusal}");
+        }
+    }
+
+    /// The choice for `--json`.
+    pub fn report(&self) -> Value {
+        let Selection { device, how, refused, degraded } = &self.selection;
+        let refused: Vec<Value> = refused
+            .iter()
+            .map(|(candidate, refusal)| json!({"candidate": candidate, "reason": refusal.reason, "fix": refusal.fix}))
+            .collect();
+        json!({
+            "device": device.to_string(), "name": device.info().name, "how": how.to_string(),
+            "degraded": degraded, "refused": refused,
+        })
+    }
+
+    /// 0, or 3 for a fallback under `--strict`.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.strict && self.selection.degraded { ExitCode::from(DEGRADED) } else { ExitCode::SUCCESS }
+    }
+}
+
+/// Prints one document.
+pub fn print_json(document: &Value) {
+    println!("{document:#}");
+}

@@ -1,0 +1,137 @@
+//! Fewer and better loop variables: neighbours merge where all positions agree, variables split where that removes
+//! quotients.
+//!
+//! Walking through four axes of a contiguous tensor is walking through one; a reshape that cannot be a stride becomes a
+//! split loop. What cannot be helped stays a quotient, computed by each work-item.
+
+use crate::schedule::affine::{Atom, Form, Var};
+use crate::schedule::nest::{Nest, Value};
+use crate::schedule::pull::Bound;
+
+/// The same nest over as few variables as possible.
+pub fn tidy(mut nest: Nest) -> Nest {
+    let mut next = largest_id(&nest) + 1;
+    let scanned = |nest: &Nest, number: usize| {
+        nest.values.iter().any(|(value, _)| matches!(value, Value::Scanned(_, _, along) if *along == number))
+    };
+    for list in 0..=nest.loops.len() {
+        // The turns of a scan keep their order either way; one plain loop is what its lowering takes.
+        if list > 0 && scanned(&nest, list - 1) {
+            continue;
+        }
+        while let Some((at, split)) = find_split(&nest, list, next) {
+            next += 2;
+            nest = split;
+            debug_assert!(at < vars(&nest, list).len());
+        }
+        while let Some(merged) = find_merge(&nest, list, next) {
+            next += 1;
+            nest = merged;
+        }
+    }
+    nest
+}
+
+/// List 0 is the outer variables, list n + 1 those of loop n.
+fn vars(nest: &Nest, list: usize) -> &Vec<Var> {
+    if list == 0 { &nest.outer } else { &nest.loops[list - 1] }
+}
+
+fn with_vars(mut nest: Nest, list: usize, next: Vec<Var>) -> Nest {
+    if list == 0 {
+        nest.outer = next;
+    } else {
+        nest.loops[list - 1] = next;
+    }
+    nest
+}
+
+fn largest_id(nest: &Nest) -> u32 {
+    nest.outer.iter().chain(nest.loops.iter().flatten()).map(|var| var.id).max().unwrap_or(0)
+}
+
+/// A variable in two parts, if fewer quotients and remainders are left then.
+fn find_split(nest: &Nest, list: usize, next: u32) -> Option<(usize, Nest)> {
+    let before = divisions(nest);
+    if before == 0 {
+        return None;
+    }
+    for (at, var) in vars(nest, list).iter().enumerate() {
+        for unit in units(nest, *var) {
+            let slow = Var { id: next, extent: var.extent / unit };
+            let fast = Var { id: next + 1, extent: unit };
+            let whole = Form::var(slow).times(unit as i64).plus(&Form::var(fast));
+            let split = substituted(nest, &|atom| (*atom == Atom::Var(*var)).then(|| whole.clone()));
+            if divisions(&split) < before {
+                let mut list_vars = vars(nest, list).clone();
+                list_vars.splice(at..=at, [slow, fast]);
+                return Some((at, with_vars(split, list, list_vars)));
+            }
+        }
+    }
+    None
+}
+
+/// The numbers a variable is divided by that divide its extent.
+fn units(nest: &Nest, var: Var) -> Vec<u64> {
+    let mut units = Vec::new();
+    forms(nest).for_each(|form| {
+        form.any_atom(&mut |atom| {
+            if let Atom::Div(inner, n) | Atom::Rem(inner, n) = atom
+                && inner.uses(var)
+            {
+                units.push(*n);
+            }
+            false
+        });
+    });
+    units.sort_unstable();
+    units.dedup();
+    units.retain(|unit| *unit > 1 && *unit < var.extent && var.extent.is_multiple_of(*unit));
+    units
+}
+
+/// Two neighbours as one variable, if no quotient or remainder appears by that.
+fn find_merge(nest: &Nest, list: usize, next: u32) -> Option<Nest> {
+    let before = divisions(nest);
+    let known = vars(nest, list);
+    (1..known.len()).rev().find_map(|at| {
+        let (slow, fast) = (known[at - 1], known[at]);
+        let both = Var { id: next, extent: slow.extent * fast.extent };
+        let (quotient, rest) = (Form::var(both).over(fast.extent), Form::var(both).modulo(fast.extent));
+        let merged = substituted(nest, &|atom| match atom {
+            Atom::Var(var) if *var == slow => Some(quotient.clone()),
+            Atom::Var(var) if *var == fast => Some(rest.clone()),
+            Atom::Var(_) | Atom::Read(..) | Atom::Div(..) | Atom::Rem(..) => None,
+        });
+        (divisions(&merged) <= before).then(|| {
+            let mut list_vars = known.clone();
+            list_vars.splice(at - 1..=at, [both]);
+            with_vars(merged, list, list_vars)
+        })
+    })
+}
+
+fn forms(nest: &Nest) -> impl Iterator<Item = &Form> {
+    let values = nest.values.iter().filter_map(|(value, _)| value.form());
+    values.chain(nest.stores.iter().map(|store| &store.at))
+}
+
+fn divisions(nest: &Nest) -> usize {
+    forms(nest).map(Form::divisions).sum()
+}
+
+fn substituted(nest: &Nest, f: &dyn Fn(&Atom) -> Option<Form>) -> Nest {
+    let mut next = nest.clone();
+    for (value, _) in &mut next.values {
+        match value {
+            Value::Load(_, form) | Value::Position(form) | Value::Inside(Bound { form, .. }) => {
+                *form = form.substitute(f)
+            }
+            Value::Const(_) | Value::Slot(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => {}
+            Value::Reduced(..) | Value::Scanned(..) => {}
+        }
+    }
+    next.stores.iter_mut().for_each(|store| store.at = store.at.substitute(f));
+    next
+}

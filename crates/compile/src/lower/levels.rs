@@ -1,0 +1,103 @@
+//! Where in a nest each value exists, and after what.
+
+use crate::schedule::affine::{Atom, Form};
+use crate::schedule::nest::{Nest, Store, Value, ValueId};
+
+/// How often a value is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Once for each row.
+    Row,
+    /// Once for each turn of a loop.
+    Turn(usize),
+}
+
+/// What the emitter must know about each value of a nest.
+pub struct Levels {
+    /// Where it exists.
+    pub place: Vec<Place>,
+    /// How many loops, one after another, must have ended before it can be computed.
+    pub phase: Vec<usize>,
+    /// How often it is named.
+    pub uses: Vec<usize>,
+}
+
+impl Levels {
+    /// Places and phases of all values. A value's operands and the positions it reads may stand anywhere in the list.
+    pub fn new(nest: &Nest) -> Levels {
+        let count = nest.values.len();
+        let mut levels = Levels { place: vec![Place::Row; count], phase: vec![0; count], uses: vec![0; count] };
+        let mut done = vec![false; count];
+        for start in 0..count {
+            let mut open = vec![start];
+            while let Some(id) = open.last().copied() {
+                let needs = needs(nest, id);
+                let missing = needs.iter().find(|need| !done[**need]);
+                match missing {
+                    _ if done[id] => drop(open.pop()),
+                    Some(need) => open.push(*need),
+                    None => {
+                        levels.settle(nest, id, &needs);
+                        done[id] = true;
+                        open.pop();
+                    }
+                }
+            }
+        }
+        nest.stores.iter().flat_map(|store| store_needs(nest, store)).for_each(|need| levels.uses[need] += 1);
+        levels
+    }
+
+    fn settle(&mut self, nest: &Nest, id: ValueId, needs: &[ValueId]) {
+        needs.iter().for_each(|need| self.uses[*need] += 1);
+        let after = needs.iter().map(|need| self.phase[*need]).max().unwrap_or(0);
+        let inherited = needs.iter().map(|need| self.place[*need]).find(|place| *place != Place::Row);
+        let own = nest.values[id].0.form().and_then(|form| turn_of(nest, form));
+        (self.place[id], self.phase[id]) = match nest.values[id].0 {
+            Value::Reduced(..) => (Place::Row, after + 1),
+            Value::Scanned(_, _, along) => (Place::Turn(along), after),
+            _ => (own.or(inherited).unwrap_or(Place::Row), after),
+        };
+    }
+
+    /// Where a store happens, and how many loops must have ended before.
+    pub fn of_store(&self, nest: &Nest, store: &Store) -> (Place, usize) {
+        let needs = store_needs(nest, store);
+        let inherited = needs.iter().map(|need| self.place[*need]).find(|place| *place != Place::Row);
+        let place = turn_of(nest, &store.at).or(inherited).unwrap_or(Place::Row);
+        (place, needs.iter().map(|need| self.phase[*need]).max().unwrap_or(0))
+    }
+}
+
+/// All values that must exist before a store can happen.
+pub fn store_needs(nest: &Nest, store: &Store) -> Vec<ValueId> {
+    let mut needs = read_by(nest, &store.at);
+    needs.push(store.value);
+    needs.extend(store.added.map(|added| added.position));
+    needs
+}
+
+/// All values that must exist before one can be computed.
+pub fn needs(nest: &Nest, id: ValueId) -> Vec<ValueId> {
+    let value = &nest.values[id].0;
+    let mut needs = value.operands().to_vec();
+    needs.extend(value.form().into_iter().flat_map(|form| read_by(nest, form)));
+    needs
+}
+
+/// The values behind the positions a form reads.
+fn read_by(nest: &Nest, form: &Form) -> Vec<ValueId> {
+    let mut read = Vec::new();
+    form.any_atom(&mut |atom| {
+        if let Atom::Read(number, _) = atom {
+            read.push(nest.reads[*number as usize]);
+        }
+        false
+    });
+    read
+}
+
+fn turn_of(nest: &Nest, form: &Form) -> Option<Place> {
+    let used = |vars: &Vec<_>| vars.iter().any(|var| form.uses(*var));
+    nest.loops.iter().position(used).map(Place::Turn)
+}

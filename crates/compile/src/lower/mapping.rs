@@ -1,0 +1,126 @@
+//! Which variable runs where on a machine.
+//!
+//! The shape of a kernel is decided here from the target's style and from which variables walk through memory in steps
+//! of one element; [`super::emit`] only obeys.
+
+use panoply_ir::Target;
+use panoply_ir::target::Style;
+
+use super::levels::{Levels, Place};
+use crate::schedule::affine::{Form, Var};
+use crate::schedule::nest::{Nest, Value};
+
+/// What runs through a variable's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Work-items along this axis of the grid; several variables of one axis are told apart by quotients.
+    Grid(u8),
+    /// Groups: all work-items of a group share the value.
+    Group,
+    /// The work-items of a group, each with every so-many-th value.
+    Lane,
+    /// One work-item, one value after another.
+    Sequential,
+}
+
+/// Every variable of a nest with its kind, in the nest's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The outer variables.
+    pub outer: Vec<(Var, Kind)>,
+    /// The variables of each loop.
+    pub loops: Vec<Vec<(Var, Kind)>>,
+    /// Work-items of a group, if groups share rows.
+    pub lanes: Option<u32>,
+}
+
+/// Rows shorter than this are walked by one work-item each.
+const SHORT_ROW: u64 = 48;
+/// The longest group that is asked for on a GPU.
+const GPU_GROUP: u32 = 256;
+
+/// Chooses a mapping.
+pub fn map(nest: &Nest, levels: &Levels, target: &Target) -> Mapping {
+    let longest = nest.loops.iter().map(|vars| extent(vars)).max().unwrap_or(1);
+    let scans = nest.values.iter().any(|(value, _)| matches!(value, Value::Scanned(..)));
+    let scatters = nest.stores.iter().any(|store| store.added.is_some());
+    let rows = extent(&nest.outer);
+    let starved = match target.style {
+        Style::Gpu => rows < 2048,
+        Style::Cpu { block } => rows < block as u64 / 4,
+    };
+    let contiguous = along_rows(nest, levels);
+    let grouped = longest >= SHORT_ROW && !scans && !scatters && (contiguous || (starved && longest >= 4 * SHORT_ROW));
+    if grouped { by_group(nest, target, longest) } else { by_item(nest) }
+}
+
+/// Whether walking along the loops touches neighbouring elements more often than walking across rows does.
+fn along_rows(nest: &Nest, levels: &Levels) -> bool {
+    let steps_by_one = |form: &Form, var: Option<&Var>| var.is_some_and(|var| form.coefficient(*var) == Some(1));
+    let mut score = 0;
+    let mut vote = |form: &Form, place: Place| {
+        if let Place::Turn(number) = place {
+            score += i32::from(steps_by_one(form, nest.loops[number].last()));
+            score -= i32::from(steps_by_one(form, nest.outer.last()));
+        }
+    };
+    for (id, (value, _)) in nest.values.iter().enumerate() {
+        if let Value::Load(_, form) = value {
+            vote(form, levels.place[id]);
+        }
+    }
+    nest.stores.iter().for_each(|store| vote(&store.at, levels.of_store(nest, store).0));
+    score > 0
+}
+
+/// A group of work-items for each row.
+fn by_group(nest: &Nest, target: &Target, longest: u64) -> Mapping {
+    let lanes = lanes(target, longest);
+    let along = |vars: &Vec<Var>| -> Vec<(Var, Kind)> {
+        // A last variable much shorter than the group would leave most of it idle.
+        let flat = vars.last().is_some_and(|var| var.extent * 2 < lanes as u64);
+        let last = vars.len() - 1;
+        let kind = |at: usize| if flat || at == last { Kind::Lane } else { Kind::Sequential };
+        vars.iter().enumerate().map(|(at, var)| (*var, kind(at))).collect()
+    };
+    Mapping {
+        outer: nest.outer.iter().map(|var| (*var, Kind::Group)).collect(),
+        loops: nest.loops.iter().map(along).collect(),
+        lanes: Some(lanes),
+    }
+}
+
+/// Work-items of a group that walks rows of a length: preferably a divisor of it.
+fn lanes(target: &Target, length: u64) -> u32 {
+    let limit = target.max_group_items.min(target.max_group[0]);
+    match target.style {
+        Style::Cpu { block } => {
+            let most = (block.min(limit) as u64).min(length);
+            (most.div_ceil(2)..=most).rev().find(|lanes| length.is_multiple_of(*lanes)).unwrap_or(most) as u32
+        }
+        Style::Gpu => {
+            let most = GPU_GROUP.min(limit);
+            let fits = |lanes: &u32| length.is_multiple_of(*lanes as u64);
+            let even = [most, most / 2, most / 4].into_iter().filter(|lanes| *lanes >= 32).find(fits);
+            even.unwrap_or_else(|| most.min(length.next_power_of_two() as u32))
+        }
+    }
+}
+
+/// A work-item for each row: the innermost variables on axes of their own, those beyond the grid's three told apart by
+/// quotients on the last.
+fn by_item(nest: &Nest) -> Mapping {
+    let count = nest.outer.len();
+    let axis = |at: usize| Kind::Grid((count - 1 - at).min(2) as u8);
+    let sequential = |vars: &Vec<Var>| vars.iter().map(|var| (*var, Kind::Sequential)).collect();
+    Mapping {
+        outer: nest.outer.iter().enumerate().map(|(at, var)| (*var, axis(at))).collect(),
+        loops: nest.loops.iter().map(sequential).collect(),
+        lanes: None,
+    }
+}
+
+/// How many values variables take together.
+pub fn extent(vars: &[Var]) -> u64 {
+    vars.iter().map(|var| var.extent).product()
+}

@@ -1,0 +1,342 @@
+//! Writing the values of a nest as kernel IR.
+//!
+//! An [`Emitter`] knows where each value is: some exist once for a row, some only for the turn being written. A value is
+//! computed when it is first wanted, its operands before it. One that several others name, or that the turns of a loop
+//! share, becomes a local; but what may read beyond its memory stays an expression inside the selection that checks it.
+//!
+//! Reads that certainly stay inside their buffer are marked as proven: a plan binds each buffer with exactly its node's
+//! elements and launches exactly the mapped grid.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use panoply_ir::alu::Alu;
+use panoply_ir::builder::Builder;
+use panoply_ir::graph::{Graph, NodeId};
+use panoply_ir::kernel::{Access, ExprId, Guard, LocalId, MemId};
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{DType, Scalar, Type};
+
+use super::levels::{self, Levels, Place};
+use crate::schedule::affine::{Atom, Form, Var};
+use crate::schedule::nest::{Added, Nest, Store, Value, ValueId};
+use crate::schedule::pull::{self, Bound};
+
+/// What a kernel's parameter stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Argument {
+    /// The memory of a node.
+    Node(NodeId),
+    /// A number passed at launch.
+    Slot(u32),
+}
+
+/// A kernel being written: where the values of its nest are.
+pub struct Emitter<'a> {
+    /// What the nest's nodes are.
+    pub graph: &'a Graph,
+    /// What is written.
+    pub nest: &'a Nest,
+    /// Where its values exist.
+    pub levels: &'a Levels,
+    /// The kernel.
+    pub b: Builder,
+    /// The values of variables.
+    pub vars: BTreeMap<u32, ExprId>,
+    /// Values that exist for the rest of the row.
+    pub row: Vec<Option<ExprId>>,
+    /// Values of the turn being written.
+    pub turn: Vec<Option<ExprId>>,
+    /// Running combinations of the loop being written.
+    pub running: BTreeMap<ValueId, LocalId>,
+    /// Whether variables may be beyond their extents, so that nothing may be read outside the selection that checks them.
+    pub beyond: bool,
+    mems: BTreeMap<NodeId, MemId>,
+    slots: BTreeMap<u32, ExprId>,
+}
+
+impl<'a> Emitter<'a> {
+    /// A kernel without statements, and what its parameters stand for.
+    pub fn new(graph: &'a Graph, nest: &'a Nest, levels: &'a Levels) -> (Emitter<'a>, Vec<Argument>) {
+        let count = nest.values.len();
+        let mut emitter = Emitter {
+            graph,
+            nest,
+            levels,
+            b: Builder::new(name(nest)),
+            vars: BTreeMap::new(),
+            row: vec![None; count],
+            turn: vec![None; count],
+            running: BTreeMap::new(),
+            beyond: false,
+            mems: BTreeMap::new(),
+            slots: BTreeMap::new(),
+        };
+        let arguments = emitter.parameters();
+        (emitter, arguments)
+    }
+
+    fn parameters(&mut self) -> Vec<Argument> {
+        let (mut loads, mut slots) = (BTreeSet::new(), BTreeSet::new());
+        for (value, _) in &self.nest.values {
+            match value {
+                Value::Load(node, _) => drop(loads.insert(*node)),
+                Value::Slot(n) => drop(slots.insert(*n)),
+                _ => {}
+            }
+        }
+        let stores: BTreeSet<NodeId> = self.nest.stores.iter().map(|store| store.node).collect();
+        let added: Vec<NodeId> =
+            self.nest.stores.iter().filter(|store| store.added.is_some()).map(|store| store.node).collect();
+        let mut arguments = Vec::new();
+        for (kind, nodes) in [("x", loads), ("y", stores)] {
+            for (number, node) in nodes.into_iter().enumerate() {
+                let access = match kind {
+                    "x" => Access::In,
+                    _ if added.contains(&node) => Access::InOut,
+                    _ => Access::Out,
+                };
+                let mem = self.b.buffer(&format!("{kind}{number}"), self.graph.node(node).dtype, access);
+                self.mems.insert(node, mem);
+                arguments.push(Argument::Node(node));
+            }
+        }
+        for (number, slot) in slots.into_iter().enumerate() {
+            let of_slot = |(value, _): &&(Value, DType)| *value == Value::Slot(slot);
+            let dtype = self.nest.values.iter().find(of_slot).expect("the slot was found among the values").1;
+            let value = self.b.scalar(&format!("s{number}"), dtype);
+            self.slots.insert(slot, value);
+            arguments.push(Argument::Slot(slot));
+        }
+        arguments
+    }
+
+    /// Gives variables their values from one number that counts their combinations.
+    pub fn take_apart(&mut self, number: ExprId, vars: &[Var]) {
+        let mut rest = number;
+        for (at, var) in vars.iter().enumerate().rev() {
+            let extent = self.b.index(var.extent);
+            let value = if at == 0 { rest } else { self.b.alu(Alu::Rem, &[rest, extent]) };
+            let value = if vars.len() == 1 { value } else { self.b.bind("i", value) };
+            self.vars.insert(var.id, value);
+            rest = self.b.alu(Alu::Div, &[rest, extent]);
+        }
+    }
+
+    /// Computes what all turns of a loop share, and starts the running combinations its turns need.
+    pub fn before_loop(&mut self, roots: &[ValueId]) {
+        let mut seen = BTreeSet::new();
+        let mut open = roots.to_vec();
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            if self.levels.place[id] == Place::Row {
+                self.value(id);
+                continue;
+            }
+            if let Value::Scanned(..) = self.nest.values[id].0 {
+                let (_, running) = self.start_running(id, "running");
+                self.running.insert(id, running);
+            }
+            open.extend(levels::needs(self.nest, id));
+        }
+    }
+
+    /// Declares the running combination of a value.
+    pub fn start_running(&mut self, id: ValueId, name: &str) -> (ReduceOp, LocalId) {
+        let (value, dtype) = &self.nest.values[id];
+        let (Value::Reduced(op, ..) | Value::Scanned(op, ..)) = value else { unreachable!("it combines") };
+        let identity = self.b.constant(op.identity(*dtype));
+        (*op, self.b.declare(name, identity, true))
+    }
+
+    /// Combines a running combination with its next value.
+    pub fn advance(&mut self, running: LocalId, op: ReduceOp, next: ExprId) {
+        let before = self.b.get(running);
+        let after = self.b.alu(op.alu(), &[before, next]);
+        self.b.assign(running, after);
+    }
+
+    /// Forgets all values, for another row.
+    pub fn forget(&mut self) {
+        self.row.fill(None);
+        self.turn.fill(None);
+    }
+
+    /// Writes a store.
+    pub fn store(&mut self, store: &Store) {
+        let (value, mem) = (self.value(store.value), self.mems[&store.node]);
+        let Some(Added { position, extent }) = store.added else {
+            let at = self.form(&store.at);
+            return self.b.store(mem, at, value, guard(&store.at, self.elems(store.node)));
+        };
+        let (position, dtype) = (self.value(position), self.nest.values[position].1);
+        let (zero, end) = (Scalar::from_i128(dtype, 0), Scalar::from_i128(dtype, extent as i128));
+        let (zero, last) = (self.b.constant(zero), self.b.constant(end));
+        let mut inside = self.b.alu(Alu::Le, &[zero, position]);
+        // An extent the type cannot hold is beyond every position.
+        if end.to_i128() == extent as i128 {
+            let below = self.b.alu(Alu::Lt, &[position, last]);
+            inside = self.b.alu(Alu::And, &[inside, below]);
+        }
+        self.b.begin_if(inside);
+        let at = self.form(&store.at);
+        let before = self.b.load(mem, at, Guard::Proven);
+        let sum = self.b.alu(Alu::Add, &[before, value]);
+        self.b.store(mem, at, sum, Guard::Proven);
+        self.b.end();
+    }
+
+    /// The expression of a value, computed now if it is not there yet.
+    pub fn value(&mut self, id: ValueId) -> ExprId {
+        let mut open = vec![id];
+        while let Some(next) = open.last().copied() {
+            let missing = levels::needs(self.nest, next).into_iter().find(|need| self.made(*need).is_none());
+            match missing {
+                _ if self.made(next).is_some() => drop(open.pop()),
+                Some(need) => open.push(need),
+                None => {
+                    let expr = self.compute(next);
+                    match self.levels.place[next] {
+                        Place::Row => self.row[next] = Some(expr),
+                        Place::Turn(_) => self.turn[next] = Some(expr),
+                    }
+                }
+            }
+        }
+        self.made(id).expect("it was just computed")
+    }
+
+    fn made(&self, id: ValueId) -> Option<ExprId> {
+        match self.levels.place[id] {
+            Place::Row => self.row[id],
+            Place::Turn(_) => self.turn[id],
+        }
+    }
+
+    fn compute(&mut self, id: ValueId) -> ExprId {
+        let (value, dtype) = &self.nest.values[id];
+        let operand = |at: usize| self.made(value.operands()[at]).expect("operands are computed first");
+        let expr = match value {
+            Value::Const(scalar) => return self.b.constant(*scalar),
+            Value::Slot(n) => return self.slots[n],
+            Value::Load(node, form) => {
+                let at = self.form(form);
+                let guard = if self.beyond { Guard::Checked } else { guard(form, self.elems(*node)) };
+                self.b.load(self.mems[node], at, guard)
+            }
+            Value::Position(form) => {
+                let at = self.form(form);
+                self.b.cast(Type::Scalar(DType::I32), at)
+            }
+            Value::Inside(bound) => self.inside(bound),
+            Value::Alu(alu, operands) => {
+                let operands: Vec<ExprId> = (0..operands.len()).map(operand).collect();
+                self.b.alu(*alu, &operands)
+            }
+            Value::Cast(_) => {
+                let from = operand(0);
+                self.b.cast(*dtype, from)
+            }
+            Value::Bitcast(_) => {
+                let from = operand(0);
+                self.b.bitcast(*dtype, from)
+            }
+            Value::Scanned(op, ..) => {
+                let (running, next) = (self.running[&id], operand(0));
+                self.advance(running, *op, next);
+                return self.b.get(running);
+            }
+            Value::Reduced(..) => unreachable!("its loop has ended"),
+        };
+        let outside_loops = self.levels.place[id] == Place::Row && !self.nest.loops.is_empty();
+        let kept = self.nest.sure[id] && !self.beyond && (self.levels.uses[id] > 1 || outside_loops);
+        if kept { self.b.bind("v", expr) } else { expr }
+    }
+
+    /// A bound without arithmetic that could wrap: what is subtracted moves to the other side.
+    fn inside(&mut self, bound: &Bound) -> ExprId {
+        let (added, taken) = self.sides(&bound.form);
+        let (low, high) = bound.form.certain_range().unwrap_or((i64::MIN, i64::MAX));
+        let extent = self.b.index(bound.extent);
+        let end = taken.map_or(extent, |taken| self.b.alu(Alu::Add, &[taken, extent]));
+        let above = taken.filter(|_| low < 0).map(|taken| self.b.alu(Alu::Le, &[taken, added]));
+        let below = (high >= bound.extent as i64).then(|| self.b.alu(Alu::Lt, &[added, end]));
+        match (above, below) {
+            (Some(above), Some(below)) => self.b.alu(Alu::And, &[above, below]),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => self.b.constant(true),
+        }
+    }
+
+    /// The expression of a position.
+    fn form(&mut self, form: &Form) -> ExprId {
+        let (added, taken) = self.sides(form);
+        taken.map_or(added, |taken| self.b.alu(Alu::Sub, &[added, taken]))
+    }
+
+    /// What a form adds, and what it subtracts if anything.
+    fn sides(&mut self, form: &Form) -> (ExprId, Option<ExprId>) {
+        let (mut added, mut taken) = (None, None);
+        let constant = self.b.index(form.offset().unsigned_abs());
+        let constants = (form.offset() != 0).then_some((constant, form.offset() > 0));
+        let terms: Vec<(ExprId, bool)> =
+            form.terms().iter().map(|(atom, factor)| (self.term(atom, factor.unsigned_abs()), *factor > 0)).collect();
+        for (term, is_added) in terms.into_iter().chain(constants) {
+            let side = if is_added { &mut added } else { &mut taken };
+            *side = Some(side.map_or(term, |sum| self.b.alu(Alu::Add, &[sum, term])));
+        }
+        (added.unwrap_or_else(|| self.b.index(0)), taken)
+    }
+
+    fn term(&mut self, atom: &Atom, factor: u64) -> ExprId {
+        let value = match atom {
+            Atom::Var(var) => self.vars[&var.id],
+            Atom::Read(number, _) => {
+                let position = self.made(self.nest.reads[*number as usize]).expect("positions are read first");
+                self.b.cast(Type::Index, position)
+            }
+            Atom::Div(inner, n) => {
+                let (inner, n) = (self.form(inner), self.b.index(*n));
+                self.b.alu(Alu::Div, &[inner, n])
+            }
+            Atom::Rem(inner, n) => {
+                let (inner, n) = (self.form(inner), self.b.index(*n));
+                self.b.alu(Alu::Rem, &[inner, n])
+            }
+        };
+        if factor == 1 {
+            return value;
+        }
+        let factor = self.b.index(factor);
+        self.b.alu(Alu::Mul, &[value, factor])
+    }
+
+    fn elems(&self, node: NodeId) -> u64 {
+        self.graph.node(node).shape.elems() as u64
+    }
+}
+
+/// What is known about a position in a buffer of this many elements.
+fn guard(form: &Form, elems: u64) -> Guard {
+    if pull::stays_below(form, elems) { Guard::Proven } else { Guard::Checked }
+}
+
+/// A name that says what is computed: the first few operations in their order.
+fn name(nest: &Nest) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for (value, _) in &nest.values {
+        let part = match value {
+            Value::Alu(alu, _) => alu.name(),
+            Value::Reduced(op, ..) => op.name(),
+            Value::Scanned(..) => "scan",
+            Value::Cast(_) => "cast",
+            Value::Load(..) | Value::Const(_) | Value::Slot(_) | Value::Position(_) => continue,
+            Value::Inside(_) | Value::Bitcast(_) => continue,
+        };
+        if !parts.contains(&part) && parts.len() < 5 {
+            parts.push(part);
+        }
+    }
+    if parts.is_empty() { "copy".to_string() } else { parts.join("_") }
+}

@@ -1,0 +1,313 @@
+//! Products of matrices on a GPU: tiles through shared memory.
+//!
+//! A nest is a product if all it combines is the sum along one loop of `a × b`, where `a` does not depend on one outer
+//! variable (the *column*) and `b` not on another (the *row*). Every group computes a tile of rows × columns: it brings
+//! a slab of both operands at a time into shared memory, whatever they are computed from, and every work-item accumulates
+//! a small block of the tile in registers. What is computed from the sums, bias and activation for instance, is computed
+//! and stored right there.
+
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::Graph;
+use panoply_ir::kernel::{Builtin, ExprId, Guard, LocalId, MemId};
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::target::Style;
+use panoply_ir::{DType, Result, Scalar, Target};
+
+use super::levels::{self, Levels, Place};
+use super::rows::Emitted;
+use super::scalar::Emitter;
+use crate::schedule::affine::Var;
+use crate::schedule::nest::{Nest, Value, ValueId};
+
+/// How a product is divided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    sum: ValueId,
+    a: ValueId,
+    b: ValueId,
+    row: Var,
+    column: Var,
+    inner: Var,
+    /// The other outer variables: one product for each combination.
+    batch: Vec<Var>,
+    /// Work-items of a group along columns and along rows.
+    items: [u64; 2],
+    /// Columns and rows of a work-item's block.
+    block: [u64; 2],
+    /// Steps along the inner variable that shared memory holds at a time.
+    slab: u64,
+    dtype: DType,
+}
+
+/// Elements between the slab's rows beyond their length, so that work-items that write a column of it use different banks.
+const SKEW: u64 = 4;
+
+/// How to divide a nest, if it is a product large enough for tiles.
+pub fn tiling(nest: &Nest, levels: &Levels, target: &Target) -> Option<Tiling> {
+    if target.style != Style::Gpu {
+        return None;
+    }
+    let [inner] = nest.loops.first().filter(|_| nest.loops.len() == 1)?[..] else { return None };
+    let combined = |value: &Value| matches!(value, Value::Reduced(..) | Value::Scanned(..));
+    let mut sums = (0..nest.values.len()).filter(|id| combined(&nest.values[*id].0));
+    let (sum, None) = (sums.next()?, sums.next()) else { return None };
+    let Value::Reduced(ReduceOp::Sum, product, _) = nest.values[sum].0 else { return None };
+    let Value::Alu(Alu::Mul, operands) = &nest.values[product].0 else { return None };
+    let (a, b, dtype) = (operands[0], operands[1], nest.values[sum].1);
+    let stores = nest.stores.iter().all(|store| levels.of_store(nest, store).0 == Place::Row);
+    let (in_a, in_b) = (outer_vars(nest, a), outer_vars(nest, b));
+    let only = |this: &[Var], other: &[Var]| this.iter().copied().rfind(|var| !other.contains(var));
+    let (left, right) = (only(&in_a, &in_b), only(&in_b, &in_a));
+    let (left, right) = (left?, right?);
+    // The column is the variable further in, along which results lie side by side.
+    let position = |var: Var| nest.outer.iter().position(|other| *other == var);
+    let swapped = position(left) > position(right);
+    let (row, column, a, b) = if swapped { (right, left, b, a) } else { (left, right, a, b) };
+    let batch: Vec<Var> = nest.outer.iter().copied().filter(|var| *var != row && *var != column).collect();
+    let large = row.extent >= 32 && column.extent >= 32 && inner.extent >= 16;
+    if !stores || !large || dtype != DType::F32 {
+        return None;
+    }
+    let tiling = Tiling { sum, a, b, row, column, inner, batch, items: [16, 16], block: [4, 4], slab: 16, dtype };
+    tiling.sized(target)
+}
+
+/// The outer variables a value depends on, in the nest's order.
+fn outer_vars(nest: &Nest, id: ValueId) -> Vec<Var> {
+    let (mut open, mut seen) = (vec![id], vec![false; nest.values.len()]);
+    let mut used = vec![false; nest.outer.len()];
+    while let Some(next) = open.pop() {
+        if std::mem::replace(&mut seen[next], true) {
+            continue;
+        }
+        if let Some(form) = nest.values[next].0.form() {
+            nest.outer.iter().zip(&mut used).for_each(|(var, used)| *used |= form.uses(*var));
+        }
+        open.extend(levels::needs(nest, next));
+    }
+    nest.outer.iter().zip(used).filter(|(_, used)| *used).map(|(var, _)| *var).collect()
+}
+
+impl Tiling {
+    /// The largest tiles that leave the device enough groups and fit its limits.
+    fn sized(mut self, target: &Target) -> Option<Tiling> {
+        let batch: u64 = self.batch.iter().map(|var| var.extent).product();
+        for (items, block) in [([16, 16], [8, 8]), ([16, 16], [4, 4]), ([8, 8], [4, 4])] {
+            (self.items, self.block) = (items, block);
+            let [columns, rows] = self.tile();
+            let groups = batch * self.column.extent.div_ceil(columns) * self.row.extent.div_ceil(rows);
+            let slabs = self.slab * (columns + rows + 2 * SKEW) * self.dtype.bytes() as u64;
+            let fits = items[0] * items[1] <= target.max_group_items as u64
+                && items.iter().zip(target.max_group).all(|(items, most)| *items <= most as u64)
+                && slabs <= target.shared_bytes as u64;
+            if fits && (groups >= 128 || block == [4, 4] && (groups >= 32 || items == [8, 8])) {
+                return Some(self);
+            }
+        }
+        None
+    }
+
+    /// Columns and rows of a tile.
+    fn tile(&self) -> [u64; 2] {
+        [self.items[0] * self.block[0], self.items[1] * self.block[1]]
+    }
+}
+
+/// Writes the kernel of a product.
+pub fn emit(graph: &Graph, nest: &Nest, levels: &Levels, tiling: &Tiling) -> Result<Emitted> {
+    let (e, arguments) = Emitter::new(graph, nest, levels);
+    let mut tiles = Tiles { e, t: tiling };
+    let grid = tiles.write();
+    Ok(Emitted { kernel: tiles.e.b.finish()?, grid, arguments })
+}
+
+struct Tiles<'a> {
+    e: Emitter<'a>,
+    t: &'a Tiling,
+}
+
+/// An operand of the product on its way through shared memory.
+#[derive(Clone, Copy)]
+struct Operand {
+    value: ValueId,
+    /// Its row or column.
+    var: Var,
+    /// The first of the tile's rows or columns.
+    first: ExprId,
+    /// How many of them.
+    count: u64,
+    slab: MemId,
+}
+
+impl Tiles<'_> {
+    fn write(&mut self) -> [u64; 3] {
+        let t = self.t;
+        let [columns, rows] = t.tile();
+        self.e.b.group([t.items[0] as u32, t.items[1] as u32, 1]);
+        let batch = self.e.b.builtin(Builtin::GroupId(2));
+        self.e.take_apart(batch, &t.batch);
+        let first = |tiles: &mut Self, axis: u8, size: u64| {
+            let group = tiles.e.b.builtin(Builtin::GroupId(axis));
+            let first = tiles.times(group, size);
+            tiles.e.b.bind("tile", first)
+        };
+        let (column, row) = (first(self, 0, columns), first(self, 1, rows));
+        let shared = |tiles: &mut Self, name: &str, count: u64| {
+            tiles.e.b.shared(name, t.dtype, (t.slab * (count + SKEW)) as u32)
+        };
+        let (slab_a, slab_b) = (shared(self, "a", rows), shared(self, "b", columns));
+        let a = Operand { value: t.a, var: t.row, first: row, count: rows, slab: slab_a };
+        let b = Operand { value: t.b, var: t.column, first: column, count: columns, slab: slab_b };
+        let zero = self.e.b.constant(Scalar { dtype: t.dtype, bits: 0 });
+        let sums: Vec<LocalId> = (0..t.block[0] * t.block[1]).map(|_| self.e.b.declare("sum", zero, true)).collect();
+        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.inner.extent), self.e.b.index(t.slab));
+        let slab = self.e.b.begin_for("slab", start, end, step);
+        self.bring(a, slab);
+        self.bring(b, slab);
+        self.e.b.barrier();
+        self.multiply(a, b, &sums);
+        self.e.b.barrier();
+        self.e.b.end();
+        self.finish(a, b, &sums);
+        let batch: u64 = t.batch.iter().map(|var| var.extent).product();
+        let [x, y] = t.items;
+        [t.column.extent.div_ceil(columns) * x, t.row.extent.div_ceil(rows) * y, batch]
+    }
+
+    fn times(&mut self, value: ExprId, by: u64) -> ExprId {
+        let by = self.e.b.index(by);
+        self.e.b.alu(Alu::Mul, &[value, by])
+    }
+
+    fn plus(&mut self, value: ExprId, by: u64) -> ExprId {
+        let by = self.e.b.index(by);
+        self.e.b.alu(Alu::Add, &[value, by])
+    }
+
+    /// Brings a slab of an operand into shared memory: `slab[step][position]`.
+    fn bring(&mut self, operand: Operand, slab: ExprId) {
+        let t = self.t;
+        let items = t.items[0] * t.items[1];
+        let (x, y) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.builtin(Builtin::LocalId(1)));
+        let before = self.times(y, t.items[0]);
+        let item = self.e.b.alu(Alu::Add, &[before, x]);
+        // Neighbouring work-items read neighbouring elements.
+        let along_inner = self.runs_along_inner(operand.value);
+        let fast = if along_inner { t.slab } else { operand.count };
+        for round in 0..(t.slab * operand.count).div_ceil(items) {
+            let number = self.plus(item, round * items);
+            let fast_extent = self.e.b.index(fast);
+            let quick = self.e.b.alu(Alu::Rem, &[number, fast_extent]);
+            let slow = self.e.b.alu(Alu::Div, &[number, fast_extent]);
+            let (step, position) = if along_inner { (quick, slow) } else { (slow, quick) };
+            let (step, position) = (self.e.b.bind("step", step), self.e.b.bind("at", position));
+            let inner = self.e.b.alu(Alu::Add, &[slab, step]);
+            let outer = self.e.b.alu(Alu::Add, &[operand.first, position]);
+            let value = self.checked(operand, inner, outer);
+            let row = self.times(step, operand.count + SKEW);
+            let to = self.e.b.alu(Alu::Add, &[row, position]);
+            self.e.b.store(operand.slab, to, value, Guard::Proven);
+        }
+    }
+
+    /// An operand's element, zero beyond its extents.
+    fn checked(&mut self, operand: Operand, inner: ExprId, outer: ExprId) -> ExprId {
+        let t = self.t;
+        self.e.forget();
+        self.e.vars.insert(t.inner.id, inner);
+        self.e.vars.insert(operand.var.id, outer);
+        let open_inner = !t.inner.extent.is_multiple_of(t.slab);
+        let open_outer = !operand.var.extent.is_multiple_of(operand.count);
+        self.e.beyond = open_inner || open_outer;
+        let value = self.e.value(operand.value);
+        self.e.beyond = false;
+        let mut inside = None;
+        for (open, at, extent) in [(open_inner, inner, t.inner.extent), (open_outer, outer, operand.var.extent)] {
+            if open {
+                let extent = self.e.b.index(extent);
+                let one = self.e.b.alu(Alu::Lt, &[at, extent]);
+                inside = Some(inside.map_or(one, |other| self.e.b.alu(Alu::And, &[other, one])));
+            }
+        }
+        let zero = self.e.b.constant(Scalar { dtype: t.dtype, bits: 0 });
+        inside.map_or(value, |inside| self.e.b.alu(Alu::Select, &[inside, value, zero]))
+    }
+
+    /// Whether most of what an operand loads lies side by side along the inner variable.
+    fn runs_along_inner(&self, operand: ValueId) -> bool {
+        let nest = self.e.nest;
+        let (mut open, mut score) = (vec![operand], 0);
+        while let Some(next) = open.pop() {
+            if let Value::Load(_, form) = &nest.values[next].0 {
+                score += if form.coefficient(self.t.inner) == Some(1) { 1 } else { -1 };
+            }
+            open.extend(nest.values[next].0.operands());
+        }
+        score > 0
+    }
+
+    /// Adds the products of a slab to a work-item's sums.
+    fn multiply(&mut self, a: Operand, b: Operand, sums: &[LocalId]) {
+        let t = self.t;
+        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.slab), self.e.b.index(1));
+        let inner = self.e.b.begin_for("step", start, end, step);
+        let left = self.registers(a, 1, inner);
+        let right = self.registers(b, 0, inner);
+        let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (*left, *right)));
+        for ((left, right), sum) in pairs.zip(sums) {
+            let before = self.e.b.get(*sum);
+            let after = self.e.b.alu(Alu::Fma, &[left, right, before]);
+            self.e.b.assign(*sum, after);
+        }
+        self.e.b.end();
+    }
+
+    /// The elements of a slab's row that a work-item's block needs.
+    fn registers(&mut self, operand: Operand, axis: u8, inner: ExprId) -> Vec<ExprId> {
+        let row = self.times(inner, operand.count + SKEW);
+        let mut registers = Vec::new();
+        for number in 0..self.t.block[axis as usize] {
+            let within = self.place(axis, number);
+            let at = self.e.b.alu(Alu::Add, &[row, within]);
+            let value = self.e.b.load(operand.slab, at, Guard::Proven);
+            registers.push(self.e.b.bind("r", value));
+        }
+        registers
+    }
+
+    /// Which column (axis 0) or row (axis 1) of the tile the n-th of a work-item's block is: runs of four, so that
+    /// neighbouring work-items read neighbouring runs.
+    fn place(&mut self, axis: u8, number: u64) -> ExprId {
+        let local = self.e.b.builtin(Builtin::LocalId(axis));
+        let run = self.times(local, 4);
+        self.plus(run, number / 4 * 4 * self.t.items[axis as usize] + number % 4)
+    }
+
+    /// Computes and stores what follows from the sums.
+    fn finish(&mut self, a: Operand, b: Operand, sums: &[LocalId]) {
+        let t = self.t;
+        for y in 0..t.block[1] {
+            for x in 0..t.block[0] {
+                self.e.forget();
+                let (row, column) = (self.place(1, y), self.place(0, x));
+                let row = self.e.b.alu(Alu::Add, &[a.first, row]);
+                let column = self.e.b.alu(Alu::Add, &[b.first, column]);
+                let mut open = 0;
+                for (at, var, count) in [(row, t.row, a.count), (column, t.column, b.count)] {
+                    self.e.vars.insert(var.id, at);
+                    if !var.extent.is_multiple_of(count) {
+                        let extent = self.e.b.index(var.extent);
+                        let inside = self.e.b.alu(Alu::Lt, &[at, extent]);
+                        self.e.b.begin_if(inside);
+                        open += 1;
+                    }
+                }
+                let sum = sums[(y * t.block[0] + x) as usize];
+                self.e.row[t.sum] = Some(self.e.b.get(sum));
+                let nest = self.e.nest;
+                nest.stores.iter().for_each(|store| self.e.store(store));
+                (0..open).for_each(|_| self.e.b.end());
+            }
+        }
+    }
+}

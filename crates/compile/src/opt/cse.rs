@@ -1,0 +1,251 @@
+//! Common subexpressions of several statements, computed once.
+//!
+//! An expression is evaluated where its statement stands, so equal expressions of two statements have equal values only if
+//! nothing they depend on changed in between: no assignment to a local they read, no write to a memory they read, no barrier
+//! (which shows what others wrote). The first statement gets a `let` before it, or is one already; the others read the local,
+//! if the first always runs before them: it stands in the same block or in one around it.
+//!
+//! Within one statement nothing is to be done: there equal expressions are one node.
+
+use std::collections::HashMap;
+
+use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space, Stmt};
+
+use super::Context;
+use super::mentions::{Effects, Mentions};
+use super::walk::{Grow, blocks_mut, map_operands, rebuild};
+
+/// The pass.
+pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
+    let mentions = Mentions::of(&kernel);
+    let mut finder = Finder {
+        kernel: &kernel,
+        mentions: &mentions,
+        scopes: Vec::new(),
+        clock: 0,
+        locals: vec![0; kernel.locals.len()],
+        mems: vec![0; kernel.mems.len()],
+        number: 0,
+        groups: Vec::new(),
+        repeats: HashMap::new(),
+    };
+    finder.block(&kernel.body);
+    let (groups, repeats) = (finder.groups, finder.repeats);
+    let mut body = std::mem::take(&mut kernel.body);
+    let mut sharer = Sharer { kernel, context, groups, repeats, number: 0, shared: HashMap::new() };
+    body = sharer.block(body);
+    Kernel { body, ..sharer.kernel }
+}
+
+/// Statements are numbered in the order in which they stand, outer ones before inner ones.
+type Number = usize;
+
+/// An expression that several statements evaluate to the same value.
+#[derive(Clone, Copy)]
+struct Group {
+    expr: ExprId,
+    /// The statement that evaluates it first.
+    first: Number,
+}
+
+/// Where an expression was met.
+struct Met {
+    /// When what it depends on last changed.
+    since: u64,
+    by: Number,
+    /// Its group, once it was met again.
+    group: Option<usize>,
+}
+
+struct Finder<'k> {
+    kernel: &'k Kernel,
+    mentions: &'k Mentions,
+    /// What was met in each open block.
+    scopes: Vec<HashMap<ExprId, Met>>,
+    /// Counts changes.
+    clock: u64,
+    /// When each local last changed.
+    locals: Vec<u64>,
+    /// When each memory last changed.
+    mems: Vec<u64>,
+    number: Number,
+    groups: Vec<Group>,
+    /// The groups whose value each statement reads instead of computing it.
+    repeats: HashMap<Number, Vec<usize>>,
+}
+
+impl Finder<'_> {
+    fn block(&mut self, block: &Block) {
+        self.scopes.push(HashMap::new());
+        for stmt in block {
+            self.statement(&stmt.op);
+        }
+        self.scopes.pop();
+    }
+
+    fn statement(&mut self, op: &Op) {
+        let number = self.number;
+        self.number += 1;
+        match op {
+            Op::While { condition, body } => {
+                self.change(&Effects::of_block(body));
+                // Evaluated in every turn: it may read what is there already, but no `let` can stand before it.
+                self.meet(number, &[*condition], false);
+                self.block(body);
+                self.change(&Effects::of_block(body));
+            }
+            Op::For { body, .. } => {
+                self.meet(number, &op.operands(), true);
+                self.change(&Effects::of_block(body));
+                self.block(body);
+                self.change(&Effects::of_block(body));
+            }
+            Op::If { then, otherwise, .. } => {
+                self.meet(number, &op.operands(), true);
+                let before = (self.locals.clone(), self.mems.clone());
+                self.block(then);
+                let after =
+                    (std::mem::replace(&mut self.locals, before.0), std::mem::replace(&mut self.mems, before.1));
+                self.block(otherwise);
+                let join = |now: &mut Vec<u64>, then: Vec<u64>| {
+                    now.iter_mut().zip(then).for_each(|(now, then)| *now = then.max(*now));
+                };
+                join(&mut self.locals, after.0);
+                join(&mut self.mems, after.1);
+            }
+            Op::Let { .. }
+            | Op::Assign { .. }
+            | Op::Store { .. }
+            | Op::Atomic { .. }
+            | Op::Collective { .. }
+            | Op::Barrier
+            | Op::Break
+            | Op::Continue
+            | Op::Return => {
+                self.meet(number, &op.operands(), true);
+                self.change(&Effects::of_op(op));
+            }
+        }
+    }
+
+    fn change(&mut self, effects: &Effects) {
+        self.clock += 1;
+        effects.locals.iter().for_each(|local| self.locals[local.index()] = self.clock);
+        effects.mems.iter().for_each(|mem| self.mems[mem.index()] = self.clock);
+        for (mem, changed) in self.kernel.mems.iter().zip(&mut self.mems) {
+            if effects.meets && !matches!(mem.space, Space::Private(_)) {
+                *changed = self.clock;
+            }
+        }
+    }
+
+    /// When anything an expression depends on last changed. Equal times mean equal values, for every change has its own.
+    fn since(&self, id: ExprId) -> u64 {
+        let locals = self.mentions.locals(id).iter().map(|local: &LocalId| self.locals[local.index()]);
+        let mems = self.mentions.mems(id).iter().map(|mem: &MemId| self.mems[mem.index()]);
+        locals.chain(mems).max().unwrap_or(0)
+    }
+
+    /// A statement evaluates expressions: those known are repeats, the others may be repeated if a `let` can stand here.
+    fn meet(&mut self, number: Number, roots: &[ExprId], first: bool) {
+        let mut pending = roots.to_vec();
+        let mut seen = Vec::new();
+        while let Some(id) = pending.pop() {
+            if !self.mentions.is_worth_a_local(self.kernel, id) {
+                // What it is made of is worth no more, but for what only moves lanes.
+                if let Expr::Splat(..) | Expr::Extract(..) = self.kernel.exprs.get(id) {
+                    pending.extend(self.kernel.exprs.get(id).operands().iter());
+                }
+                continue;
+            }
+            if seen.contains(&id) {
+                continue;
+            }
+            seen.push(id);
+            let since = self.since(id);
+            let known =
+                self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(&id)).filter(|met| met.since == since);
+            match known {
+                Some(met) => {
+                    let group = *met.group.get_or_insert_with(|| {
+                        self.groups.push(Group { expr: id, first: met.by });
+                        self.groups.len() - 1
+                    });
+                    self.repeats.entry(number).or_default().push(group);
+                }
+                None => {
+                    if first {
+                        let scope = self.scopes.last_mut().expect("a block is open");
+                        scope.insert(id, Met { since, by: number, group: None });
+                    }
+                    pending.extend(self.kernel.exprs.get(id).operands().iter());
+                }
+            }
+        }
+    }
+}
+
+struct Sharer<'c, 't> {
+    kernel: Kernel,
+    context: &'c mut Context<'t>,
+    groups: Vec<Group>,
+    repeats: HashMap<Number, Vec<usize>>,
+    number: Number,
+    /// The local of each group that got one, as an expression.
+    shared: HashMap<usize, ExprId>,
+}
+
+impl Sharer<'_, '_> {
+    fn block(&mut self, block: Block) -> Block {
+        let mut out = Block::with_capacity(block.len());
+        for mut stmt in block {
+            self.statement(&mut stmt, &mut out);
+            for inner in blocks_mut(&mut stmt.op) {
+                *inner = self.block(std::mem::take(inner));
+            }
+            out.push(stmt);
+        }
+        out
+    }
+
+    fn statement(&mut self, stmt: &mut Stmt, out: &mut Block) {
+        let number = self.number;
+        self.number += 1;
+        let mut made: HashMap<ExprId, ExprId> = HashMap::new();
+        for group in self.repeats.remove(&number).unwrap_or_default() {
+            if let Some(local) = self.shared.get(&group) {
+                made.insert(self.groups[group].expr, *local);
+            }
+        }
+        let mut first: Vec<usize> =
+            (0..self.groups.len()).filter(|group| self.groups[*group].first == number).collect();
+        first.sort_by_key(|group| self.groups[*group].expr);
+        for group in first {
+            self.share(group, stmt, &mut made, out);
+        }
+        if !made.is_empty() {
+            map_operands(&mut stmt.op, |id| rebuild(&mut self.kernel, id, &mut made));
+        }
+    }
+
+    /// Gives a group its local at its first statement.
+    fn share(&mut self, group: usize, stmt: &Stmt, made: &mut HashMap<ExprId, ExprId>, out: &mut Block) {
+        if !self.context.fuel.spend() {
+            return;
+        }
+        let id = self.groups[group].expr;
+        let local = match stmt.op {
+            Op::Let { local, value } if value == id && !self.kernel.local(local).mutable => local,
+            _ => {
+                let value = rebuild(&mut self.kernel, id, made);
+                let local = self.kernel.new_local("common", self.kernel.exprs.ty(id), false);
+                out.push(Stmt { op: Op::Let { local, value }, at: stmt.at });
+                let read = self.kernel.expr(Expr::Local(local));
+                made.insert(id, read);
+                local
+            }
+        };
+        let read = self.kernel.expr(Expr::Local(local));
+        self.shared.insert(group, read);
+    }
+}

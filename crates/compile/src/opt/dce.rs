@@ -1,0 +1,241 @@
+//! Dead code elimination.
+//!
+//! Three things go, repeatedly until nothing more does: statements that cannot be reached (after a return, in the branch of
+//! a constant condition, in a loop that never turns), values nobody reads (locals, and what is written only to shared and
+//! private arrays that nobody reads), and empty shells. A `while` stays even if it is empty: it may never end.
+//!
+//! At the end the arena and the tables are rebuilt without what is no longer used ([`compact`]); that costs no fuel, for it
+//! changes nothing that runs.
+
+mod compact;
+
+use std::collections::HashMap;
+
+use panoply_ir::Alu;
+use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space, Stmt};
+
+use super::walk::{Grow, below, leaves, visit};
+use super::{Context, Fuel};
+
+/// The pass.
+pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
+    loop {
+        let body = std::mem::take(&mut kernel.body);
+        let mut sweeper = Sweeper { reads: Reads::of(&kernel, &body), kernel, fuel: &mut context.fuel, changed: false };
+        let body = sweeper.block(body, Tail::Body);
+        let changed = sweeper.changed;
+        kernel = Kernel { body, ..sweeper.kernel };
+        if !changed {
+            return compact::compact(kernel);
+        }
+    }
+}
+
+/// What anything that matters reads. A value read only to compute what nobody reads does not count.
+struct Reads {
+    locals: Vec<bool>,
+    mems: Vec<bool>,
+    /// Which locals any statement names, if only to compute what nobody reads: until those statements are gone, which takes
+    /// fuel, the local must be there.
+    named: Vec<bool>,
+}
+
+/// What an expression is computed for, if it is not for an effect.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Purpose {
+    Local(LocalId),
+    Mem(MemId),
+}
+
+impl Reads {
+    fn of(kernel: &Kernel, body: &Block) -> Reads {
+        let no_locals = vec![false; kernel.locals.len()];
+        let is_buffer = |space: Space| matches!(space, Space::Buffer(_));
+        let mut reads = Reads {
+            locals: no_locals.clone(),
+            mems: kernel.mems.iter().map(|mem| is_buffer(mem.space)).collect(),
+            named: no_locals,
+        };
+        let mut everything = Vec::new();
+        let mut pending = Vec::new();
+        let mut waiting: HashMap<Purpose, Vec<ExprId>> = HashMap::new();
+        visit(body, &mut |op| {
+            let purpose = match op {
+                Op::Let { local, .. } => Some(Purpose::Local(*local)),
+                Op::Assign { local, .. } => {
+                    reads.named[local.index()] = true;
+                    Some(Purpose::Local(*local))
+                }
+                Op::Store { mem, .. } if !is_buffer(kernel.mem(*mem).space) => Some(Purpose::Mem(*mem)),
+                Op::Collective { result, .. } => Some(Purpose::Local(*result)),
+                _ => None,
+            };
+            everything.extend(op.operands());
+            match purpose {
+                Some(purpose) => waiting.entry(purpose).or_default().extend(op.operands()),
+                None => pending.extend(op.operands()),
+            }
+            if let Op::Atomic { mem, .. } = op {
+                reads.mems[mem.index()] = true;
+            }
+        });
+        for at in 0..kernel.mems.len() {
+            if reads.mems[at] {
+                pending.extend(waiting.remove(&Purpose::Mem(MemId(at as u32))).unwrap_or_default());
+            }
+        }
+        reads.follow(kernel, pending, waiting);
+        for id in below(kernel, &everything) {
+            if let Expr::Local(local) = kernel.exprs.get(id) {
+                reads.named[local.index()] = true;
+            }
+        }
+        reads
+    }
+
+    fn follow(&mut self, kernel: &Kernel, mut pending: Vec<ExprId>, mut waiting: HashMap<Purpose, Vec<ExprId>>) {
+        let mut seen = vec![false; kernel.exprs.len()];
+        while let Some(id) = pending.pop() {
+            if std::mem::replace(&mut seen[id.index()], true) {
+                continue;
+            }
+            let expr = kernel.exprs.get(id);
+            pending.extend(expr.operands().iter());
+            let purpose = match expr {
+                Expr::Local(local) => {
+                    self.locals[local.index()] = true;
+                    Purpose::Local(local)
+                }
+                Expr::Load { mem, .. } => {
+                    self.mems[mem.index()] = true;
+                    Purpose::Mem(mem)
+                }
+                _ => continue,
+            };
+            pending.extend(waiting.remove(&purpose).unwrap_or_default());
+        }
+    }
+}
+
+/// What follows the end of a block.
+#[derive(Clone, Copy, PartialEq)]
+enum Tail {
+    /// The end of the kernel.
+    Body,
+    /// The next turn of a loop.
+    Loop,
+    /// Anything else.
+    Other,
+}
+
+struct Sweeper<'f> {
+    kernel: Kernel,
+    reads: Reads,
+    fuel: &'f mut Fuel,
+    changed: bool,
+}
+
+impl Sweeper<'_> {
+    /// Whether a rewrite is made.
+    fn spend(&mut self) -> bool {
+        let spent = self.fuel.spend();
+        self.changed |= spent;
+        spent
+    }
+
+    fn block(&mut self, block: Block, tail: Tail) -> Block {
+        let mut out = Block::with_capacity(block.len());
+        let last = block.len().saturating_sub(1);
+        for (at, stmt) in block.into_iter().enumerate() {
+            let inner = if at == last { tail } else { Tail::Other };
+            self.statement(stmt, inner, &mut out);
+        }
+        if let Some(exit) = out.iter().position(|stmt| leaves(&stmt.op))
+            && exit + 1 < out.len()
+            && self.spend()
+        {
+            out.truncate(exit + 1);
+        }
+        let idle = match out.last().map(|stmt| &stmt.op) {
+            Some(Op::Return) => tail == Tail::Body,
+            Some(Op::Continue) => tail == Tail::Loop,
+            _ => false,
+        };
+        if idle && self.spend() {
+            out.pop();
+        }
+        out
+    }
+
+    /// Adds what is left of a statement; `tail` is what follows it.
+    fn statement(&mut self, stmt: Stmt, tail: Tail, out: &mut Block) {
+        let at = stmt.at;
+        let op = match stmt.op {
+            Op::If { condition, then, otherwise } => {
+                let (then, otherwise) = (self.block(then, tail), self.block(otherwise, tail));
+                return self.branch(Stmt { op: Op::If { condition, then, otherwise }, at }, out);
+            }
+            Op::For { counter, start, end, step, body } => {
+                Op::For { counter, start, end, step, body: self.block(body, Tail::Loop) }
+            }
+            Op::While { condition, body } => Op::While { condition, body: self.block(body, Tail::Loop) },
+            op => op,
+        };
+        if self.is_dead(&op) && self.spend() {
+            return;
+        }
+        let op = match op {
+            Op::Atomic { op, mem, index, value, expected, old: Some(old), guard }
+                if !self.reads.named[old.index()] && self.spend() =>
+            {
+                Op::Atomic { op, mem, index, value, expected, old: None, guard }
+            }
+            op => op,
+        };
+        out.push(Stmt { op, at });
+    }
+
+    fn is_dead(&self, op: &Op) -> bool {
+        match op {
+            Op::Let { local, .. } | Op::Collective { result: local, .. } => !self.reads.named[local.index()],
+            Op::Assign { local, .. } => !self.reads.locals[local.index()],
+            Op::Store { mem, .. } => !self.reads.mems[mem.index()],
+            Op::For { start, end, body, .. } => body.is_empty() || self.never_turns(*start, *end),
+            Op::While { condition, .. } => self.truth(*condition) == Some(false),
+            Op::Atomic { .. } | Op::Barrier | Op::If { .. } | Op::Break | Op::Continue | Op::Return => false,
+        }
+    }
+
+    fn truth(&self, condition: ExprId) -> Option<bool> {
+        match self.kernel.exprs.get(condition) {
+            Expr::Const(value) => Some(value.is_true()),
+            _ => None,
+        }
+    }
+
+    fn never_turns(&self, start: ExprId, end: ExprId) -> bool {
+        match (self.kernel.exprs.get(start), self.kernel.exprs.get(end)) {
+            (Expr::Index(start), Expr::Index(end)) => start >= end,
+            (Expr::Const(start), Expr::Const(end)) => start.to_i128() >= end.to_i128(),
+            _ => start == end,
+        }
+    }
+
+    /// A conditional whose blocks have been swept.
+    fn branch(&mut self, stmt: Stmt, out: &mut Block) {
+        let Op::If { condition, then, otherwise } = stmt.op else { unreachable!("only conditionals branch") };
+        let keep = |condition, then, otherwise| Stmt { op: Op::If { condition, then, otherwise }, at: stmt.at };
+        if then.is_empty() && otherwise.is_empty() && self.spend() {
+            return;
+        }
+        match self.truth(condition) {
+            // The locals of the block are known to what follows now, which names none of them.
+            Some(truth) if self.spend() => out.extend(if truth { then } else { otherwise }),
+            _ if then.is_empty() && !otherwise.is_empty() && self.spend() => {
+                let opposite = self.kernel.alu(Alu::Not, &[condition]);
+                out.push(keep(opposite, otherwise, Block::new()));
+            }
+            _ => out.push(keep(condition, then, otherwise)),
+        }
+    }
+}

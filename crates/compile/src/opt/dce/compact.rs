@@ -1,0 +1,97 @@
+//! A kernel's tables without what its body does not use.
+
+use std::collections::HashMap;
+
+use panoply_ir::kernel::{Block, Expr, ExprId, Exprs, Kernel, Local, LocalId, MemId, Memory, Op, Space};
+
+use crate::opt::walk::{blocks_mut, live, map_operands, visit};
+
+/// The same kernel with the smallest tables. Buffers stay, for they are parameters.
+pub(super) fn compact(mut kernel: Kernel) -> Kernel {
+    let body = std::mem::take(&mut kernel.body);
+    let (mut locals, mut mems) = (vec![false; kernel.locals.len()], vec![false; kernel.mems.len()]);
+    visit(&body, &mut |op| {
+        op.introduces().into_iter().for_each(|local| locals[local.index()] = true);
+        if let Op::Store { mem, .. } | Op::Atomic { mem, .. } = op {
+            mems[mem.index()] = true;
+        }
+    });
+    kernel.body = body;
+    let live = live(&kernel);
+    for id in &live {
+        if let Expr::Load { mem, .. } | Expr::Len(mem) = kernel.exprs.get(*id) {
+            mems[mem.index()] = true;
+        }
+    }
+    for (mem, used) in kernel.mems.iter().zip(&mut mems) {
+        *used |= matches!(mem.space, Space::Buffer(_));
+    }
+    let tables = Tables { locals: numbers(&locals), mems: numbers(&mems) };
+    let (exprs, moved) = tables.exprs(&kernel, &live);
+    kernel.exprs = exprs;
+    kernel.locals = kept::<Local>(std::mem::take(&mut kernel.locals), &locals);
+    kernel.mems = kept::<Memory>(std::mem::take(&mut kernel.mems), &mems);
+    tables.block(&mut kernel.body, &moved);
+    kernel
+}
+
+/// The new number of each entry that is kept; what is not is never asked for.
+fn numbers(keep: &[bool]) -> Vec<u32> {
+    let before = keep.iter().scan(0, |count, keep| {
+        *count += u32::from(*keep);
+        Some(*count - u32::from(*keep))
+    });
+    before.collect()
+}
+
+fn kept<T>(table: Vec<T>, keep: &[bool]) -> Vec<T> {
+    table.into_iter().zip(keep).filter(|(_, keep)| **keep).map(|(entry, _)| entry).collect()
+}
+
+struct Tables {
+    locals: Vec<u32>,
+    mems: Vec<u32>,
+}
+
+impl Tables {
+    fn local(&self, id: LocalId) -> LocalId {
+        LocalId(self.locals[id.index()])
+    }
+
+    fn mem(&self, id: MemId) -> MemId {
+        MemId(self.mems[id.index()])
+    }
+
+    fn exprs(&self, kernel: &Kernel, live: &[ExprId]) -> (Exprs, HashMap<ExprId, ExprId>) {
+        let (mut exprs, mut moved) = (Exprs::default(), HashMap::new());
+        for id in live {
+            let expr = match kernel.exprs.get(*id).map_operands(|operand| moved[&operand]) {
+                Expr::Local(local) => Expr::Local(self.local(local)),
+                Expr::Len(mem) => Expr::Len(self.mem(mem)),
+                Expr::Load { mem, index, lanes, guard } => Expr::Load { mem: self.mem(mem), index, lanes, guard },
+                other => other,
+            };
+            moved.insert(*id, exprs.intern(expr, kernel.exprs.ty(*id)));
+        }
+        (exprs, moved)
+    }
+
+    fn block(&self, block: &mut Block, moved: &HashMap<ExprId, ExprId>) {
+        for stmt in block {
+            map_operands(&mut stmt.op, |id| moved[&id]);
+            match &mut stmt.op {
+                Op::Let { local, .. } | Op::Assign { local, .. } | Op::For { counter: local, .. } => {
+                    *local = self.local(*local);
+                }
+                Op::Collective { result, .. } => *result = self.local(*result),
+                Op::Store { mem, .. } => *mem = self.mem(*mem),
+                Op::Atomic { mem, old, .. } => {
+                    *mem = self.mem(*mem);
+                    *old = old.map(|old| self.local(old));
+                }
+                Op::Barrier | Op::If { .. } | Op::While { .. } | Op::Break | Op::Continue | Op::Return => {}
+            }
+            blocks_mut(&mut stmt.op).into_iter().for_each(|inner| self.block(inner, moved));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Loop-invariant code motion: what a loop computes anew in each turn, but never differently, is computed before it.
+//!
+//! Inner loops come first, so that what leaves one may leave the next. Only expressions worth a local move, and only those
+//! that stand directly in the body or its condition: what stands under an `if` may never be needed. Moving an expression
+//! before a loop may evaluate it where it was not: all are pure, and every read is guarded again, for what proved it or
+//! promised it to lie inside may be inside the loop.
+
+use std::collections::HashMap;
+
+use panoply_ir::kernel::{Block, Expr, ExprId, Guard, Kernel, Op, Stmt};
+
+use super::Context;
+use super::mentions::{Effects, Mentions};
+use super::walk::{Grow, blocks_mut, map_block, map_operands, rebuild};
+
+/// The pass.
+pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
+    let body = std::mem::take(&mut kernel.body);
+    let mut mover = Mover { kernel, context };
+    let body = mover.block(body);
+    Kernel { body, ..mover.kernel }
+}
+
+struct Mover<'c, 't> {
+    kernel: Kernel,
+    context: &'c mut Context<'t>,
+}
+
+impl Mover<'_, '_> {
+    fn block(&mut self, block: Block) -> Block {
+        let mut out = Block::with_capacity(block.len());
+        for mut stmt in block {
+            for inner in blocks_mut(&mut stmt.op) {
+                *inner = self.block(std::mem::take(inner));
+            }
+            if let Op::For { .. } | Op::While { .. } = stmt.op {
+                self.lighten(&mut stmt, &mut out);
+            }
+            out.push(stmt);
+        }
+        out
+    }
+
+    /// Moves what it can out of a loop, to the end of `out`.
+    fn lighten(&mut self, stmt: &mut Stmt, out: &mut Block) {
+        let mentions = Mentions::of(&self.kernel);
+        let invariant = self.invariant(&stmt.op, &mentions);
+        let mut made = HashMap::new();
+        for id in invariant {
+            if !self.context.fuel.spend() {
+                break;
+            }
+            // What moved before may be a part of it.
+            let value = rebuild(&mut self.kernel, id, &mut made);
+            let value = self.guarded(value);
+            let local = self.kernel.new_local("fixed", self.kernel.exprs.ty(id), false);
+            out.push(Stmt { op: Op::Let { local, value }, at: stmt.at });
+            let read = self.kernel.expr(Expr::Local(local));
+            made.insert(id, read);
+        }
+        if made.is_empty() {
+            return;
+        }
+        if let Op::While { .. } = stmt.op {
+            map_operands(&mut stmt.op, |id| rebuild(&mut self.kernel, id, &mut made));
+        }
+        for inner in blocks_mut(&mut stmt.op) {
+            map_block(inner, &mut |id| rebuild(&mut self.kernel, id, &mut made));
+        }
+    }
+
+    /// The largest expressions directly in a loop that no turn changes and that are worth a local, operands first.
+    fn invariant(&self, op: &Op, mentions: &Mentions) -> Vec<ExprId> {
+        let effects = op.blocks().into_iter().fold(Effects::of_op(op), |mut all, block| {
+            let inner = Effects::of_block(block);
+            all.locals.extend(inner.locals);
+            all.mems.extend(inner.mems);
+            all.meets |= inner.meets;
+            all
+        });
+        let mut pending = if let Op::While { condition, .. } = op { vec![*condition] } else { Vec::new() };
+        let direct = op.blocks().into_iter().flatten();
+        // A `while` inside evaluates its condition in its own turns.
+        pending.extend(direct.filter(|stmt| !matches!(stmt.op, Op::While { .. })).flat_map(|stmt| stmt.op.operands()));
+        let mut found = Vec::new();
+        let mut seen = vec![false; self.kernel.exprs.len()];
+        while let Some(id) = pending.pop() {
+            if std::mem::replace(&mut seen[id.index()], true) {
+                continue;
+            }
+            if !effects.leave(&self.kernel, mentions, id) {
+                pending.extend(self.kernel.exprs.get(id).operands().iter());
+            } else if mentions.is_worth_a_local(&self.kernel, id) {
+                found.push(id);
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The expression with every read guarded.
+    fn guarded(&mut self, root: ExprId) -> ExprId {
+        let mut made: HashMap<ExprId, ExprId> = HashMap::new();
+        for id in super::walk::below(&self.kernel, &[root]) {
+            let expr = match self.kernel.exprs.get(id).map_operands(|operand| made[&operand]) {
+                Expr::Load { mem, index, lanes, guard: Guard::Proven | Guard::Unchecked } => {
+                    Expr::Load { mem, index, lanes, guard: Guard::Checked }
+                }
+                other => other,
+            };
+            made.insert(id, self.kernel.expr(expr));
+        }
+        made[&root]
+    }
+}

@@ -1,0 +1,148 @@
+//! What an expression's value depends on besides its operands, and what a block changes.
+
+use panoply_ir::Alu;
+use panoply_ir::kernel::{Access, Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space};
+
+use super::walk::visit;
+
+/// For every expression of a kernel, what it mentions that may change, and what it costs.
+pub(crate) struct Mentions {
+    locals: Vec<Vec<LocalId>>,
+    mems: Vec<Vec<MemId>>,
+    costs: Vec<Cost>,
+}
+
+/// About how much work an expression is, in simple operations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    /// Of its dearest operation.
+    dearest: u32,
+    /// Of all, as a tree.
+    total: u32,
+}
+
+/// From here on an operation is dear: a read, a division, anything transcendental.
+const DEAR: u32 = 4;
+
+impl Mentions {
+    pub fn of(kernel: &Kernel) -> Mentions {
+        let mut mentions = Mentions { locals: Vec::new(), mems: Vec::new(), costs: Vec::new() };
+        for (id, expr, _) in kernel.exprs.iter() {
+            let (mut locals, mut mems) = (Vec::new(), Vec::new());
+            let own = own_cost(kernel, id);
+            let mut cost = Cost { dearest: own, total: own };
+            match expr {
+                Expr::Local(local) => locals.push(local),
+                Expr::Load { mem, .. } if kernel.mem(mem).space != Space::Buffer(Access::In) => mems.push(mem),
+                _ => {}
+            }
+            for operand in expr.operands().iter() {
+                locals.extend(&mentions.locals[operand.index()]);
+                mems.extend(&mentions.mems[operand.index()]);
+                let operand = mentions.costs[operand.index()];
+                cost.dearest = cost.dearest.max(operand.dearest);
+                cost.total = cost.total.saturating_add(operand.total);
+            }
+            locals.sort_unstable();
+            locals.dedup();
+            mems.sort_unstable();
+            mems.dedup();
+            mentions.locals.push(locals);
+            mentions.mems.push(mems);
+            mentions.costs.push(cost);
+        }
+        mentions
+    }
+
+    /// The locals an expression reads.
+    pub fn locals(&self, id: ExprId) -> &[LocalId] {
+        &self.locals[id.index()]
+    }
+
+    /// The memories an expression reads that somebody may write.
+    pub fn mems(&self, id: ExprId) -> &[MemId] {
+        &self.mems[id.index()]
+    }
+
+    /// Whether an expression is worth a local. Cheap index arithmetic is not: executors advance affine addresses themselves,
+    /// and see through them better as they stand.
+    pub fn is_worth_a_local(&self, kernel: &Kernel, id: ExprId) -> bool {
+        let cost = self.costs[id.index()];
+        let is_plain = matches!(kernel.exprs.get(id), Expr::Splat(..) | Expr::Extract(..));
+        let is_index = kernel.exprs.ty(id) == panoply_ir::Type::Index;
+        !is_plain && (cost.dearest >= DEAR || !is_index && cost.total >= 2)
+    }
+}
+
+fn own_cost(kernel: &Kernel, id: ExprId) -> u32 {
+    match kernel.exprs.get(id) {
+        Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Local(_) | Expr::Builtin(_) | Expr::Len(_) => 0,
+        Expr::Splat(..) | Expr::Extract(..) | Expr::Bitcast(..) => 0,
+        Expr::Cast(..) => 1,
+        Expr::Load { .. } => DEAR,
+        Expr::Alu(op, _) => match op {
+            Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => 16,
+            Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Pow => 16,
+            Alu::Div | Alu::Rem | Alu::Sqrt => DEAR,
+            Alu::Neg | Alu::Not | Alu::Abs | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Add | Alu::Sub => {
+                1
+            }
+            Alu::Mul
+            | Alu::Min
+            | Alu::Max
+            | Alu::And
+            | Alu::Or
+            | Alu::Xor
+            | Alu::Shl
+            | Alu::Shr
+            | Alu::Lt
+            | Alu::Le => 1,
+            Alu::Eq | Alu::Ne | Alu::Select | Alu::Fma => 1,
+        },
+    }
+}
+
+/// What a block changes for expressions evaluated after some of it has run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Effects {
+    /// Locals that are assigned or introduced.
+    pub locals: Vec<LocalId>,
+    /// Memories that are written.
+    pub mems: Vec<MemId>,
+    /// Whether other work-items' writes become visible.
+    pub meets: bool,
+}
+
+impl Effects {
+    /// What one statement changes, blocks inside aside.
+    pub fn of_op(op: &Op) -> Effects {
+        let mut effects = Effects::default();
+        effects.add(op);
+        effects
+    }
+
+    /// What a block changes, with the blocks inside.
+    pub fn of_block(block: &Block) -> Effects {
+        let mut effects = Effects::default();
+        visit(block, &mut |op| effects.add(op));
+        effects
+    }
+
+    fn add(&mut self, op: &Op) {
+        self.locals.extend(op.introduces());
+        match op {
+            Op::Assign { local, .. } => self.locals.push(*local),
+            Op::Store { mem, .. } | Op::Atomic { mem, .. } => self.mems.push(*mem),
+            Op::Barrier | Op::Collective { .. } => self.meets = true,
+            Op::Let { .. } | Op::If { .. } | Op::For { .. } | Op::While { .. } => {}
+            Op::Break | Op::Continue | Op::Return => {}
+        }
+    }
+
+    /// Whether an expression means the same before and after.
+    pub fn leave(&self, kernel: &Kernel, mentions: &Mentions, id: ExprId) -> bool {
+        let others_write = |mem: &MemId| self.meets && !matches!(kernel.mem(*mem).space, Space::Private(_));
+        !mentions.locals(id).iter().any(|local| self.locals.contains(local))
+            && !mentions.mems(id).iter().any(|mem| self.mems.contains(mem) || others_write(mem))
+    }
+}

@@ -1,0 +1,154 @@
+//! Intervals of integers: what an operation can give, given what its operands can be.
+//!
+//! Intervals are of the true values, in i128. An operation whose result might not fit its type wraps, and then anything
+//! is possible: the interval is the whole type's. An index counts as 64 bits here; [`super::width`] asks what 32 would do.
+
+use panoply_ir::kernel::{Builtin, Expr, ExprId, Kernel, Space};
+use panoply_ir::{Alu, DType, Type};
+
+/// Numbers from `lo` to `hi`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub lo: i128,
+    pub hi: i128,
+}
+
+impl Range {
+    /// One number.
+    pub const fn just(value: i128) -> Range {
+        Range { lo: value, hi: value }
+    }
+
+    /// Every number of an integer type or bool; none for floats and vectors.
+    pub fn of_type(ty: Type) -> Option<Range> {
+        let dtype = match ty {
+            Type::Index => DType::U64,
+            Type::Scalar(dtype) if !dtype.is_float() => dtype,
+            Type::Scalar(_) | Type::Vector(..) => return None,
+        };
+        let most = (1i128 << (dtype.bits() - u32::from(dtype.is_signed()))) - 1;
+        Some(Range { lo: if dtype.is_signed() { -most - 1 } else { 0 }, hi: most })
+    }
+
+    /// Whether a number lies in it.
+    pub fn has(self, other: Range) -> bool {
+        self.lo <= other.lo && other.hi <= self.hi
+    }
+
+    /// The smallest interval with both.
+    pub fn join(self, other: Range) -> Range {
+        Range { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }
+    }
+
+    /// What both have; the first alone where they have nothing in common, which only code that never runs can claim.
+    pub fn meet(self, other: Range) -> Range {
+        let met = Range { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) };
+        if met.lo <= met.hi { met } else { self }
+    }
+
+    fn of_corners(corners: impl IntoIterator<Item = i128>) -> Range {
+        let mut corners = corners.into_iter();
+        let first = Range::just(corners.next().expect("there are corners"));
+        corners.fold(first, |range, corner| range.join(Range::just(corner)))
+    }
+}
+
+/// The largest length, size, id or count of any launch, if nothing more is known. No memory is larger, and `runtime`
+/// refuses larger grids.
+pub(crate) const MOST: i128 = (1 << 48) - 1;
+
+/// What a number of the launch can be in any launch.
+pub(crate) fn builtin(kernel: &Kernel, builtin: Builtin) -> Range {
+    let size = |axis: u8| kernel.group.map_or(MOST, |group| group[axis as usize] as i128);
+    match builtin {
+        Builtin::LocalId(axis) => Range { lo: 0, hi: size(axis) - 1 },
+        Builtin::GroupSize(axis) if kernel.group.is_some() => Range::just(size(axis)),
+        Builtin::GlobalSize(_) | Builtin::GroupSize(_) | Builtin::GroupCount(_) => Range { lo: 1, hi: MOST },
+        Builtin::GlobalId(_) | Builtin::GroupId(_) => Range { lo: 0, hi: MOST - 1 },
+        Builtin::SubgroupLane => Range { lo: 0, hi: 1023 },
+        Builtin::SubgroupSize => Range { lo: 1, hi: 1024 },
+    }
+}
+
+/// What an integer expression can be, given its operands' ranges and what more is known of leaves (lengths, parameters,
+/// locals, numbers of the launch); none for what is no integer.
+pub(crate) fn range(
+    kernel: &Kernel,
+    id: ExprId,
+    leaf: impl Fn(Expr) -> Option<Range>,
+    operand: impl Fn(ExprId) -> Option<Range>,
+) -> Option<Range> {
+    let leaf = |expr: Expr, whole: Range| leaf(expr).map_or(whole, |known| whole.meet(known));
+    let whole = Range::of_type(kernel.exprs.ty(id))?;
+    let exact = match kernel.exprs.get(id) {
+        Expr::Const(value) => Some(Range::just(value.to_i128())),
+        Expr::Index(value) => Some(Range::just(value as i128)),
+        Expr::Len(mem) => match kernel.mem(mem).space {
+            Space::Shared(len) | Space::Private(len) => Some(Range::just(len as i128)),
+            Space::Buffer(_) => Some(leaf(Expr::Len(mem), Range { lo: 0, hi: MOST })),
+        },
+        expr @ Expr::Builtin(number) => Some(leaf(expr, builtin(kernel, number))),
+        expr @ (Expr::Param(_) | Expr::Local(_)) => Some(leaf(expr, whole)),
+        Expr::Alu(op, args) => {
+            let ranges: Option<Vec<Range>> = args.iter().map(|arg| operand(*arg)).collect();
+            ranges.and_then(|ranges| operation(op, &ranges, whole))
+        }
+        // Within the type the value stays; a float saturates into the whole type.
+        Expr::Cast(_, x) => operand(x).filter(|_| !whole_is_bool(kernel, id)),
+        Expr::Load { .. } | Expr::Bitcast(..) | Expr::Splat(..) | Expr::Extract(..) => None,
+    };
+    Some(exact.filter(|exact| whole.has(*exact)).unwrap_or(whole))
+}
+
+fn whole_is_bool(kernel: &Kernel, id: ExprId) -> bool {
+    kernel.exprs.ty(id).is_bool()
+}
+
+/// The interval of a result, as if the type had no bounds; none if little can be said.
+fn operation(op: Alu, x: &[Range], whole: Range) -> Option<Range> {
+    let positive = |range: Range| range.lo > 0;
+    let natural = |range: Range| range.lo >= 0;
+    let pairs = || [(x[0].lo, x[1].lo), (x[0].lo, x[1].hi), (x[0].hi, x[1].lo), (x[0].hi, x[1].hi)];
+    let bits = whole.hi.count_ones() + u32::from(whole.lo < 0);
+    Some(match op {
+        Alu::Neg => Range { lo: -x[0].hi, hi: -x[0].lo },
+        Alu::Abs if natural(x[0]) => x[0],
+        Alu::Abs => Range { lo: 0, hi: x[0].hi.max(-x[0].lo) },
+        Alu::Add => Range { lo: x[0].lo + x[1].lo, hi: x[0].hi + x[1].hi },
+        Alu::Sub => Range { lo: x[0].lo - x[1].hi, hi: x[0].hi - x[1].lo },
+        Alu::Mul => Range::of_corners(pairs().map(|(a, b)| a.saturating_mul(b))),
+        Alu::Div if positive(x[1]) => Range::of_corners(pairs().map(|(a, b)| a / b)),
+        Alu::Rem if positive(x[1]) => {
+            let most = x[1].hi - 1;
+            Range {
+                lo: if natural(x[0]) { 0 } else { x[0].lo.max(-most) },
+                hi: if x[0].hi > 0 { x[0].hi.min(most) } else { 0 },
+            }
+        }
+        // By zero the dividend is the remainder.
+        Alu::Rem if natural(x[0]) && natural(x[1]) => Range { lo: 0, hi: x[0].hi },
+        Alu::Div if natural(x[0]) && natural(x[1]) => Range { lo: 0, hi: x[0].hi },
+        Alu::Min => Range { lo: x[0].lo.min(x[1].lo), hi: x[0].hi.min(x[1].hi) },
+        Alu::Max => Range { lo: x[0].lo.max(x[1].lo), hi: x[0].hi.max(x[1].hi) },
+        Alu::And if natural(x[0]) || natural(x[1]) => {
+            let of = |range: Range| if natural(range) { range.hi } else { i128::MAX };
+            Range { lo: 0, hi: of(x[0]).min(of(x[1])) }
+        }
+        Alu::Or | Alu::Xor if natural(x[0]) && natural(x[1]) => {
+            Range { lo: 0, hi: (1 << (128 - (x[0].hi | x[1].hi).leading_zeros())) - 1 }
+        }
+        Alu::Shl if natural(x[1]) && x[1].hi < bits as i128 => {
+            Range::of_corners(pairs().map(|(a, b)| a.saturating_mul(1 << b)))
+        }
+        Alu::Shr if natural(x[1]) && x[1].hi < bits as i128 => Range::of_corners(pairs().map(|(a, b)| a >> b)),
+        Alu::Shr if natural(x[0]) => Range { lo: 0, hi: x[0].hi },
+        Alu::Select => x[1].join(x[2]),
+        Alu::Not | Alu::Div | Alu::Rem | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => return None,
+        Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => return None,
+        Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => {
+            return None;
+        }
+        Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => return None,
+        Alu::Pow | Alu::Fma => return None,
+    })
+}

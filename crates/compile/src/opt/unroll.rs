@@ -1,0 +1,146 @@
+//! Unrolling of short loops with constant bounds, inner ones first.
+//!
+//! Each turn becomes a copy of the body with the counter a constant and locals of its own. A loop that is left or continued
+//! from inside stays, and so does one whose copies would be long.
+
+use std::collections::HashMap;
+
+use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, Op, Stmt};
+use panoply_ir::{Scalar, Type};
+
+use super::Context;
+use super::walk::{Grow, below, blocks_mut, map_operands, rebuild, visit};
+
+/// Most turns of a loop that is unrolled.
+const TURNS: i128 = 16;
+
+/// Most work of all its copies, counted in statements and in the operations they evaluate.
+const WORK: usize = 512;
+
+/// The pass.
+pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
+    let body = std::mem::take(&mut kernel.body);
+    let mut unroller = Unroller { kernel, context };
+    let body = unroller.block(body);
+    Kernel { body, ..unroller.kernel }
+}
+
+struct Unroller<'c, 't> {
+    kernel: Kernel,
+    context: &'c mut Context<'t>,
+}
+
+impl Unroller<'_, '_> {
+    fn block(&mut self, block: Block) -> Block {
+        let mut out = Block::with_capacity(block.len());
+        for mut stmt in block {
+            for inner in blocks_mut(&mut stmt.op) {
+                *inner = self.block(std::mem::take(inner));
+            }
+            match self.turns(&stmt.op) {
+                Some(turns) if self.context.fuel.spend() => self.copies(&stmt.op, &turns, &mut out),
+                _ => out.push(stmt),
+            }
+        }
+        out
+    }
+
+    /// The counter's values if the statement is a loop worth unrolling.
+    fn turns(&self, op: &Op) -> Option<Vec<i128>> {
+        let Op::For { start, end, step, body, .. } = op else { return None };
+        let (start, end, step) = (self.constant(*start)?, self.constant(*end)?, self.constant(*step)?);
+        let turns = (end - start + step - 1).div_euclid(step);
+        if !(1..=TURNS).contains(&turns) || leaves_early(body) {
+            return None;
+        }
+        (self.work(body) * turns as usize <= WORK).then(|| (0..turns).map(|turn| start + turn * step).collect())
+    }
+
+    fn constant(&self, id: ExprId) -> Option<i128> {
+        match self.kernel.exprs.get(id) {
+            Expr::Index(value) => Some(value as i128),
+            Expr::Const(value) => Some(value.to_i128()),
+            _ => None,
+        }
+    }
+
+    fn work(&self, body: &Block) -> usize {
+        let mut work = 0;
+        visit(body, &mut |op| work += 1 + below(&self.kernel, &op.operands()).len());
+        work
+    }
+
+    fn copies(&mut self, op: &Op, turns: &[i128], out: &mut Block) {
+        let Op::For { counter, body, .. } = op else { unreachable!("only loops are unrolled") };
+        let ty = self.kernel.local(*counter).ty;
+        let read = self.kernel.expr(Expr::Local(*counter));
+        for (turn, value) in turns.iter().enumerate() {
+            let value = match ty.dtype() {
+                None => self.kernel.index(*value as u64),
+                Some(dtype) => self.kernel.expr(Expr::Const(Scalar::from_i128(dtype, *value))),
+            };
+            debug_assert!(matches!(ty, Type::Index | Type::Scalar(_)));
+            let mut copy = Copy { made: HashMap::from([(read, value)]), locals: HashMap::new() };
+            // The first copy may keep the body's own locals.
+            let mut body = body.clone();
+            copy.block(&mut self.kernel, &mut body, turn > 0);
+            out.append(&mut body);
+        }
+    }
+}
+
+/// Whether a block leaves or continues the loop around it.
+fn leaves_early(block: &Block) -> bool {
+    block.iter().any(|stmt| match &stmt.op {
+        Op::Break | Op::Continue => true,
+        Op::If { then, otherwise, .. } => leaves_early(then) || leaves_early(otherwise),
+        // What stands in a loop inside leaves that one.
+        Op::For { .. } | Op::While { .. } => false,
+        Op::Let { .. }
+        | Op::Assign { .. }
+        | Op::Store { .. }
+        | Op::Atomic { .. }
+        | Op::Collective { .. }
+        | Op::Barrier
+        | Op::Return => false,
+    })
+}
+
+/// One turn's copy.
+struct Copy {
+    made: HashMap<ExprId, ExprId>,
+    locals: HashMap<LocalId, LocalId>,
+}
+
+impl Copy {
+    fn block(&mut self, kernel: &mut Kernel, block: &mut Block, rename: bool) {
+        for Stmt { op, .. } in block {
+            map_operands(op, |id| rebuild(kernel, id, &mut self.made));
+            if rename && let Some(local) = op.introduces() {
+                self.rename(kernel, local);
+            }
+            let renamed = |local: &mut LocalId| {
+                if let Some(new) = self.locals.get(local) {
+                    *local = *new;
+                }
+            };
+            match op {
+                Op::Let { local, .. } | Op::Assign { local, .. } | Op::For { counter: local, .. } => renamed(local),
+                Op::Collective { result, .. } => renamed(result),
+                Op::Atomic { old: Some(old), .. } => renamed(old),
+                Op::Atomic { old: None, .. } | Op::Store { .. } | Op::Barrier | Op::If { .. } | Op::While { .. } => {}
+                Op::Break | Op::Continue | Op::Return => {}
+            }
+            blocks_mut(op).into_iter().for_each(|inner| self.block(kernel, inner, rename));
+        }
+    }
+
+    /// A new local for one the body introduces; what reads the old one comes after and has not been rebuilt yet.
+    fn rename(&mut self, kernel: &mut Kernel, local: LocalId) {
+        let known = kernel.local(local).clone();
+        let new = kernel.new_local(&known.name, known.ty, known.mutable);
+        self.locals.insert(local, new);
+        let (old_read, new_read) = (kernel.expr(Expr::Local(local)), kernel.expr(Expr::Local(new)));
+        self.made.insert(old_read, new_read);
+    }
+}

@@ -1,0 +1,228 @@
+//! From a graph to what a device is asked to do.
+//!
+//! A [`Plan`] is buffers and steps. It names no device and no address: leaves and outputs are numbered as in the graph,
+//! temporaries are offsets in one arena whose size, and so the plan's peak memory, is known before anything runs. Equal
+//! kernels are one and the same [`Arc`], so a repeated block compiles once. Equal graphs give equal plans.
+
+mod arena;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use panoply_ir::graph::{Graph, NodeId, Op};
+use panoply_ir::kernel::Kernel;
+use panoply_ir::routine::Routine;
+use panoply_ir::{DType, Result, Target, Verified};
+
+use crate::lower::{Argument, lower};
+use crate::schedule::{Schedule, Step, schedule};
+
+/// What runs, on what memory.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// All memory.
+    pub buffers: Vec<PlanBuffer>,
+    /// What runs, in order.
+    pub steps: Vec<PlanStep>,
+    /// Where each of the graph's outputs is, in their order. It may be a leaf, and two may be the same.
+    pub outputs: Vec<BufferId>,
+    /// Bytes of the arena that holds the temporaries; 0 if there are none.
+    pub arena_bytes: u64,
+    /// Bytes of temporaries and outputs together: what running it needs beside the leaves.
+    pub peak_bytes: u64,
+}
+
+/// A buffer of a plan: its position in [`Plan::buffers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub u32);
+
+impl BufferId {
+    /// The position.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Memory of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanBuffer {
+    /// Its elements' type.
+    pub dtype: DType,
+    /// How many.
+    pub elems: u64,
+    /// Whose it is.
+    pub role: Role,
+}
+
+impl PlanBuffer {
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.elems * self.dtype.bytes() as u64
+    }
+}
+
+/// Whose a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The n-th leaf, given by the caller and only read.
+    Leaf(u32),
+    /// Asked for; the caller allocates it and keeps it. Every element is written.
+    Output,
+    /// Only needed while the plan runs: bytes of the arena from this offset on.
+    Temp {
+        /// First byte, a multiple of [`arena::ALIGN`].
+        offset: u64,
+    },
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub enum PlanStep {
+    /// A launch of a kernel.
+    Kernel {
+        /// What runs.
+        kernel: Arc<Verified<Kernel>>,
+        /// Work-items along each axis.
+        grid: [u64; 3],
+        /// Its arguments, in order.
+        args: Vec<PlanArg>,
+    },
+    /// A routine of the device.
+    Routine {
+        /// Which.
+        routine: Routine,
+        /// Its buffers, in the order it names them.
+        buffers: Vec<BufferId>,
+    },
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanArg {
+    /// A whole buffer.
+    Buffer(BufferId),
+    /// The n-th slot.
+    Slot(u32),
+}
+
+/// Plans a graph for a target that offers these routines.
+pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
+    let schedule = schedule(graph, target, offers)?;
+    let mut planner =
+        Planner { schedule: &schedule, buffers: Vec::new(), of: BTreeMap::new(), kernels: HashMap::new() };
+    let outputs: Vec<BufferId> = schedule.graph.outputs.iter().map(|output| planner.output(*output)).collect();
+    let mut steps = Vec::with_capacity(schedule.steps.len());
+    for step in &schedule.steps {
+        steps.push(planner.step(step, target)?);
+    }
+    let mut buffers = planner.buffers;
+    let arena_bytes = arena::place(&mut buffers, &steps);
+    let kept = buffers.iter().filter(|buffer| buffer.role == Role::Output).map(PlanBuffer::bytes);
+    let peak_bytes = arena_bytes + kept.sum::<u64>();
+    Ok(Plan { buffers, steps, outputs, arena_bytes, peak_bytes })
+}
+
+struct Planner<'a> {
+    schedule: &'a Schedule,
+    buffers: Vec<PlanBuffer>,
+    /// The buffer of a node.
+    of: BTreeMap<NodeId, BufferId>,
+    kernels: HashMap<u128, Arc<Verified<Kernel>>>,
+}
+
+impl Planner<'_> {
+    fn buffer(&mut self, id: NodeId, role: Role) -> BufferId {
+        let node = self.schedule.graph.node(id);
+        let role = match node.op {
+            Op::Leaf(n) => Role::Leaf(n),
+            _ => role,
+        };
+        *self.of.entry(id).or_insert_with(|| {
+            self.buffers.push(PlanBuffer { dtype: node.dtype, elems: node.shape.elems() as u64, role });
+            BufferId(self.buffers.len() as u32 - 1)
+        })
+    }
+
+    fn output(&mut self, id: NodeId) -> BufferId {
+        self.buffer(id, Role::Output)
+    }
+
+    /// The buffer of a node that a step reads or writes; its place in the arena is decided later.
+    fn used(&mut self, id: NodeId) -> BufferId {
+        self.buffer(id, Role::Temp { offset: 0 })
+    }
+
+    fn step(&mut self, step: &Step, target: &Target) -> Result<PlanStep> {
+        match step {
+            Step::Routine(claim, node) => {
+                let buffers = [claim.a, claim.b, *node].map(|id| self.used(id)).to_vec();
+                Ok(PlanStep::Routine { routine: claim.routine, buffers })
+            }
+            Step::Nest(nest) => {
+                let lowered = lower(&self.schedule.graph, nest, target)?;
+                let hash = panoply_ir::hash(&lowered.kernel);
+                let kernel = self.kernels.entry(hash).or_insert(lowered.kernel).clone();
+                let arg = |argument: &Argument| match argument {
+                    Argument::Node(id) => PlanArg::Buffer(self.used(*id)),
+                    Argument::Slot(n) => PlanArg::Slot(*n),
+                };
+                Ok(PlanStep::Kernel { kernel, grid: lowered.grid, args: lowered.arguments.iter().map(arg).collect() })
+            }
+        }
+    }
+}
+
+impl PlanStep {
+    /// The buffers it touches.
+    pub fn buffers(&self) -> impl Iterator<Item = BufferId> + '_ {
+        let (args, buffers): (&[PlanArg], &[BufferId]) = match self {
+            PlanStep::Kernel { args, .. } => (args, &[]),
+            PlanStep::Routine { buffers, .. } => (&[], buffers),
+        };
+        let bound = args.iter().filter_map(|arg| match arg {
+            PlanArg::Buffer(id) => Some(*id),
+            PlanArg::Slot(_) => None,
+        });
+        bound.chain(buffers.iter().copied())
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (id, buffer) in self.buffers.iter().enumerate() {
+            write!(f, "b{id}: {} × {}, ", buffer.dtype, buffer.elems)?;
+            match buffer.role {
+                Role::Leaf(n) => writeln!(f, "leaf {n}")?,
+                Role::Output => writeln!(f, "output")?,
+                Role::Temp { offset } => writeln!(f, "arena at {offset}")?,
+            }
+        }
+        for step in &self.steps {
+            match step {
+                PlanStep::Kernel { kernel, grid, args } => {
+                    let args: Vec<String> = args.iter().map(PlanArg::to_string).collect();
+                    let group = kernel.group.map_or(String::new(), |group| format!(" in groups of {}", group[0]));
+                    let [x, y, z] = grid;
+                    writeln!(f, "{}({}) over {x} × {y} × {z}{group}", kernel.name, args.join(", "))?;
+                }
+                PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
+                    let [a, b, c] = [0, 1, 2].map(|at| buffers[at].0);
+                    let (batch, m, n, k) = (gemm.batch, gemm.m, gemm.n, gemm.k);
+                    writeln!(f, "gemm b{c} = b{a} × b{b}: {batch} × ({m} × {k} × {n}) of {}", gemm.dtype)?;
+                }
+            }
+        }
+        let outputs: Vec<String> = self.outputs.iter().map(|id| format!("b{}", id.0)).collect();
+        writeln!(f, "outputs {}; {} bytes beside the leaves", outputs.join(", "), self.peak_bytes)
+    }
+}
+
+impl fmt::Display for PlanArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanArg::Buffer(id) => write!(f, "b{}", id.0),
+            PlanArg::Slot(n) => write!(f, "slot {n}"),
+        }
+    }
+}

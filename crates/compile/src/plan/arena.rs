@@ -1,0 +1,66 @@
+//! Where temporaries lie: offsets in one arena, so that two share bytes only if they are never needed at once.
+//!
+//! Lifetimes are known before anything runs: from the step that first touches a buffer to the last. The largest are
+//! placed first, each at the tightest gap among those whose lifetimes overlap its own (greedy by size, best fit
+//! [Pisarchyk and Lee 2020]).
+
+use super::{PlanBuffer, PlanStep, Role};
+
+/// What offsets are multiples of, in bytes: enough for vector loads and for devices that bind parts of an allocation.
+pub const ALIGN: u64 = 256;
+
+struct Life {
+    buffer: usize,
+    first: usize,
+    last: usize,
+    bytes: u64,
+}
+
+/// Gives every temporary its offset; the size of the arena.
+pub fn place(buffers: &mut [PlanBuffer], steps: &[PlanStep]) -> u64 {
+    let mut lives = lives(buffers, steps);
+    lives.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffer));
+    let mut placed: Vec<(u64, &Life)> = Vec::new();
+    let mut size = 0;
+    for life in &lives {
+        let offset = tightest_gap(life, &placed);
+        let at = placed.partition_point(|(other, _)| *other < offset);
+        placed.insert(at, (offset, life));
+        buffers[life.buffer].role = Role::Temp { offset };
+        size = size.max(offset + life.bytes);
+    }
+    size
+}
+
+fn lives(buffers: &[PlanBuffer], steps: &[PlanStep]) -> Vec<Life> {
+    let mut spans: Vec<Option<(usize, usize)>> = vec![None; buffers.len()];
+    for (number, step) in steps.iter().enumerate() {
+        for buffer in step.buffers() {
+            let span = &mut spans[buffer.index()];
+            *span = Some((span.map_or(number, |(first, _)| first), number));
+        }
+    }
+    let mut lives = Vec::new();
+    for (at, (buffer, span)) in buffers.iter().zip(spans).enumerate() {
+        if let (Role::Temp { .. }, Some((first, last))) = (buffer.role, span) {
+            lives.push(Life { buffer: at, first, last, bytes: buffer.bytes().next_multiple_of(ALIGN) });
+        }
+    }
+    lives
+}
+
+/// The offset of the smallest gap that holds it between those alive at the same time; `placed` is sorted by offset.
+fn tightest_gap(life: &Life, placed: &[(u64, &Life)]) -> u64 {
+    let together = placed.iter().filter(|(_, other)| other.first <= life.last && life.first <= other.last);
+    let (mut end, mut best) = (0, None::<(u64, u64)>);
+    for (offset, other) in together {
+        if *offset >= end + life.bytes {
+            let room = offset - end;
+            if best.is_none_or(|(least, _)| room < least) {
+                best = Some((room, end));
+            }
+        }
+        end = end.max(offset + other.bytes);
+    }
+    best.map_or(end, |(_, offset)| offset)
+}

@@ -1,0 +1,55 @@
+//! What differs between the languages of the C family.
+//!
+//! A dialect is data: spellings, and a few one-line functions for what is no fixed word. It holds no knowledge of the IR
+//! beyond the operation it spells.
+
+use panoply_ir::kernel::{AtomicOp, Builtin};
+use panoply_ir::{Alu, DType};
+
+/// One language of the C family.
+pub(super) struct Dialect {
+    /// What stands before everything, given whether f64 is used and whether f16 conversions are native.
+    pub preamble: fn(uses_f64: bool, native_f16: bool) -> String,
+    /// The type of an element; never asked for f16 and bf16, whose bits are u16 and whose values are f32.
+    pub type_name: fn(DType) -> &'static str,
+    /// What ends an i64 and a u64 literal.
+    pub suffix_64: [&'static str; 2],
+    /// What stands before a pointer or array in buffer memory.
+    pub global: &'static str,
+    /// What stands before a pointer or array in shared memory.
+    pub shared: &'static str,
+    /// What says that a pointer's memory is reached by no other.
+    pub restrict: &'static str,
+    /// What stands before a function that kernels call.
+    pub function: &'static str,
+    /// What stands before an entry point's name, given its group size.
+    pub entry: fn(group: Option<[u32; 3]>) -> String,
+    /// A number of the launch. Never asked for sizes, which are passed or constant.
+    pub builtin: fn(Builtin) -> String,
+    /// Waits for the group; shared memory and buffers are seen by all after it.
+    pub barrier: &'static str,
+    /// The function of one, two or three f32 or f64.
+    pub math: fn(Alu, DType) -> &'static str,
+    /// The function that reads the bits of its operand as this type of the same width.
+    pub bits_as: fn(DType) -> &'static str,
+    /// The functions `f16_from_bits(u16) -> f32` and `f16_bits(f32) -> u16`, rounding to nearest even.
+    pub f16: fn(native: bool) -> &'static str,
+    /// Most lanes of a vector read or write.
+    pub max_lanes: u8,
+    /// A vector of elements from a pointer, which is aligned to one element only.
+    pub load_vector: fn(DType, lanes: u8, pointer: &str) -> String,
+    /// A statement that writes elements to a pointer, which is aligned to one element only.
+    pub store_vector: fn(DType, lanes: &[String], pointer: &str) -> String,
+    /// What follows a vector to name a lane.
+    pub lane: fn(u8) -> String,
+    /// The function that changes an element of this type at a pointer, and gives the old one; none asks for the loop of
+    /// compare and exchange (f32 addition only).
+    pub atomic: fn(AtomicOp, DType) -> Option<&'static str>,
+}
+
+impl Dialect {
+    /// The type of a vector of an element type.
+    pub fn vector_name(&self, dtype: DType, lanes: u8) -> String {
+        format!("{}{lanes}", (self.type_name)(dtype))
+    }
+}

@@ -1,0 +1,97 @@
+//! The program around a kernel's statements: pragmas, functions it calls, and the entry point with its arguments.
+
+use panoply_ir::kernel::{Access, Builtin, Expr, ExprId, Kernel, Param, Space};
+use panoply_ir::{DType, Target};
+
+use super::Rendered;
+use super::dialect::Dialect;
+use super::expr::{Value, Writer};
+use super::names::Names;
+use super::ops::{Ops, in_memory};
+use super::prelude::Prelude;
+use super::support::uses;
+use crate::opt::walk::live;
+
+/// A kernel without collectives as a program.
+pub(super) fn program(kernel: &Kernel, target: &Target, dialect: &'static Dialect, index_bits: u32) -> Rendered {
+    let live = live(kernel);
+    let native_f16 = target.f16 && uses(kernel, &live, DType::F16);
+    let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
+    let mut names = Names::default();
+    let entry = names.pick(&kernel.name);
+    let mems = kernel.mems.iter().map(|mem| names.pick(&mem.name)).collect();
+    let param = |param: &Param| match param {
+        Param::Scalar { name, .. } => Some(Value::atom(names.pick(name))),
+        Param::Buffer(_) => None,
+    };
+    let params = kernel.params.iter().map(param).collect();
+    let mut writer = Writer {
+        kernel,
+        ops: Ops { dialect, prelude: Prelude::new(dialect, native_f16), index },
+        names,
+        mems,
+        params,
+        locals: vec![Vec::new(); kernel.locals.len()],
+        lines: Vec::new(),
+        depth: 1,
+        temporaries: 0,
+    };
+    writer.prologue(&builtins(kernel, &live));
+    writer.block(&kernel.body);
+    let source = format!(
+        "{}{}{} {entry}(\n    {})\n{{\n{}\n}}\n",
+        (dialect.preamble)(uses(kernel, &live, DType::F64), native_f16),
+        writer.ops.prelude.source(),
+        (dialect.entry)(kernel.group),
+        arguments(&writer).join(",\n    "),
+        writer.lines.join("\n"),
+    );
+    Rendered { source, entry, index_bits }
+}
+
+/// The launch's numbers that are worth a variable, in a fixed order.
+fn builtins(kernel: &Kernel, live: &[ExprId]) -> Vec<Builtin> {
+    let mut known = Vec::new();
+    if kernel.group.is_none() {
+        known.extend((0..3).map(Builtin::GlobalId));
+    }
+    for id in live {
+        match kernel.exprs.get(*id) {
+            // A size is an argument, and a fixed group's a constant.
+            Expr::Builtin(Builtin::GlobalSize(_)) => {}
+            Expr::Builtin(Builtin::GroupSize(_)) if kernel.group.is_some() => {}
+            Expr::Builtin(builtin) if !known.contains(&builtin) => known.push(builtin),
+            _ => {}
+        }
+    }
+    known
+}
+
+/// The arguments' declarations, as `Signature` in the crate `device` describes them.
+fn arguments(writer: &Writer<'_>) -> Vec<String> {
+    let Writer { kernel, ops, .. } = writer;
+    let dialect = ops.dialect;
+    let index = ops.name(ops.index);
+    let mut lines = Vec::new();
+    for (param, value) in kernel.params.iter().zip(&writer.params) {
+        match (param, value) {
+            (Param::Buffer(mem), _) => {
+                let constant = if kernel.mem(*mem).space == Space::Buffer(Access::In) { "const " } else { "" };
+                let (name, ty) = (&writer.mems[mem.index()], ops.name(in_memory(kernel.mem(*mem).dtype)));
+                let pointer = format!("{}{constant}{ty} *{}{name}", dialect.global, dialect.restrict);
+                lines.push(format!("{pointer}, const {index} {name}off, const {index} {name}len"));
+            }
+            (Param::Scalar { ty, .. }, Some(value)) => {
+                let name = &value.lanes[0];
+                let (ty, suffix) = match ty.dtype() {
+                    Some(dtype) if in_memory(dtype) != dtype => (in_memory(dtype), "bits"),
+                    dtype => (ops.register(dtype), ""),
+                };
+                lines.push(format!("const {} {name}{suffix}", ops.name(ty)));
+            }
+            (Param::Scalar { .. }, None) => unreachable!("a scalar parameter has a value"),
+        }
+    }
+    lines.push(format!("const {index} size0, const {index} size1, const {index} size2"));
+    lines
+}

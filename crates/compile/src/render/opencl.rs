@@ -1,0 +1,149 @@
+//! OpenCL C 1.2.
+//!
+//! The driver builds with `-cl-std=CL1.2` and, where the device has it, `-cl-fp32-correctly-rounded-divide-sqrt`; it never
+//! asks for relaxed mathematics.
+
+use panoply_ir::kernel::{AtomicOp, Builtin};
+use panoply_ir::{Alu, DType};
+
+use super::dialect::Dialect;
+
+pub(super) const DIALECT: Dialect = Dialect {
+    preamble,
+    type_name,
+    suffix_64: ["L", "UL"],
+    global: "global ",
+    shared: "local ",
+    restrict: "restrict ",
+    function: "static ",
+    entry,
+    builtin,
+    barrier: "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    math,
+    bits_as,
+    f16,
+    max_lanes: 16,
+    load_vector: |_, lanes, pointer| format!("vload{lanes}(0, {pointer})"),
+    store_vector: |dtype, lanes, pointer| {
+        let (name, count) = (type_name(dtype), lanes.len());
+        format!("vstore{count}(({name}{count})({}), 0, {pointer});", lanes.join(", "))
+    },
+    lane: |lane| format!(".s{lane:x}"),
+    atomic,
+};
+
+fn preamble(uses_f64: bool, native_f16: bool) -> String {
+    let mut text = String::new();
+    if uses_f64 {
+        text += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
+    }
+    if native_f16 {
+        text += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n";
+    }
+    text + "#pragma OPENCL FP_CONTRACT OFF\n"
+}
+
+fn type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::I8 => "char",
+        DType::I16 => "short",
+        DType::I32 => "int",
+        DType::I64 => "long",
+        DType::U8 => "uchar",
+        DType::U16 => "ushort",
+        DType::U32 => "uint",
+        DType::U64 => "ulong",
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::F16 | DType::BF16 => unreachable!("{dtype} is rendered as its bits or as f32"),
+    }
+}
+
+fn entry(group: Option<[u32; 3]>) -> String {
+    match group {
+        Some([x, y, z]) => format!("kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))) void"),
+        None => "kernel void".to_string(),
+    }
+}
+
+fn builtin(builtin: Builtin) -> String {
+    match builtin {
+        Builtin::GlobalId(axis) => format!("get_global_id({axis})"),
+        Builtin::LocalId(axis) => format!("get_local_id({axis})"),
+        Builtin::GroupId(axis) => format!("get_group_id({axis})"),
+        Builtin::GroupSize(axis) => format!("get_local_size({axis})"),
+        Builtin::GroupCount(axis) => format!("get_num_groups({axis})"),
+        Builtin::SubgroupLane => "0".to_string(),
+        Builtin::SubgroupSize => "1".to_string(),
+        Builtin::GlobalSize(_) => unreachable!("sizes are passed"),
+    }
+}
+
+fn math(op: Alu, _: DType) -> &'static str {
+    match op {
+        Alu::Abs => "fabs",
+        Alu::Ln => "log",
+        Alu::Round => "rint",
+        Alu::Rem => "fmod",
+        Alu::Exp | Alu::Exp2 | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan | Alu::Atan => {
+            op.name()
+        }
+        Alu::Tanh | Alu::Erf | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Trunc | Alu::Pow | Alu::Fma => op.name(),
+        Alu::Neg
+        | Alu::Not
+        | Alu::Add
+        | Alu::Sub
+        | Alu::Mul
+        | Alu::Div
+        | Alu::Min
+        | Alu::Max
+        | Alu::And
+        | Alu::Or
+        | Alu::Xor
+        | Alu::Shl
+        | Alu::Shr
+        | Alu::Lt
+        | Alu::Le
+        | Alu::Eq
+        | Alu::Ne
+        | Alu::Select => {
+            unreachable!("{} is no function", op.name())
+        }
+    }
+}
+
+fn bits_as(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I32 => "as_int",
+        DType::I64 => "as_long",
+        DType::U32 => "as_uint",
+        DType::U64 => "as_ulong",
+        DType::F32 => "as_float",
+        DType::F64 => "as_double",
+        DType::Bool | DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::F16 | DType::BF16 => {
+            unreachable!("{dtype} is reread by a cast")
+        }
+    }
+}
+
+fn f16(native: bool) -> &'static str {
+    if native {
+        "static float f16_from_bits(ushort bits) { return (float)as_half(bits); }\n\
+         static ushort f16_bits(float x) { return as_ushort((half)x); }\n"
+    } else {
+        "static float f16_from_bits(ushort bits) { return vload_half(0, (const half *)&bits); }\n\
+         static ushort f16_bits(float x) { ushort bits; vstore_half_rte(x, 0, (half *)&bits); return bits; }\n"
+    }
+}
+
+fn atomic(op: AtomicOp, dtype: DType) -> Option<&'static str> {
+    match op {
+        AtomicOp::Add if dtype == DType::F32 => None,
+        AtomicOp::Add => Some("atomic_add"),
+        AtomicOp::Min => Some("atomic_min"),
+        AtomicOp::Max => Some("atomic_max"),
+        AtomicOp::Exchange => Some("atomic_xchg"),
+        AtomicOp::CompareExchange => Some("atomic_cmpxchg"),
+    }
+}

@@ -1,0 +1,281 @@
+//! Statements to C.
+
+use panoply_ir::kernel::{AtomicOp, Block, Builtin, Expr, ExprId, Guard, LocalId, MemId, Op, Param, Space};
+use panoply_ir::{Alu, DType, Scalar, Type};
+
+use super::expr::{Value, Writer, plus};
+use super::literal::literal;
+use super::ops::{bare, in_memory};
+use super::prelude::atomic_add_f32;
+
+impl Writer<'_> {
+    /// The statements of a block, in order.
+    pub fn block(&mut self, block: &Block) {
+        for stmt in block {
+            self.statement(&stmt.op);
+        }
+    }
+
+    fn inner(&mut self, block: &Block) {
+        self.depth += 1;
+        self.block(block);
+        self.depth -= 1;
+    }
+
+    fn statement(&mut self, op: &Op) {
+        match op {
+            Op::Let { local, value } => {
+                let [value] = self.evaluate([*value]);
+                self.declare(*local, &value);
+            }
+            Op::Assign { local, value } => {
+                let [value] = self.evaluate([*value]);
+                self.assign(*local, value);
+            }
+            Op::Store { mem, index, value, guard } => {
+                let [index, value] = self.evaluate([*index, *value]);
+                self.store(*mem, index, value, *guard);
+            }
+            Op::Atomic { op, mem, index, value, expected, old, guard } => {
+                self.atomic(*op, *mem, *index, *value, *expected, *old, *guard);
+            }
+            Op::Collective { .. } => unreachable!("collectives were expanded before"),
+            Op::Barrier => self.line(self.ops.dialect.barrier),
+            Op::If { condition, then, otherwise } => {
+                let condition = self.scalar(*condition);
+                self.line(format!("if ({}) {{", condition.bare()));
+                self.inner(then);
+                if !otherwise.is_empty() {
+                    self.line("} else {");
+                    self.inner(otherwise);
+                }
+                self.line("}");
+            }
+            Op::For { counter, start, end, step, body } => {
+                self.counted([*start, *end, *step], *counter);
+                self.inner(body);
+                self.line("}");
+            }
+            Op::While { condition, body } => self.repeat(*condition, body),
+            Op::Break => self.line("break;"),
+            Op::Continue => self.line("continue;"),
+            Op::Return => self.line("return;"),
+        }
+    }
+
+    /// Introduces a local with its first value.
+    fn declare(&mut self, local: LocalId, value: &Value) {
+        let known = self.kernel.local(local);
+        let names = self.introduce(local);
+        let ty = self.ops.name(self.ops.register(known.ty.dtype()));
+        let constant = if known.mutable { "" } else { "const " };
+        for (name, text) in names.iter().zip(&value.lanes) {
+            self.line(format!("{constant}{ty} {name} = {};", bare(text)));
+        }
+    }
+
+    /// Names a local.
+    fn introduce(&mut self, local: LocalId) -> Vec<String> {
+        let known = self.kernel.local(local);
+        let name = self.names.pick(&known.name);
+        let names: Vec<String> = match known.ty.lanes() {
+            1 => vec![name],
+            lanes => (0..lanes).map(|lane| format!("{name}l{lane}")).collect(),
+        };
+        self.locals[local.index()].clone_from(&names);
+        names
+    }
+
+    fn assign(&mut self, local: LocalId, value: Value) {
+        let names = self.locals[local.index()].clone();
+        let ty = self.ops.name(self.ops.register(self.kernel.local(local).ty.dtype()));
+        // A lane's next value may depend on another lane, so all are computed before any is changed.
+        let many = names.len() > 1;
+        let staged: Vec<String> =
+            names.iter().map(|name| if many { format!("next_{name}") } else { name.clone() }).collect();
+        if many {
+            self.line("{");
+            self.depth += 1;
+        }
+        for (name, text) in staged.iter().zip(&value.lanes) {
+            let declare = if many { format!("const {ty} ") } else { String::new() };
+            self.line(format!("{declare}{name} = {};", bare(text)));
+        }
+        if many {
+            for (name, next) in names.iter().zip(&staged) {
+                self.line(format!("{name} = {next};"));
+            }
+            self.depth -= 1;
+            self.line("}");
+        }
+    }
+
+    fn store(&mut self, mem: MemId, index: Value, value: Value, guard: Guard) {
+        let dtype = self.kernel.mem(mem).dtype;
+        let name = self.mems[mem.index()].clone();
+        if let [text] = &value.lanes[..] {
+            let text = self.ops.to_memory(dtype, text);
+            let place = if guard == Guard::Checked { self.named_index(index) } else { index };
+            let write = format!("{name}[{}] = {text};", place.bare());
+            return self.guarded(guard, &self.inside(mem, &place.lanes[0]), &write);
+        }
+        let index = self.named_index(index).lanes.swap_remove(0);
+        // A lane may read what another lane's write changes, so all are computed before any is written.
+        let value = if value.atom { value } else { self.name_value(Type::Scalar(dtype), value) };
+        if guard == Guard::Checked || in_memory(dtype) != dtype {
+            let room = if guard == Guard::Checked { self.room(mem, &index) } else { String::new() };
+            for (lane, text) in value.lanes.iter().enumerate() {
+                let text = self.ops.to_memory(dtype, text);
+                let write = format!("{name}[{}] = {text};", plus(&index, lane as u8));
+                self.guarded(guard, &format!("{lane} < {room}"), &write);
+            }
+            return;
+        }
+        let width = value.lanes.len().min(self.ops.dialect.max_lanes as usize);
+        for (part, lanes) in value.lanes.chunks(width).enumerate() {
+            let pointer = format!("{name} + {}", plus(&index, (part * width) as u8));
+            let lanes: Vec<String> = lanes.iter().map(|lane| bare(lane).to_string()).collect();
+            self.line((self.ops.dialect.store_vector)(dtype, &lanes, &pointer));
+        }
+    }
+
+    fn guarded(&mut self, guard: Guard, inside: &str, write: &str) {
+        match guard {
+            Guard::Checked => self.line(format!("if ({inside}) {write}")),
+            Guard::Proven | Guard::Unchecked => self.line(write),
+        }
+    }
+
+    fn named_index(&mut self, index: Value) -> Value {
+        if index.atom { index } else { self.name_value(Type::Index, index) }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one statement")]
+    fn atomic(
+        &mut self,
+        op: AtomicOp,
+        mem: MemId,
+        index: ExprId,
+        value: ExprId,
+        expected: Option<ExprId>,
+        old: Option<LocalId>,
+        guard: Guard,
+    ) {
+        let dtype = self.kernel.mem(mem).dtype;
+        let [index, value, expected] = self.evaluate([index, value, expected.unwrap_or(value)]);
+        let index = self.named_index(index).lanes.swap_remove(0);
+        let function = match (self.ops.dialect.atomic)(op, dtype) {
+            Some(function) => function.to_string(),
+            None => self.ops.prelude.call(atomic_add_f32(self.kernel.mem(mem).space)),
+        };
+        let compared = match op {
+            AtomicOp::CompareExchange => format!("{}, ", expected.bare()),
+            AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => String::new(),
+        };
+        let call = format!("{function}({} + {index}, {compared}{});", self.mems[mem.index()], value.bare());
+        let inside = self.inside(mem, &index);
+        let Some(old) = old else { return self.guarded(guard, &inside, &call) };
+        let name = self.introduce(old).swap_remove(0);
+        let ty = self.ops.name(dtype);
+        match guard {
+            Guard::Checked => {
+                let zero = literal(self.ops.dialect, Scalar::from_i128(dtype, 0));
+                self.line(format!("{ty} {name} = {zero};"));
+                self.line(format!("if ({inside}) {name} = {call}"));
+            }
+            Guard::Proven | Guard::Unchecked => self.line(format!("const {ty} {name} = {call}")),
+        }
+    }
+
+    /// The head of a counting loop; the counter never passes the end by wrapping around.
+    fn counted(&mut self, [start, end, step]: [ExprId; 3], counter: LocalId) {
+        let ty = self.kernel.local(counter).ty;
+        let first = self.fixed(start);
+        let (last, by) = (self.fixed(end), self.fixed(step));
+        let name = self.introduce(counter).swap_remove(0);
+        let next = if self.never_wraps(end, step) {
+            format!("{name} += {by}")
+        } else {
+            let wide = self.ops.name(super::prelude::unsigned(self.ops.register(ty.dtype())));
+            format!("{name} = ({wide}){last} - ({wide}){name} > ({wide}){by} ? {name} + {by} : {last}")
+        };
+        let ty = self.ops.name(self.ops.register(ty.dtype()));
+        self.line(format!("for ({ty} {name} = {first}; {name} < {last}; {next}) {{"));
+    }
+
+    /// Whether a counter below `end` plus `step` surely fits its type.
+    fn never_wraps(&self, end: ExprId, step: ExprId) -> bool {
+        let exprs = &self.kernel.exprs;
+        let most = |id| self.most(id);
+        match (exprs.get(step), exprs.ty(end).dtype()) {
+            (Expr::Index(1), _) => true,
+            (Expr::Const(step), _) if step.to_i128() == 1 => true,
+            (_, None) => most(end) + most(step) <= if self.ops.index == DType::U32 { 1 << 32 } else { 1 << 64 },
+            (_, Some(dtype)) => {
+                let bits = dtype.bits() - u32::from(dtype.is_signed());
+                most(end) + most(step) <= 1 << bits
+            }
+        }
+    }
+
+    /// An upper bound of an integer, from what it is made of only. With 32-bit indices all lengths, sizes and index arguments
+    /// are below 2³¹; with 64-bit ones below 2⁶³.
+    fn most(&self, id: ExprId) -> i128 {
+        let launch = if self.ops.index == DType::U32 { 1 << 31 } else { 1 << 63 };
+        let exprs = &self.kernel.exprs;
+        match (exprs.get(id), exprs.ty(id)) {
+            (Expr::Index(value), _) => value as i128,
+            (Expr::Const(value), _) => value.to_i128(),
+            (Expr::Param(_) | Expr::Len(_) | Expr::Builtin(_), Type::Index) => launch,
+            (Expr::Alu(Alu::Min, args), _) => self.most(args[0]).min(self.most(args[1])),
+            (_, Type::Index) => i128::from(u64::MAX),
+            (_, ty) => 1 << ty.dtype().map_or(64, DType::bits),
+        }
+    }
+
+    fn repeat(&mut self, condition: ExprId, body: &Block) {
+        let head = self.lines.len();
+        self.depth += 1;
+        let condition = self.scalar(condition);
+        if self.lines.len() > head {
+            // What the condition needs is computed again before each turn.
+            self.line(format!("if (!{}) break;", condition.lanes[0]));
+        }
+        self.depth -= 1;
+        let open =
+            if self.lines.len() > head { "for (;;) {".to_string() } else { format!("while ({}) {{", condition.bare()) };
+        self.line(open);
+        let open = self.lines.pop().expect("it was just written");
+        self.lines.insert(head, open);
+        self.inner(body);
+        self.line("}");
+    }
+
+    /// What stands before the statements: numbers of the launch, moved pointers, arrays, converted scalars.
+    pub fn prologue(&mut self, builtins: &[Builtin]) {
+        let index = self.ops.name(self.ops.index);
+        for builtin in builtins {
+            let text = (self.ops.dialect.builtin)(*builtin);
+            self.line(format!("const {index} {} = {text};", super::expr::builtin_name(*builtin)));
+        }
+        if self.kernel.group.is_none() {
+            // Launches are rounded up to whole groups; this kernel asked for exact sizes.
+            self.line("if (gid0 >= size0 || gid1 >= size1 || gid2 >= size2) return;");
+        }
+        for (mem, name) in self.kernel.mems.iter().zip(self.mems.clone()) {
+            let ty = self.ops.name(in_memory(mem.dtype));
+            match mem.space {
+                Space::Buffer(_) => self.line(format!("{name} += {name}off;")),
+                Space::Shared(len) => self.line(format!("{}{ty} {name}[{len}];", self.ops.dialect.shared)),
+                Space::Private(len) => self.line(format!("{ty} {name}[{len}];")),
+            }
+        }
+        for (param, value) in self.kernel.params.iter().zip(self.params.clone()) {
+            let (Param::Scalar { ty, .. }, Some(value)) = (param, value) else { continue };
+            let Some(dtype) = ty.dtype().filter(|dtype| in_memory(*dtype) != *dtype) else { continue };
+            let name = &value.lanes[0];
+            let text = self.ops.from_memory(dtype, format!("{name}bits"));
+            self.line(format!("const {} {name} = {};", self.ops.name(self.ops.register(Some(dtype))), bare(&text)));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Rewriting before fusion: the graph simplified, and operations without a kernel of their own as those that have one.
+//!
+//! A matrix product that no routine takes is a sum over products of expanded operands. Adding rows at positions is a sum
+//! over positions of what is meant for an element, unless there are enough columns that a work-item can own each. All
+//! accumulate f16 and bf16 in f32, as sums do.
+
+use panoply_ir::DType;
+use panoply_ir::Scalar;
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::{Graph, Node, NodeId, Op};
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::routine::Routine;
+
+use super::gemm;
+use super::rewrite::Rewriter;
+
+/// The same values, simplified.
+pub fn simplify(graph: &Graph) -> Graph {
+    rewrite(graph, |_, _, _| None)
+}
+
+/// The same values without the matrix products that nobody offers to do, and without scatters of few columns.
+pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
+    rewrite(graph, |rewriter, id, inputs| {
+        let node = graph.node(id);
+        match node.op {
+            Op::MatMul if node.shape.elems() > 0 && !offers(&gemm::claim(graph, id).routine) => {
+                Some(matmul(rewriter, node, inputs))
+            }
+            Op::ScatterAdd(axis) if node.shape.elems() > 0 => {
+                let positions = graph.node(node.inputs[1]).shape.elems();
+                Some(if by_column(node, axis, positions) {
+                    widened(rewriter, node, axis, inputs)
+                } else {
+                    scatter_add(rewriter, axis, inputs)
+                })
+            }
+            _ => None,
+        }
+    })
+}
+
+/// A graph added node by node to a new one; `f` may add something else in a node's place, given the new inputs.
+pub fn rewrite(graph: &Graph, mut f: impl FnMut(&mut Rewriter, NodeId, &[NodeId]) -> Option<NodeId>) -> Graph {
+    let mut rewriter = Rewriter::default();
+    let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
+        let next = match f(&mut rewriter, NodeId(at as u32), &inputs) {
+            Some(next) => next,
+            None => rewriter.add(node.op.clone(), &inputs, node.shape.clone(), node.dtype),
+        };
+        moved.push(next);
+    }
+    let outputs: Vec<NodeId> = graph.outputs.iter().map(|output| moved[output.index()]).collect();
+    rewriter.finish(&outputs)
+}
+
+/// What a sum of this type accumulates in.
+pub fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::I64 => dtype,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::F32 | DType::F64 => dtype,
+    }
+}
+
+fn matmul(rewriter: &mut Rewriter, node: &Node, inputs: &[NodeId]) -> NodeId {
+    let (dims, rank) = (node.shape.dims(), node.shape.rank());
+    let (batch, m, n) = (&dims[..rank - 2], dims[rank - 2], dims[rank - 1]);
+    let k = rewriter.node(inputs[0]).shape.dims()[rank - 1];
+    let wide = accumulator(node.dtype);
+    let all = [batch, &[m, n, k]].concat();
+    let left = rewriter.reshape(inputs[0], [batch, &[m, 1, k]].concat());
+    let columns: Vec<usize> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+    let turned = rewriter.add(Op::Permute(columns), &inputs[1..], [batch, &[n, k]].concat(), node.dtype);
+    let right = rewriter.reshape(turned, [batch, &[1, n, k]].concat());
+    let operands = [left, right].map(|operand| {
+        let operand = rewriter.cast(operand, wide);
+        rewriter.expand(operand, all.clone())
+    });
+    let products = rewriter.add(Op::Alu(Alu::Mul), &operands, all, wide);
+    let sums = rewriter.add(Op::Reduce(ReduceOp::Sum, vec![rank]), &[products], [batch, &[m, n, 1]].concat(), wide);
+    let sums = rewriter.reshape(sums, dims);
+    rewriter.cast(sums, node.dtype)
+}
+
+/// Whether one work-item for each column, walking along all positions, beats one for each element doing the same.
+fn by_column(node: &Node, axis: usize, positions: usize) -> bool {
+    let length = node.shape.dims()[axis];
+    let columns = node.shape.elems() / length;
+    length > 1 && (columns >= 32 || node.shape.elems().saturating_mul(positions) > 1 << 26)
+}
+
+/// A scatter in the type sums accumulate in.
+fn widened(rewriter: &mut Rewriter, node: &Node, axis: usize, inputs: &[NodeId]) -> NodeId {
+    let wide = accumulator(node.dtype);
+    let operands = [rewriter.cast(inputs[0], wide), inputs[1], rewriter.cast(inputs[2], wide)];
+    let sums = rewriter.add(Op::ScatterAdd(axis), &operands, node.shape.clone(), wide);
+    rewriter.cast(sums, node.dtype)
+}
+
+fn scatter_add(rewriter: &mut Rewriter, axis: usize, inputs: &[NodeId]) -> NodeId {
+    let (x, positions) = (rewriter.node(inputs[0]).clone(), rewriter.node(inputs[1]).clone());
+    let (before, rest) = x.shape.dims().split_at(axis);
+    let (length, after) = (rest[0], &rest[1..]);
+    let count = positions.shape.elems();
+    let wide = accumulator(x.dtype);
+    let all = [before, &[length, count], after].concat();
+    let along = |before_len: usize, places: usize| {
+        let ones = |n: usize| vec![1; n];
+        [ones(before.len()), vec![before_len, places], ones(after.len())].concat()
+    };
+    let targets = rewriter.reshape(inputs[1], along(1, count));
+    let targets = rewriter.expand(targets, all.clone());
+    let iota = rewriter.add(Op::Iota, &[], [length], DType::I32);
+    let iota = rewriter.cast(iota, positions.dtype);
+    let iota = rewriter.reshape(iota, along(length, 1));
+    let iota = rewriter.expand(iota, all.clone());
+    let here = rewriter.add(Op::Alu(Alu::Eq), &[targets, iota], all.clone(), DType::Bool);
+    let rows = rewriter.cast(inputs[2], wide);
+    let rows = rewriter.reshape(rows, [before, &[1, count], after].concat());
+    let rows = rewriter.expand(rows, all.clone());
+    let none = rewriter.fill(Scalar { dtype: wide, bits: 0 }, &all.clone().into());
+    let meant = rewriter.add(Op::Alu(Alu::Select), &[here, rows, none], all, wide);
+    let single = [before, &[length, 1], after].concat();
+    let sums = rewriter.add(Op::Reduce(ReduceOp::Sum, vec![axis + 1]), &[meant], single, wide);
+    let sums = rewriter.reshape(sums, x.shape.clone());
+    let base = rewriter.cast(inputs[0], wide);
+    let total = rewriter.add(Op::Alu(Alu::Add), &[base, sums], x.shape.clone(), wide);
+    rewriter.cast(total, x.dtype)
+}

@@ -1,0 +1,493 @@
+//! THE fusion rule: which nodes run in one kernel. It is decided here and nowhere else.
+//!
+//! Nodes are visited users first. Each open group (a kernel to be) *demands* nodes at coordinates over its loop
+//! variables; when a node's turn comes, all groups that want it are known, and it is either computed inside each of them
+//! or stored once and loaded by the others.
+//!
+//! - **Movement, constants** are always computed inside: they are index arithmetic and cost no memory.
+//! - **Element-wise nodes and gathers** are computed inside unless several groups want them and [`Costs`] finds storing
+//!   cheaper, or a broadcast would repeat expensive work.
+//! - **Reductions** are computed inside a group if the group's other variables are exactly the rows the reduction gives
+//!   one number for (the *outer* variables), so that softmax or layer norm is one kernel: rows outside, and inside a row
+//!   several loops one after another. All reductions of a group share its rows.
+//! - **Scans and scatters** are the root of a group.
+//! - **Matrix products that a routine takes** are groups of their own and load what they read.
+//! - A node that is stored is stored by the group that computes it anyway, if that group visits each element once and the
+//!   others can wait for it; otherwise a new group has it as its root. So a kernel may have several outputs.
+//! - A group never touches more buffers than the target can bind.
+//!
+//! Kernels that must wait for one another never form a cycle: every load is an edge, and edges are checked when made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use panoply_ir::Target;
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::{Graph, NodeId, Op};
+use panoply_ir::reduce::ReduceOp;
+
+use super::affine::{Form, Var};
+use super::cost::Costs;
+use super::gemm::{self, Claim};
+use super::pull::{self, Coords};
+use super::siblings;
+
+/// Nodes computed inside one kernel, counted once for each place they are computed at.
+pub(super) const MAX_VISITS: usize = 320;
+/// Places one node is computed at within a kernel.
+const MAX_PLACES: usize = 4;
+/// Rows below which a reduction and what follows it are not worth serialising into one group of work-items each.
+const FEW_ROWS: u64 = 16;
+/// Elements below which a kernel's launch costs more than anything it does.
+const SMALL: u64 = 1 << 15;
+
+/// A kernel to be: what it computes, where, and what it reads and writes.
+#[derive(Debug)]
+pub struct Group {
+    /// The node it was opened for.
+    pub root: NodeId,
+    /// The routine that does it whole, if one does.
+    pub claim: Option<Claim>,
+    /// Variables that tell work-items apart.
+    pub outer: Vec<Var>,
+    /// Whether reductions have decided which variables are outer. Until then all of them are.
+    pub fixed: bool,
+    /// Variables of the loops inside a row; loops of equal lengths share them.
+    pub loops: Vec<Vec<Var>>,
+    /// Nodes computed inside and at which coordinates.
+    pub visits: BTreeMap<NodeId, Vec<Coords>>,
+    /// Stored nodes read, and at which coordinates.
+    pub loads: BTreeMap<NodeId, Vec<Coords>>,
+    /// Nodes written and at which position.
+    pub stores: Vec<(NodeId, Form)>,
+    /// Positions read from memory: the node and coordinates behind each [`super::affine::Atom::Read`].
+    pub reads: Vec<(NodeId, Coords)>,
+    /// Groups whose results it loads.
+    pub after: BTreeSet<usize>,
+    demands: BTreeMap<NodeId, Vec<Coords>>,
+    /// For a scatter, the variables of the array's axes.
+    scatter: Vec<Var>,
+    next_var: u32,
+}
+
+struct Fusion<'a> {
+    graph: &'a Graph,
+    target: &'a Target,
+    costs: Costs,
+    groups: Vec<Group>,
+    /// Which groups demand a node.
+    users: Vec<BTreeSet<usize>>,
+    /// For a reduction, and for what is computed element by element from one, how many elements were combined.
+    combined: Vec<Option<u64>>,
+}
+
+/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] becomes a routine.
+pub fn fuse(graph: &Graph, target: &Target) -> Vec<Group> {
+    let users = vec![BTreeSet::new(); graph.nodes.len()];
+    let (costs, combined) = (Costs::new(graph), combined(graph));
+    let mut fusion = Fusion { graph, target, costs, groups: Vec::new(), users, combined };
+    let mut asked = vec![false; graph.nodes.len()];
+    graph.outputs.iter().for_each(|output| asked[output.index()] = graph.node(*output).shape.elems() > 0);
+    for at in (0..graph.nodes.len()).rev() {
+        let id = NodeId(at as u32);
+        if asked[at] || !fusion.users[at].is_empty() {
+            fusion.place(id, asked[at]);
+        }
+    }
+    in_order(siblings::join(graph, target, fusion.groups))
+}
+
+impl Fusion<'_> {
+    /// Decides where a node is computed, all its users being decided.
+    fn place(&mut self, id: NodeId, asked: bool) {
+        let users = std::mem::take(&mut self.users[id.index()]);
+        let op = &self.graph.node(id).op;
+        if matches!(op, Op::Leaf(_)) {
+            users.iter().for_each(|group| self.load(*group, id, None));
+            return;
+        }
+        let (fit, unfit): (Vec<usize>, Vec<usize>) = users.iter().partition(|group| self.fits(**group, id));
+        let shareable = match op {
+            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => users.len() <= 1,
+            op if is_free(op) => true,
+            _ => users.len() <= 1 || self.costs.is_cheap(self.graph, id, users.len()),
+        };
+        if !asked && unfit.is_empty() && shareable {
+            users.iter().for_each(|group| self.inline(*group, id));
+            return;
+        }
+        let host = fit.iter().copied().filter(|group| self.can_host(*group, id, &users)).max();
+        let host = match host {
+            Some(group) => {
+                let coords = self.groups[group].demands[&id][0].clone();
+                let position = pull::linear(&coords, &self.graph.node(id).shape);
+                if self.shares_rows(group, id) {
+                    self.groups[group].fix(&coords);
+                }
+                self.inline(group, id);
+                self.groups[group].stores.push((id, position));
+                group
+            }
+            None => self.open(id),
+        };
+        for group in users.into_iter().filter(|group| *group != host) {
+            if is_free(op) && fit.contains(&group) {
+                self.inline(group, id);
+            } else {
+                self.load(group, id, Some(host));
+            }
+        }
+    }
+
+    /// A new group with a node as its root.
+    fn open(&mut self, id: NodeId) -> usize {
+        let node = self.graph.node(id);
+        let claim = matches!(node.op, Op::MatMul).then(|| gemm::claim(self.graph, id));
+        let mut group = Group {
+            root: id,
+            claim,
+            outer: Vec::new(),
+            fixed: false,
+            loops: Vec::new(),
+            visits: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            stores: Vec::new(),
+            reads: Vec::new(),
+            after: BTreeSet::new(),
+            demands: BTreeMap::new(),
+            scatter: Vec::new(),
+            next_var: 0,
+        };
+        let number = self.groups.len();
+        if let Some(claim) = claim {
+            group.stores.push((id, Form::default()));
+            self.groups.push(group);
+            [claim.a, claim.b].into_iter().for_each(|operand| self.demand(number, operand, Coords::new()));
+            return number;
+        }
+        let vars: Vec<Var> = node.shape.dims().iter().map(|extent| group.fresh(*extent)).collect();
+        let coords: Coords = vars.iter().map(|var| Form::var(*var)).collect();
+        let long = |vars: &[Var]| vars.iter().copied().filter(|var| var.extent > 1).collect::<Vec<Var>>();
+        if let Op::ScatterAdd(axis) = node.op {
+            return self.open_scatter(group, axis);
+        }
+        if let Op::Scan(_, axis) = node.op {
+            group.fixed = true;
+            group.loops.push(vec![vars[axis]]);
+            group.outer = long(&[&vars[..axis], &vars[axis + 1..]].concat());
+        } else {
+            group.fixed = matches!(node.op, Op::Reduce(..));
+            group.outer = long(&vars);
+        }
+        group.stores.push((id, pull::linear(&coords, &node.shape)));
+        group.demands.insert(id, vec![coords]);
+        self.groups.push(group);
+        self.inline(number, id);
+        number
+    }
+
+    /// A new group that adds rows at positions: a work-item owns a column and walks first along it, then along the rows.
+    fn open_scatter(&mut self, mut group: Group, axis: usize) -> usize {
+        let number = self.groups.len();
+        let inputs: Vec<&[usize]> =
+            self.graph.node(group.root).inputs.iter().map(|input| self.graph.node(*input).shape.dims()).collect();
+        let vars: Vec<Var> = inputs[0].iter().map(|extent| group.fresh(*extent)).collect();
+        let places: Vec<Var> = inputs[1].iter().map(|extent| group.fresh(*extent)).collect();
+        group.fixed = true;
+        group.outer = [&vars[..axis], &vars[axis + 1..]].concat();
+        group.loops = vec![vec![vars[axis]], places];
+        group.scatter = vars;
+        let coords = group.scatter_coords();
+        group.stores.push((group.root, Form::default()));
+        let root = group.root;
+        group.demands.insert(root, vec![coords]);
+        self.groups.push(group);
+        self.inline(number, root);
+        number
+    }
+
+    /// Computes a node inside a group, which then demands its inputs.
+    fn inline(&mut self, number: usize, id: NodeId) {
+        let places = self.groups[number].demands.remove(&id).expect("the group demands the node");
+        for coords in &places {
+            for (input, coords) in self.groups[number].inputs(self.graph, id, coords) {
+                self.demand(number, input, coords);
+            }
+        }
+        self.groups[number].visits.insert(id, places);
+    }
+
+    /// Loads a stored node in a group.
+    fn load(&mut self, number: usize, id: NodeId, stored_by: Option<usize>) {
+        let group = &mut self.groups[number];
+        let places = group.demands.remove(&id).expect("the group demands the node");
+        group.loads.insert(id, places);
+        group.after.extend(stored_by);
+    }
+
+    fn demand(&mut self, number: usize, id: NodeId, coords: Coords) {
+        let places = self.groups[number].demands.entry(id).or_default();
+        if !places.contains(&coords) {
+            places.push(coords);
+        }
+        self.users[id.index()].insert(number);
+    }
+
+    /// Whether a group may compute a node it demands.
+    fn fits(&self, number: usize, id: NodeId) -> bool {
+        let group = &self.groups[number];
+        let node = self.graph.node(id);
+        let places = &group.demands[&id];
+        let visits: usize = group.visits.values().map(Vec::len).sum();
+        if group.claim.is_some() || visits + places.len() > MAX_VISITS {
+            return false;
+        }
+        match &node.op {
+            op if is_free(op) => self.binds(number, id, 0),
+            Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Gather(_) => {
+                let times = places.iter().map(|coords| group.times(coords)).sum::<f64>();
+                let repeated = times / node.shape.elems() as f64;
+                let cheap = self.costs.is_cheap_repeated(self.graph, id, repeated) || self.shares_rows(number, id);
+                places.len() <= MAX_PLACES && cheap && self.binds(number, id, 0)
+            }
+            Op::Reduce(..) => self.shares_rows(number, id) && self.binds(number, id, 0),
+            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => false,
+            Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => unreachable!("free"),
+            Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
+        }
+    }
+
+    /// Whether a reduction, or what is computed from one, gives one number for each row of a group, and computing it there
+    /// is worth it.
+    fn shares_rows(&self, number: usize, id: NodeId) -> bool {
+        let (group, node) = (&self.groups[number], self.graph.node(id));
+        let (Some(length), [coords]) = (self.combined[id.index()], &group.demands[&id][..]) else { return false };
+        if group.is_scatter() {
+            return false;
+        }
+        let rows = group.vars_of(coords);
+        if !pull::is_within(coords, &node.shape) || !pull::linear(coords, &node.shape).is_injective(&rows) {
+            return false;
+        }
+        let (outer, inner): (Vec<Var>, Vec<Var>) = group.outer.iter().partition(|var| rows.contains(var));
+        if outer.len() != rows.len() || (group.fixed && !inner.is_empty()) {
+            return false;
+        }
+        // A product of matrices has a loop of its own kind.
+        let sums = group.visits.keys().filter(|visited| matches!(self.graph.node(**visited).op, Op::Reduce(..)));
+        let sums: Vec<NodeId> = sums.copied().chain([id]).collect();
+        if sums.len() > 1 && sums.iter().any(|sum| is_product(self.graph, *sum)) {
+            return false;
+        }
+        let (count, across) = (extent(&rows), extent(&inner));
+        let small = count * length <= SMALL;
+        if group.fixed || inner.is_empty() {
+            return small || group.loops.is_empty() || group.loops.iter().any(|vars| extent(vars) == length);
+        }
+        across <= 8 * length && (count >= FEW_ROWS || small && count * across <= SMALL)
+    }
+
+    /// Whether the buffers a group touches stay within the target's limit after it computes a node, with so many stores
+    /// more. What it demands counts as the buffers it would load at once.
+    fn binds(&self, number: usize, id: NodeId, stores: usize) -> bool {
+        let group = &self.groups[number];
+        let mut buffers: BTreeSet<NodeId> = group.loads.keys().copied().collect();
+        let inputs = self.graph.node(id).inputs.iter();
+        let wanted = group.demands.keys().filter(|wanted| **wanted != id).chain(inputs);
+        buffers.extend(wanted.filter_map(|wanted| self.stored_behind(*wanted)));
+        buffers.len() + group.stores.len() + stores <= self.target.max_bindings as usize
+    }
+
+    /// The node behind movements, unless it takes no memory.
+    fn stored_behind(&self, id: NodeId) -> Option<NodeId> {
+        let node = self.graph.node(id);
+        match &node.op {
+            Op::Const(_) | Op::Slot(_) | Op::Iota => None,
+            op if pull::is_movement(op) => self.stored_behind(node.inputs[0]),
+            _ => Some(id),
+        }
+    }
+
+    /// Whether a group that computes a node may also store it for the other users.
+    fn can_host(&self, number: usize, id: NodeId, users: &BTreeSet<usize>) -> bool {
+        let (group, node) = (&self.groups[number], self.graph.node(id));
+        let position = pull::linear(&group.demands[&id][0], &node.shape);
+        let covers = |vars: &[Var]| position.is_bijective(vars, node.shape.elems() as u64);
+        let covered = covers(&group.outer)
+            || group.loops.iter().any(|vars| covers(&[&group.outer[..], vars].concat()))
+            || (self.shares_rows(number, id) && covers(&group.vars_of(&group.demands[&id][0])));
+        covered && self.binds(number, id, 1) && !depends(|group| &self.groups[group].after, number, users)
+    }
+}
+
+impl Group {
+    fn fresh(&mut self, extent: usize) -> Var {
+        self.next_var += 1;
+        Var { id: self.next_var - 1, extent: extent as u64 }
+    }
+
+    /// What a node at coordinates reads, and where. Called again it gives the same.
+    pub fn inputs(&mut self, graph: &Graph, id: NodeId, coords: &Coords) -> Vec<(NodeId, Coords)> {
+        let node = graph.node(id);
+        let shape = |input: usize| &graph.node(node.inputs[input]).shape;
+        match &node.op {
+            Op::Const(_) | Op::Slot(_) | Op::Iota => Vec::new(),
+            Op::Alu(_) | Op::Cast | Op::Bitcast => node.inputs.iter().map(|input| (*input, coords.clone())).collect(),
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Pad(_) | Op::Slice(_) => {
+                vec![(node.inputs[0], pull::pull(node, shape(0), coords).0)]
+            }
+            Op::Gather(axis) => {
+                let (before, rest) = coords.split_at(*axis);
+                let (place, after) = rest.split_at(shape(1).rank());
+                let read = (node.inputs[1], place.to_vec());
+                let number = self.reads.iter().position(|known| *known == read).unwrap_or_else(|| {
+                    self.reads.push(read.clone());
+                    self.reads.len() - 1
+                });
+                let position = Form::read(number as u32, shape(0).dims()[*axis] as u64);
+                vec![(node.inputs[0], [before, &[position], after].concat()), read]
+            }
+            Op::Reduce(_, axes) => {
+                let extents: Vec<usize> = axes.iter().map(|axis| shape(0).dims()[*axis]).collect();
+                self.fix(coords);
+                let vars = self.inner_loop(&extents);
+                let mut inside = coords.clone();
+                axes.iter().zip(vars).for_each(|(axis, var)| inside[*axis] = Form::var(var));
+                vec![(node.inputs[0], inside)]
+            }
+            Op::Scan(..) => vec![(node.inputs[0], coords.clone())],
+            Op::ScatterAdd(axis) => {
+                let place: Coords = self.loops[1].iter().map(|var| Form::var(*var)).collect();
+                let read = (node.inputs[1], place.clone());
+                if !self.reads.contains(&read) {
+                    self.reads.push(read.clone());
+                }
+                let row = [&coords[..*axis], &place, &coords[axis + 1..]].concat();
+                vec![(node.inputs[0], coords.clone()), read, (node.inputs[2], row)]
+            }
+            Op::Leaf(_) | Op::MatMul => unreachable!("never computed inside a group"),
+        }
+    }
+
+    /// Whether its root is a scatter.
+    pub fn is_scatter(&self) -> bool {
+        !self.scatter.is_empty()
+    }
+
+    /// The coordinates of a scatter's array along its columns.
+    pub fn scatter_coords(&self) -> Coords {
+        self.scatter.iter().map(|var| Form::var(*var)).collect()
+    }
+
+    /// Makes the variables of these coordinates the rows, if nothing has decided that yet.
+    fn fix(&mut self, rows: &Coords) {
+        if !self.fixed {
+            let rows = self.vars_of(rows);
+            let (outer, inner): (Vec<Var>, Vec<Var>) = self.outer.iter().partition(|var| rows.contains(var));
+            self.outer = outer;
+            self.loops.extend((!inner.is_empty()).then_some(inner));
+            self.fixed = true;
+        }
+    }
+
+    /// The variables of the loop of these lengths.
+    pub(super) fn inner_loop(&mut self, extents: &[usize]) -> Vec<Var> {
+        let fits = |vars: &&Vec<Var>| vars.iter().map(|var| var.extent as usize).eq(extents.iter().copied());
+        if let Some(vars) = self.loops.iter().find(fits) {
+            return vars.clone();
+        }
+        let vars: Vec<Var> = extents.iter().map(|extent| self.fresh(*extent)).collect();
+        self.loops.push(vars.clone());
+        vars
+    }
+
+    /// The group's variables that coordinates depend on.
+    fn vars_of(&self, coords: &[Form]) -> Vec<Var> {
+        let all = self.outer.iter().chain(self.loops.iter().flatten());
+        all.copied().filter(|var| coords.iter().any(|form| form.uses(*var))).collect()
+    }
+
+    /// How often something at these coordinates is computed: once for each value of the variables of its level.
+    fn times(&self, coords: &[Form]) -> f64 {
+        let used = self.vars_of(coords);
+        match self.loops.iter().find(|vars| vars.iter().any(|var| used.contains(var))) {
+            Some(vars) => (extent(&self.outer) * extent(vars)) as f64,
+            None if used.is_empty() => 1.0,
+            None => extent(&self.outer) as f64,
+        }
+    }
+}
+
+/// Whether a node takes neither memory nor arithmetic worth counting.
+fn is_free(op: &Op) -> bool {
+    pull::is_movement(op) || matches!(op, Op::Const(_) | Op::Slot(_) | Op::Iota)
+}
+
+/// Whether a node sums products of elements that repeat along different axes.
+pub(super) fn is_product(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let repeats = |id: &NodeId| matches!(graph.node(*id).op, Op::Expand);
+    matches!(node.op, Op::Reduce(ReduceOp::Sum, _)) && {
+        let product = graph.node(node.inputs[0]);
+        product.op == Op::Alu(Alu::Mul) && product.inputs.iter().all(repeats)
+    }
+}
+
+/// How many values variables take together.
+fn extent(vars: &[Var]) -> u64 {
+    vars.iter().map(|var| var.extent).product()
+}
+
+/// For each node, see [`Fusion::combined`].
+fn combined(graph: &Graph) -> Vec<Option<u64>> {
+    let mut combined: Vec<Option<u64>> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let elems = node.shape.elems();
+        let input = |id: &NodeId| (graph.node(*id).shape.elems() == elems).then(|| combined[id.index()]).flatten();
+        combined.push(match &node.op {
+            Op::Reduce(..) if elems > 0 => Some((graph.node(node.inputs[0]).shape.elems() / elems) as u64),
+            Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reshape | Op::Permute(_) => {
+                node.inputs.iter().filter_map(input).max()
+            }
+            _ => None,
+        });
+    }
+    combined
+}
+
+/// Whether a group must wait for any of the others.
+pub(super) fn depends<'a>(
+    after: impl Fn(usize) -> &'a BTreeSet<usize>,
+    number: usize,
+    others: &BTreeSet<usize>,
+) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<usize> = after(number).iter().copied().collect();
+    while let Some(group) = open.pop() {
+        if others.contains(&group) && group != number {
+            return true;
+        }
+        if seen.insert(group) {
+            open.extend(after(group));
+        }
+    }
+    false
+}
+
+/// The groups so that each comes after those it waits for; among those that could come next, the one whose root was
+/// asked for first.
+fn in_order(mut groups: Vec<Option<Group>>) -> Vec<Group> {
+    let numbered = groups.iter().enumerate();
+    let mut left: BTreeMap<NodeId, usize> =
+        numbered.filter_map(|(at, group)| group.as_ref().map(|group| (group.root, at))).collect();
+    let mut done = vec![false; groups.len()];
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let ready = |at: usize| groups[at].iter().flat_map(|group| &group.after).all(|before| done[*before]);
+        let next = left.iter().find(|(_, at)| ready(**at)).map(|(root, at)| (*root, *at));
+        let (root, at) = next.expect("groups never wait for one another in a circle");
+        left.remove(&root);
+        done[at] = true;
+        order.push(at);
+    }
+    order.into_iter().filter_map(|at| groups[at].take()).collect()
+}

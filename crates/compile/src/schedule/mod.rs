@@ -1,0 +1,77 @@
+//! What runs together: from a graph to a list of kernels to be.
+//!
+//! [`schedule`] is the table of contents: the graph is simplified ([`rewrite`]), operations without a kernel of their own
+//! are expanded ([`expand`]), long reductions are split
+//! ([`split`]), [`fuse`] decides what runs in one kernel, and
+//! [`nest`] writes each of those as scalar values over loop variables ([`affine`], [`pull`]). Nothing here knows what a
+//! work-item is; that is `lower`'s business.
+
+pub mod affine;
+pub mod cost;
+pub mod expand;
+pub mod fuse;
+pub mod gemm;
+pub mod nest;
+pub mod pull;
+pub mod rewrite;
+pub mod siblings;
+pub mod split;
+
+use std::fmt;
+
+use panoply_ir::graph::{Graph, NodeId};
+use panoply_ir::routine::Routine;
+use panoply_ir::{Result, Target, graph_verify};
+
+use gemm::Claim;
+use nest::Nest;
+
+/// What to run, in order.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// The graph the steps refer to: the one that was asked for, rewritten.
+    pub graph: Graph,
+    /// What runs, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One kernel or routine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A kernel of our own.
+    Nest(Nest),
+    /// A matrix product done by the device; its result is this node.
+    Routine(Claim, NodeId),
+}
+
+/// Decides what runs together on a target that offers these routines.
+pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Schedule> {
+    graph_verify::verify(graph)?;
+    let graph = expand::simplify(graph);
+    let graph = expand::expand(&graph, offers);
+    let graph = split::split(&graph, target);
+    let step = |group: fuse::Group| match group.claim {
+        Some(claim) => Step::Routine(claim, group.root),
+        None => Step::Nest(nest::nest(&graph, group)),
+    };
+    let steps = fuse::fuse(&graph, target).into_iter().map(step).collect();
+    Ok(Schedule { graph, steps })
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Nest(nest) => write!(f, "kernel {number}\n{nest}")?,
+                Step::Routine(claim, node) => {
+                    writeln!(
+                        f,
+                        "routine {number}\n  n{} = n{} × n{}: {:?}",
+                        node.0, claim.a.0, claim.b.0, claim.routine
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

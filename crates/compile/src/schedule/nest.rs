@@ -1,0 +1,320 @@
+//! A kernel before it is mapped to a machine: scalar values over loop variables.
+//!
+//! A [`Nest`] has **rows**, one for each combination of its outer variables, and inside a row **loops** that run one
+//! after another. Values that depend on a loop's variables exist once for each turn, the others once for each row.
+//! A [`Value::Reduced`] combines a value over all turns of a loop, a [`Value::Scanned`] over the turns so far.
+//! Movement operations are gone: they became the positions of loads.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::{Graph, NodeId, Op};
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{DType, Scalar};
+
+use super::affine::{Form, Var};
+use super::fuse::Group;
+use super::pull::{self, Bound, Coords};
+
+/// A value of a nest, by its position in [`Nest::values`].
+pub type ValueId = usize;
+
+/// Rows, loops inside them, and what is computed and stored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nest {
+    /// One row for each combination.
+    pub outer: Vec<Var>,
+    /// The variables of each loop inside a row, outermost first.
+    pub loops: Vec<Vec<Var>>,
+    /// Operands before users, no two equal.
+    pub values: Vec<(Value, DType)>,
+    /// Whether each value may be computed on its own. What stands behind a mask reads beyond its memory where the mask
+    /// is false, and must stay within the selection.
+    pub sure: Vec<bool>,
+    /// The value behind each [`super::affine::Atom::Read`].
+    pub reads: Vec<ValueId>,
+    /// What is written.
+    pub stores: Vec<Store>,
+}
+
+/// A scalar computed in a nest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// An element of a stored node.
+    Load(NodeId, Form),
+    /// A number of the program.
+    Const(Scalar),
+    /// A number passed at launch.
+    Slot(u32),
+    /// A position as i32.
+    Position(Form),
+    /// Whether a position lies within bounds.
+    Inside(Bound),
+    /// A scalar operation.
+    Alu(Alu, Vec<ValueId>),
+    /// Conversion as Rust's `as`.
+    Cast(ValueId),
+    /// The same bits as another type.
+    Bitcast(ValueId),
+    /// The combination over all turns of a loop, of its elements widened to the accumulator's type.
+    Reduced(ReduceOp, ValueId, usize),
+    /// The combination over the turns so far of a loop.
+    Scanned(ReduceOp, ValueId, usize),
+}
+
+/// A value written to a node's memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Store {
+    /// The node.
+    pub node: NodeId,
+    /// Which element.
+    pub at: Form,
+    /// Its value.
+    pub value: ValueId,
+    /// Whether the value is added to the element, and where not.
+    pub added: Option<Added>,
+}
+
+/// An addition to an element whose position was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Added {
+    /// The position.
+    pub position: ValueId,
+    /// Where its range ends; beyond it nothing is written.
+    pub extent: u64,
+}
+
+impl Value {
+    /// The values it is made of; not those that its positions read.
+    pub fn operands(&self) -> &[ValueId] {
+        match self {
+            Value::Load(..) | Value::Const(_) | Value::Slot(_) | Value::Position(_) | Value::Inside(_) => &[],
+            Value::Alu(_, operands) => operands,
+            Value::Cast(x) | Value::Bitcast(x) | Value::Reduced(_, x, _) | Value::Scanned(_, x, _) => {
+                std::slice::from_ref(x)
+            }
+        }
+    }
+
+    /// The position it needs.
+    pub fn form(&self) -> Option<&Form> {
+        match self {
+            Value::Load(_, form) | Value::Position(form) => Some(form),
+            Value::Inside(bound) => Some(&bound.form),
+            Value::Const(_) | Value::Slot(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => None,
+            Value::Reduced(..) | Value::Scanned(..) => None,
+        }
+    }
+}
+
+/// The nest of a group of nodes.
+pub fn nest(graph: &Graph, mut group: Group) -> Nest {
+    let visits = std::mem::take(&mut group.visits);
+    let (values, sure) = (Vec::new(), Vec::new());
+    let mut maker = Maker { graph, group, values, sure, known: HashMap::new(), made: HashMap::new() };
+    // A node's inputs come before it in the graph.
+    let loads = std::mem::take(&mut maker.group.loads);
+    let mut nodes: Vec<(NodeId, Vec<Coords>, bool)> = Vec::new();
+    nodes.extend(loads.into_iter().map(|(id, places)| (id, places, true)));
+    nodes.extend(visits.into_iter().map(|(id, places)| (id, places, false)));
+    nodes.sort_by_key(|(id, ..)| *id);
+    for (id, places, loaded) in nodes {
+        for coords in places {
+            let value = if loaded { maker.load(id, &coords) } else { maker.compute(id, &coords) };
+            maker.sure[value] |= pull::is_within(&coords, &graph.node(id).shape);
+            maker.made.insert((id, coords), value);
+        }
+    }
+    maker.finish()
+}
+
+struct Maker<'a> {
+    graph: &'a Graph,
+    group: Group,
+    values: Vec<(Value, DType)>,
+    sure: Vec<bool>,
+    known: HashMap<(Value, DType), ValueId>,
+    /// The value of a node at coordinates.
+    made: HashMap<(NodeId, Coords), ValueId>,
+}
+
+impl Maker<'_> {
+    /// A value, unless there is an equal one. It is sure if it reads nothing and its operands are.
+    fn add(&mut self, value: Value, dtype: DType) -> ValueId {
+        let (values, sure) = (&mut self.values, &mut self.sure);
+        *self.known.entry((value, dtype)).or_insert_with_key(|(value, dtype)| {
+            let operands = value.operands().iter().all(|operand| sure[*operand]);
+            sure.push(operands && !matches!(value, Value::Load(..)));
+            values.push((value.clone(), *dtype));
+            values.len() - 1
+        })
+    }
+
+    fn load(&mut self, id: NodeId, coords: &Coords) -> ValueId {
+        let node = self.graph.node(id);
+        self.add(Value::Load(id, pull::linear(coords, &node.shape)), node.dtype)
+    }
+
+    fn compute(&mut self, id: NodeId, coords: &Coords) -> ValueId {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let from = self.group.inputs(graph, id, coords);
+        let inputs: Vec<ValueId> = from.iter().map(|place| self.made[place]).collect();
+        match &node.op {
+            Op::Const(value) => self.add(Value::Const(*value), node.dtype),
+            Op::Slot(n) => self.add(Value::Slot(*n), node.dtype),
+            Op::Iota => self.add(Value::Position(coords[0].clone()), node.dtype),
+            Op::Alu(alu) => self.add(Value::Alu(*alu, inputs), node.dtype),
+            Op::Cast => self.add(Value::Cast(inputs[0]), node.dtype),
+            Op::Bitcast => self.add(Value::Bitcast(inputs[0]), node.dtype),
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) => inputs[0],
+            Op::Pad(_) => {
+                let (_, bounds) = pull::pull(node, &graph.node(node.inputs[0]).shape, coords);
+                self.within(bounds, inputs[0], node.dtype)
+            }
+            Op::Gather(axis) => {
+                let length = graph.node(node.inputs[0]).shape.dims()[*axis];
+                self.at_position(inputs[0], inputs[1], length, node.dtype)
+            }
+            Op::Reduce(op, axes) => {
+                let lengths: Vec<u64> =
+                    axes.iter().map(|axis| graph.node(node.inputs[0]).shape.dims()[*axis] as u64).collect();
+                let fits = |vars: &Vec<Var>| vars.iter().map(|var| var.extent).eq(lengths.iter().copied());
+                let number = self.group.loops.iter().position(fits).expect("the group has the reduction's loop");
+                self.combine(Value::Reduced, *op, inputs[0], number, node.dtype)
+            }
+            Op::Scan(op, _) => self.combine(Value::Scanned, *op, inputs[0], 0, node.dtype),
+            // Its value is memory: see `scattered`.
+            Op::ScatterAdd(_) => inputs[0],
+            Op::Leaf(_) | Op::MatMul => unreachable!("never computed inside a nest"),
+        }
+    }
+
+    /// A combination accumulated in a type wide enough and rounded at the end.
+    fn combine(
+        &mut self,
+        kind: impl Fn(ReduceOp, ValueId, usize) -> Value,
+        op: ReduceOp,
+        input: ValueId,
+        number: usize,
+        dtype: DType,
+    ) -> ValueId {
+        let wide = super::expand::accumulator(dtype);
+        let input = if wide == dtype { input } else { self.add(Value::Cast(input), wide) };
+        let combined = self.add(kind(op, input, number), wide);
+        if wide == dtype { combined } else { self.add(Value::Cast(combined), dtype) }
+    }
+
+    /// A value within bounds, zero outside.
+    fn within(&mut self, bounds: Vec<Bound>, value: ValueId, dtype: DType) -> ValueId {
+        let inside = bounds.into_iter().map(Value::Inside).collect();
+        self.masked(inside, value, dtype)
+    }
+
+    /// A gathered value where the position read is in range, zero elsewhere.
+    fn at_position(&mut self, value: ValueId, position: ValueId, length: usize, dtype: DType) -> ValueId {
+        let ty = self.values[position].1;
+        let zero = self.add(Value::Const(Scalar::from_i128(ty, 0)), ty);
+        let mut inside = vec![Value::Alu(Alu::Le, vec![zero, position])];
+        let beyond = Scalar::from_i128(ty, length as i128);
+        // A length the type cannot hold is beyond every position.
+        if beyond.to_i128() == length as i128 {
+            let beyond = self.add(Value::Const(beyond), ty);
+            inside.push(Value::Alu(Alu::Lt, vec![position, beyond]));
+        }
+        self.masked(inside, value, dtype)
+    }
+
+    fn masked(&mut self, inside: Vec<Value>, value: ValueId, dtype: DType) -> ValueId {
+        let mut all = None;
+        for condition in inside {
+            let condition = self.add(condition, DType::Bool);
+            all = Some(match all {
+                None => condition,
+                Some(before) => self.add(Value::Alu(Alu::And, vec![before, condition]), DType::Bool),
+            });
+        }
+        let Some(all) = all else { return value };
+        let zero = self.add(Value::Const(Scalar { dtype, bits: 0 }), dtype);
+        self.add(Value::Alu(Alu::Select, vec![all, value, zero]), dtype)
+    }
+
+    fn finish(mut self) -> Nest {
+        let mut stores = Vec::new();
+        for (node, at) in std::mem::take(&mut self.group.stores) {
+            if let Op::ScatterAdd(axis) = self.graph.node(node).op {
+                stores.extend(self.scattered(node, axis));
+                continue;
+            }
+            let dims = &self.graph.node(node).shape;
+            let found = self.made.iter().filter(|((id, coords), _)| *id == node && pull::linear(coords, dims) == at);
+            let value = found.map(|(_, value)| *value).min().expect("what is stored was computed");
+            stores.push(Store { node, at, value, added: None });
+        }
+        let Maker { group, values, sure, made, .. } = self;
+        let reads = group.reads.iter().map(|read| made[read]).collect();
+        Nest { outer: group.outer, loops: group.loops, values, sure, reads, stores }
+    }
+
+    /// The stores of a scatter: first every element of a column as it was, then the rows added at their positions.
+    fn scattered(&mut self, id: NodeId, axis: usize) -> [Store; 2] {
+        let node = self.graph.node(id);
+        let coords = self.group.scatter_coords();
+        let [base, place, row] =
+            <[_; 3]>::try_from(self.group.inputs(self.graph, id, &coords)).expect("it has 3 inputs");
+        let extent = node.shape.dims()[axis] as u64;
+        let number = self.group.reads.iter().position(|read| *read == place).expect("its positions are read");
+        let mut target = base.1.clone();
+        target[axis] = Form::read(number as u32, extent);
+        let value = |place: &(NodeId, Coords)| self.made[place];
+        let added = Added { position: value(&place), extent };
+        let at = |coords: &Coords| pull::linear(coords, &node.shape);
+        [
+            Store { node: id, at: at(&base.1), value: value(&base), added: None },
+            Store { node: id, at: at(&target), value: value(&row), added: Some(added) },
+        ]
+    }
+}
+
+impl fmt::Display for Nest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |vars: &[Var]| {
+            let vars: Vec<String> = vars.iter().map(|var| format!("v{} < {}", var.id, var.extent)).collect();
+            vars.join(", ")
+        };
+        writeln!(f, "  rows {}", if self.outer.is_empty() { "one".to_string() } else { list(&self.outer) })?;
+        for (number, vars) in self.loops.iter().enumerate() {
+            writeln!(f, "  loop {number}: {}", list(vars))?;
+        }
+        for (id, (value, dtype)) in self.values.iter().enumerate() {
+            write!(f, "  %{id} = ")?;
+            match value {
+                Value::Load(node, form) => write!(f, "n{}[{form}]", node.0)?,
+                Value::Const(scalar) => write!(f, "{scalar}")?,
+                Value::Slot(n) => write!(f, "slot {n}")?,
+                Value::Position(form) => write!(f, "position {form}")?,
+                Value::Inside(bound) => write!(f, "0 <= {} < {}", bound.form, bound.extent)?,
+                Value::Alu(alu, operands) => {
+                    let operands: Vec<String> = operands.iter().map(|operand| format!("%{operand}")).collect();
+                    write!(f, "{} {}", alu.name(), operands.join(", "))?;
+                }
+                Value::Cast(x) => write!(f, "cast %{x}")?,
+                Value::Bitcast(x) => write!(f, "bitcast %{x}")?,
+                Value::Reduced(op, x, number) => write!(f, "{} of %{x} over loop {number}", op.name())?,
+                Value::Scanned(op, x, number) => write!(f, "running {} of %{x} along loop {number}", op.name())?,
+            }
+            writeln!(f, ": {dtype}")?;
+        }
+        for store in &self.stores {
+            let (node, at, value) = (store.node.0, &store.at, store.value);
+            match store.added {
+                None => writeln!(f, "  n{node}[{at}] = %{value}")?,
+                Some(added) => {
+                    writeln!(f, "  n{node}[{at}] += %{value} where 0 <= %{} < {}", added.position, added.extent)?
+                }
+            }
+        }
+        Ok(())
+    }
+}

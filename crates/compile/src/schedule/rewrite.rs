@@ -1,0 +1,196 @@
+//! A graph under reconstruction: every node that is added is simplified and shared.
+//!
+//! What holds afterwards: no two nodes are equal; no movement moves nothing; a reshape's input is no reshape; a reduction
+//! has only axes longer than 1; a node that has elements depends on no node without; multiplying by one and the like is
+//! gone where it changes no bit. Passes over graphs walk the old graph and add to a new one.
+
+use std::collections::HashMap;
+
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
+use panoply_ir::{DType, Scalar, Shape};
+
+/// A graph that grows.
+#[derive(Default)]
+pub struct Rewriter {
+    graph: Graph,
+    known: HashMap<Node, NodeId>,
+    /// The one value all elements of a node have, where that is known.
+    uniform: Vec<Option<Scalar>>,
+}
+
+impl Rewriter {
+    /// The node behind an id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        self.graph.node(id)
+    }
+
+    /// Adds a node and gives the one that takes its place.
+    pub fn add(&mut self, op: Op, inputs: &[NodeId], shape: impl Into<Shape>, dtype: DType) -> NodeId {
+        let node = Node { op, inputs: inputs.to_vec(), shape: shape.into(), dtype };
+        match self.simpler(&node) {
+            Some(id) => id,
+            None => self.intern(node),
+        }
+    }
+
+    /// A tensor of equal elements.
+    pub fn fill(&mut self, value: Scalar, shape: &Shape) -> NodeId {
+        let one = self.add(Op::Const(value), &[], Shape::default(), value.dtype);
+        self.spread(one, shape)
+    }
+
+    /// A single element in every position of a shape.
+    pub fn spread(&mut self, element: NodeId, shape: &Shape) -> NodeId {
+        let dtype = self.node(element).dtype;
+        let flat = self.add(Op::Reshape, &[element], vec![1; shape.rank()], dtype);
+        self.add(Op::Expand, &[flat], shape.clone(), dtype)
+    }
+
+    /// Conversion to a type.
+    pub fn cast(&mut self, value: NodeId, dtype: DType) -> NodeId {
+        let shape = self.node(value).shape.clone();
+        self.add(Op::Cast, &[value], shape, dtype)
+    }
+
+    /// Another shape of as many elements.
+    pub fn reshape(&mut self, value: NodeId, dims: impl Into<Shape>) -> NodeId {
+        let dtype = self.node(value).dtype;
+        self.add(Op::Reshape, &[value], dims, dtype)
+    }
+
+    /// Axes of length 1 repeated to these lengths.
+    pub fn expand(&mut self, value: NodeId, dims: impl Into<Shape>) -> NodeId {
+        let dtype = self.node(value).dtype;
+        self.add(Op::Expand, &[value], dims, dtype)
+    }
+
+    /// The graph with these outputs and nothing they do not need. An output that is a reshape becomes what it reshapes:
+    /// outputs are buffers and have no shape.
+    pub fn finish(mut self, outputs: &[NodeId]) -> Graph {
+        let bare = |id: NodeId| match self.node(id).op {
+            Op::Reshape => self.node(id).inputs[0],
+            _ => id,
+        };
+        self.graph.outputs = outputs.iter().map(|output| bare(*output)).collect();
+        without_dead(&self.graph)
+    }
+
+    fn intern(&mut self, node: Node) -> NodeId {
+        if let Some(id) = self.known.get(&node) {
+            return *id;
+        }
+        self.uniform.push(self.uniform_value(&node));
+        self.graph.nodes.push(node.clone());
+        let id = NodeId(self.graph.nodes.len() as u32 - 1);
+        self.known.insert(node, id);
+        id
+    }
+
+    fn uniform_value(&self, node: &Node) -> Option<Scalar> {
+        let input = || self.uniform[node.inputs[0].index()];
+        match &node.op {
+            Op::Const(value) => Some(*value),
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) => input(),
+            Op::Pad(_) => input().filter(|value| value.bits == 0),
+            Op::Leaf(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => None,
+            Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) => None,
+        }
+    }
+
+    fn simpler(&mut self, node: &Node) -> Option<NodeId> {
+        if let Some(id) = self.without_empty_inputs(node) {
+            return Some(id);
+        }
+        let first = node.inputs.first().copied();
+        let input = first.map(|id| self.node(id).clone());
+        match (&node.op, input) {
+            (Op::Reshape | Op::Expand, Some(input)) if input.shape == node.shape => first,
+            (Op::Reshape, Some(input)) if input.op == Op::Reshape => {
+                Some(self.add(Op::Reshape, &input.inputs, node.shape.clone(), node.dtype))
+            }
+            (Op::Expand, Some(input)) if input.op == Op::Expand => {
+                Some(self.add(Op::Expand, &input.inputs, node.shape.clone(), node.dtype))
+            }
+            (Op::Permute(perm), Some(_)) if perm.iter().copied().eq(0..perm.len()) => first,
+            (Op::Permute(perm), Some(Node { op: Op::Permute(inner), inputs, .. })) => {
+                let composed = perm.iter().map(|axis| inner[*axis]).collect();
+                Some(self.add(Op::Permute(composed), &inputs, node.shape.clone(), node.dtype))
+            }
+            (Op::Pad(widths), Some(_)) if widths.iter().all(|width| *width == (0, 0)) => first,
+            (Op::Slice(slices), Some(input)) => {
+                let whole = |(slice, dim): (&Slice, &usize)| slice.len == *dim && (slice.step == 1 || *dim == 1);
+                slices.iter().zip(input.shape.dims()).all(whole).then_some(first?)
+            }
+            (Op::Cast | Op::Bitcast, Some(input)) if input.dtype == node.dtype => first,
+            (Op::Reduce(op, axes), Some(input)) => {
+                let long: Vec<usize> = axes.iter().copied().filter(|axis| input.shape.dims()[*axis] != 1).collect();
+                if long.is_empty() {
+                    return first;
+                }
+                let shorter = Op::Reduce(*op, long.clone());
+                (long.len() < axes.len()).then(|| self.add(shorter, &node.inputs, node.shape.clone(), node.dtype))
+            }
+            (Op::Scan(_, axis), Some(input)) if input.shape.dims()[*axis] == 1 => first,
+            (Op::Alu(alu), Some(_)) => self.identity(*alu, node),
+            _ => None,
+        }
+    }
+
+    /// What an operation gives when an operand is the number that changes nothing.
+    fn identity(&self, alu: Alu, node: &Node) -> Option<NodeId> {
+        let is = |operand: usize, number: f64| {
+            let id = node.inputs[operand];
+            self.uniform[id.index()] == Some(Scalar::from_f64(self.node(id).dtype, number))
+        };
+        let int = node.dtype.is_int();
+        match alu {
+            Alu::Mul if is(1, 1.0) => Some(node.inputs[0]),
+            Alu::Mul if is(0, 1.0) => Some(node.inputs[1]),
+            Alu::Div if is(1, 1.0) => Some(node.inputs[0]),
+            // x + 0 is not x for -0; x - 0 and x + -0 are.
+            Alu::Sub if is(1, 0.0) => Some(node.inputs[0]),
+            Alu::Add if is(1, -0.0) || (int && is(1, 0.0)) => Some(node.inputs[0]),
+            Alu::Add if is(0, -0.0) || (int && is(0, 0.0)) => Some(node.inputs[1]),
+            Alu::Select if node.inputs[1] == node.inputs[2] => Some(node.inputs[1]),
+            Alu::Select => {
+                let condition = self.uniform[node.inputs[0].index()]?;
+                Some(node.inputs[if condition.is_true() { 1 } else { 2 }])
+            }
+            _ => None,
+        }
+    }
+
+    /// What a node with elements is when one of its inputs has none.
+    fn without_empty_inputs(&mut self, node: &Node) -> Option<NodeId> {
+        let empty = |id: &NodeId| self.node(*id).shape.elems() == 0;
+        if node.shape.elems() == 0 || !node.inputs.iter().any(empty) {
+            return None;
+        }
+        let value = match &node.op {
+            Op::Reduce(op, _) => op.identity(node.dtype),
+            Op::ScatterAdd(_) => return Some(node.inputs[0]),
+            _ => Scalar { dtype: node.dtype, bits: 0 },
+        };
+        Some(self.fill(value, &node.shape))
+    }
+}
+
+/// The nodes an output needs, renumbered.
+fn without_dead(graph: &Graph) -> Graph {
+    let mut needed = vec![false; graph.nodes.len()];
+    graph.outputs.iter().for_each(|output| needed[output.index()] = true);
+    for (at, node) in graph.nodes.iter().enumerate().rev() {
+        if needed[at] {
+            node.inputs.iter().for_each(|input| needed[input.index()] = true);
+        }
+    }
+    let mut kept = Graph::default();
+    let mut moved = vec![NodeId(0); graph.nodes.len()];
+    for (at, node) in graph.nodes.iter().enumerate().filter(|(at, _)| needed[*at]) {
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
+        moved[at] = kept.push(node.op.clone(), &inputs, node.shape.clone(), node.dtype);
+    }
+    kept.outputs = graph.outputs.iter().map(|output| moved[output.index()]).collect();
+    kept
+}

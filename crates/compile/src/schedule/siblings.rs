@@ -1,0 +1,103 @@
+//! Kernels side by side: groups over the same rows that read the same memory become one.
+//!
+//! The second half of the fusion rule. [`super::fuse`] joins a node with what uses it; what is left are groups that do not
+//! need one another but load the same node, such as two sums over the columns of one matrix. Joined, they load it once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use panoply_ir::Target;
+use panoply_ir::graph::{Graph, NodeId, Op};
+
+use super::affine::{Atom, Form, Var};
+use super::fuse::{Group, MAX_VISITS, depends, is_product};
+use super::pull::Coords;
+
+/// Joins what can be joined. A group that was joined to another is left empty-handed: none in its place.
+pub fn join(graph: &Graph, target: &Target, groups: Vec<Group>) -> Vec<Option<Group>> {
+    let mut groups: Vec<Option<Group>> = groups.into_iter().map(Some).collect();
+    let mut readers: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+    for (number, group) in groups.iter().enumerate() {
+        let loads = group.iter().flat_map(|group| group.loads.keys());
+        loads.for_each(|load| readers.entry(*load).or_default().push(number));
+    }
+    for readers in readers.values() {
+        for (at, first) in readers.iter().enumerate() {
+            for second in &readers[at + 1..] {
+                if fits(graph, target, &groups, *first, *second) {
+                    merge(&mut groups, *first, *second);
+                }
+            }
+        }
+    }
+    groups
+}
+
+fn fits(graph: &Graph, target: &Target, groups: &[Option<Group>], first: usize, second: usize) -> bool {
+    let (Some(a), Some(b)) = (&groups[first], &groups[second]) else { return false };
+    let alone = |group: &Group| {
+        let special = |id: &NodeId| matches!(graph.node(*id).op, Op::Scan(..)) || is_product(graph, *id);
+        group.claim.is_some() || group.is_scatter() || group.visits.keys().any(special)
+    };
+    let extents = |group: &Group| group.outer.iter().map(|var| var.extent).collect::<Vec<u64>>();
+    let after = |group: usize| &groups[group].as_ref().expect("no group waits for one that was joined").after;
+    let loads: BTreeSet<&NodeId> = a.loads.keys().chain(b.loads.keys()).collect();
+    let visits: usize = a.visits.values().chain(b.visits.values()).map(Vec::len).sum();
+    !alone(a)
+        && !alone(b)
+        && a.fixed == b.fixed
+        && extents(a) == extents(b)
+        && loads.len() + a.stores.len() + b.stores.len() <= target.max_bindings as usize
+        && visits <= MAX_VISITS
+        && !depends(after, first, &[second].into())
+        && !depends(after, second, &[first].into())
+}
+
+/// Adds everything of the second group to the first.
+fn merge(groups: &mut [Option<Group>], first: usize, second: usize) {
+    let (Some(b), Some(a)) = (groups[second].take(), &mut groups[first]) else { return };
+    let mut vars: BTreeMap<Var, Var> = b.outer.iter().copied().zip(a.outer.iter().copied()).collect();
+    for inner in &b.loops {
+        let extents: Vec<usize> = inner.iter().map(|var| var.extent as usize).collect();
+        vars.extend(inner.iter().copied().zip(a.inner_loop(&extents)));
+    }
+    let mut reads: Vec<u32> = Vec::new();
+    for (id, coords) in &b.reads {
+        // A position may itself be read at a position; those come first.
+        let read = (*id, moved_all(coords, &vars, &reads));
+        let known = a.reads.iter().position(|known| *known == read);
+        reads.push(known.unwrap_or(a.reads.len()) as u32);
+        if known.is_none() {
+            a.reads.push(read);
+        }
+    }
+    for (into, from) in [(&mut a.visits, &b.visits), (&mut a.loads, &b.loads)] {
+        for (id, places) in from {
+            let known = into.entry(*id).or_default();
+            for coords in places {
+                let coords = moved_all(coords, &vars, &reads);
+                if !known.contains(&coords) {
+                    known.push(coords);
+                }
+            }
+        }
+    }
+    a.stores.extend(b.stores.iter().map(|(id, at)| (*id, moved(at, &vars, &reads))));
+    a.after.extend(&b.after);
+    for group in groups.iter_mut().flatten() {
+        if group.after.remove(&second) {
+            group.after.insert(first);
+        }
+    }
+}
+
+fn moved_all(coords: &Coords, vars: &BTreeMap<Var, Var>, reads: &[u32]) -> Coords {
+    coords.iter().map(|form| moved(form, vars, reads)).collect()
+}
+
+fn moved(form: &Form, vars: &BTreeMap<Var, Var>, reads: &[u32]) -> Form {
+    form.substitute(&|atom| match atom {
+        Atom::Var(var) => vars.get(var).map(|var| Form::var(*var)),
+        Atom::Read(number, extent) => Some(Form::read(reads[*number as usize], *extent)),
+        Atom::Div(..) | Atom::Rem(..) => None,
+    })
+}

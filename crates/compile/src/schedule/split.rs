@@ -1,0 +1,134 @@
+//! Long reductions in two steps, so that all of a device has work.
+//!
+//! A sum of sixteen million elements to one number would be one row, and one row is one group of work-items. Part of a
+//! reduced axis is kept through a first step and combined in a second. How an axis is divided depends on its length and
+//! the target alone, so the order of summation is the same on every run.
+
+use panoply_ir::Target;
+use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::target::Style;
+
+use super::expand::{accumulator, rewrite};
+use super::rewrite::Rewriter;
+
+/// The same values with long reductions to few numbers in two steps.
+pub fn split(graph: &Graph, target: &Target) -> Graph {
+    let users = users(graph);
+    rewrite(graph, |rewriter, id, inputs| {
+        let node = graph.node(id);
+        let Op::Reduce(op, axes) = &node.op else { return None };
+        let division = divide(graph, node, axes, target.style, spreads(graph, &users, id))?;
+        Some(division.apply(rewriter, *op, axes, node, inputs[0]))
+    })
+}
+
+/// How a reduced axis is divided.
+struct Division {
+    axis: usize,
+    /// Parts that are combined in the second step.
+    parts: usize,
+    /// Whether neighbours along the axis belong to different parts: then lanes can stand side by side on the parts and on
+    /// the kept axes behind them.
+    interleaved: bool,
+}
+
+fn divide(graph: &Graph, node: &Node, axes: &[usize], style: Style, spreads: bool) -> Option<Division> {
+    let dims = graph.node(node.inputs[0]).shape.dims();
+    let kept = node.shape.elems();
+    let length: usize = axes.iter().map(|axis| dims[*axis]).product();
+    let axis = *axes.iter().max_by_key(|axis| dims[**axis])?;
+    let last = (0..dims.len()).rev().find(|axis| dims[*axis] > 1)?;
+    let interleaved = !axes.contains(&last);
+    // Results side by side that keep the device busy, and the least a part is worth.
+    let (busy, least) = match (style, interleaved) {
+        (Style::Cpu { .. }, false) => (if spreads { 16 } else { 64 }, 16 << 10),
+        (Style::Cpu { block }, true) => (8 * block as usize, 64),
+        (Style::Gpu, false) => (if spreads { 16 } else { 1024 }, 2 << 10),
+        (Style::Gpu, true) => (1 << 16, 32),
+    };
+    let parts = (busy / kept.max(1)).min(length / least).min(dims[axis]);
+    (kept > 0 && parts >= 2 && length >= 2 * least).then_some(Division { axis, parts, interleaved })
+}
+
+impl Division {
+    fn apply(&self, rewriter: &mut Rewriter, op: ReduceOp, axes: &[usize], node: &Node, input: NodeId) -> NodeId {
+        let wide = accumulator(node.dtype);
+        let input = rewriter.cast(input, wide);
+        let dims = rewriter.node(input).shape.dims().to_vec();
+        let parts = self.even_parts(dims[self.axis]);
+        let even = dims[self.axis] / parts * parts;
+        let mut total = {
+            let main = self.piece(rewriter, input, &dims, 0, even);
+            self.in_parts(rewriter, op, axes, main, parts)
+        };
+        if even < dims[self.axis] {
+            let rest = self.piece(rewriter, input, &dims, even, dims[self.axis] - even);
+            let rest = rewriter.add(Op::Reduce(op, axes.to_vec()), &[rest], node.shape.clone(), wide);
+            total = rewriter.add(Op::Alu(op.alu()), &[total, rest], node.shape.clone(), wide);
+        }
+        rewriter.cast(total, node.dtype)
+    }
+
+    /// Nearly as many parts as wanted: a divisor of the length if one is near.
+    fn even_parts(&self, length: usize) -> usize {
+        let near = (self.parts.div_ceil(2)..=self.parts).rev();
+        near.into_iter().find(|parts| length.is_multiple_of(*parts)).unwrap_or(self.parts)
+    }
+
+    fn piece(&self, rewriter: &mut Rewriter, input: NodeId, dims: &[usize], start: usize, len: usize) -> NodeId {
+        let mut slices: Vec<Slice> = dims.iter().map(|dim| Slice { start: 0, step: 1, len: *dim }).collect();
+        slices[self.axis] = Slice { start, step: 1, len };
+        let lens: Vec<usize> = slices.iter().map(|slice| slice.len).collect();
+        let dtype = rewriter.node(input).dtype;
+        rewriter.add(Op::Slice(slices), &[input], lens, dtype)
+    }
+
+    fn in_parts(&self, rewriter: &mut Rewriter, op: ReduceOp, axes: &[usize], x: NodeId, parts: usize) -> NodeId {
+        let (dims, dtype) = (rewriter.node(x).shape.dims().to_vec(), rewriter.node(x).dtype);
+        let each = dims[self.axis] / parts;
+        let (slow, fast) = if self.interleaved { (each, parts) } else { (parts, each) };
+        let divided = [&dims[..self.axis], &[slow, fast], &dims[self.axis + 1..]].concat();
+        let x = rewriter.reshape(x, divided.clone());
+        let part = self.axis + usize::from(self.interleaved);
+        let moved = |axis: usize| if axis > self.axis { axis + 1 } else { axis };
+        let mut first: Vec<usize> = axes.iter().map(|axis| moved(*axis)).collect();
+        first.iter_mut().filter(|axis| **axis == part).for_each(|axis| *axis += 1);
+        let mut kept = divided;
+        first.iter().for_each(|axis| kept[*axis] = 1);
+        let partial = rewriter.add(Op::Reduce(op, first), &[x], kept.clone(), dtype);
+        kept[part] = 1;
+        let total = rewriter.add(Op::Reduce(op, vec![part]), &[partial], kept, dtype);
+        let mut shape = dims;
+        axes.iter().for_each(|axis| shape[*axis] = 1);
+        rewriter.reshape(total, shape)
+    }
+}
+
+fn users(graph: &Graph) -> Vec<Vec<NodeId>> {
+    let mut users = vec![Vec::new(); graph.nodes.len()];
+    for (at, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|input| users[input.index()].push(NodeId(at as u32)));
+    }
+    users
+}
+
+/// Whether the numbers a reduction gives, or what is computed from them, are spread over the rows again: then reduction
+/// and user may be one kernel.
+fn spreads(graph: &Graph, users: &[Vec<NodeId>], id: NodeId) -> bool {
+    let elems = graph.node(id).shape.elems();
+    let (mut open, mut seen) = (vec![id], 0);
+    while let Some(next) = open.pop() {
+        for user in &users[next.index()] {
+            let node = graph.node(*user);
+            if matches!(node.op, Op::Expand) && node.shape.elems() > elems {
+                return true;
+            }
+            if node.shape.elems() == elems && seen < 64 {
+                seen += 1;
+                open.push(*user);
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,15 @@
+//! Plans against the graph interpreter: what a plan computes, and how many kernels it takes.
+//!
+//! Kernels are executed by the kernel interpreter, which shares nothing with the lowering, under an observer that fails on
+//! any access beyond a buffer and on index arithmetic that wraps.
+
+#[path = "plan/build.rs"]
+mod build;
+#[path = "plan/counts.rs"]
+mod counts;
+#[path = "plan/execute.rs"]
+mod execute;
+#[path = "plan/random.rs"]
+mod random;
+#[path = "plan/values.rs"]
+mod values;

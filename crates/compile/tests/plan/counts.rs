@@ -1,0 +1,243 @@
+//! How many kernels a graph becomes: the fusion rule, counted.
+
+use panoply_compile::plan::{PlanStep, plan};
+use panoply_ir::alu::Alu;
+use panoply_ir::graph::Graph;
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{DType, Target};
+
+use crate::build::Build;
+use crate::execute::check;
+
+#[track_caller]
+fn expect(name: &str, graph: Graph, kernels: usize, routines: usize) {
+    check(name, &graph);
+    count(name, &graph, kernels, routines);
+}
+
+/// Counts only: for shapes too large to interpret.
+#[track_caller]
+fn count(name: &str, graph: &Graph, kernels: usize, routines: usize) {
+    for target in [Target::cpu(), Target::opencl_minimum()] {
+        let plan = plan(graph, &target, &|_| true).unwrap();
+        let ours = plan.steps.iter().filter(|step| matches!(step, PlanStep::Kernel { .. })).count();
+        let have = (ours, plan.steps.len() - ours);
+        assert_eq!(have, (kernels, routines), "{name} for {:?}:\n{plan}", target.style);
+    }
+}
+
+#[test]
+fn chain_of_five_operations_is_one_kernel() {
+    let mut b = Build::default();
+    let (x, a) = (b.f32(&[5, 40]), b.f32(&[1, 40]));
+    let y = b.with(Alu::Mul, x, a);
+    let y = b.alu(Alu::Exp, &[y]);
+    let y = b.alu(Alu::Tanh, &[y]);
+    let y = b.alu(Alu::Add, &[y, x]);
+    let y = b.alu(Alu::Sqrt, &[y]);
+    expect("chain", b.done(&[y]), 1, 0);
+}
+
+#[test]
+fn row_statistics_stay_in_the_kernel() {
+    for axis in [0, 1] {
+        let mut b = Build::default();
+        let x = b.f32(&[20, 70]);
+        let y = b.softmax(x, axis);
+        expect("softmax", b.done(&[y]), 1, 0);
+        let mut b = Build::default();
+        let x = b.f32(&[20, 70]);
+        let y = b.layer_norm(x, axis);
+        expect("layer norm", b.done(&[y]), 1, 0);
+    }
+    for shape in [[4096, 4096], [64, 10]] {
+        let mut b = Build::default();
+        let x = b.f32(&shape);
+        let y = b.softmax(x, 1);
+        count("softmax", &b.done(&[y]), 1, 0);
+        let mut b = Build::default();
+        let x = b.f32(&shape);
+        let y = b.layer_norm(x, 1);
+        count("layer norm", &b.done(&[y]), 1, 0);
+    }
+}
+
+#[test]
+fn reductions_are_one_kernel() {
+    for axes in [&[0][..], &[1], &[0, 1], &[0, 2], &[2], &[0, 1, 2]] {
+        let mut b = Build::default();
+        let x = b.f32(&[6, 10, 50]);
+        let y = b.sum(x, axes);
+        expect("sum", b.done(&[y]), 1, 0);
+    }
+}
+
+#[test]
+fn statistics_that_are_asked_for_come_from_the_same_kernel() {
+    let mut b = Build::default();
+    let x = b.f32(&[20, 70]);
+    let mean = b.mean_keep(x, 1);
+    let y = b.with(Alu::Sub, x, mean);
+    expect("mean and centred", b.done(&[mean, y]), 1, 0);
+    let mut b = Build::default();
+    let x = b.f32(&[20, 70]);
+    let largest = b.reduce(ReduceOp::Max, x, &[1]);
+    let square = b.alu(Alu::Mul, &[largest, largest]);
+    let y = b.with(Alu::Sub, x, square);
+    expect("statistic, its square and their user", b.done(&[largest, square, y]), 1, 0);
+}
+
+#[test]
+fn a_layer_is_a_product_and_a_kernel() {
+    let mut b = Build::default();
+    let (x, w, bias) = (b.f32(&[6, 30]), b.f32(&[20, 30]), b.f32(&[1, 20]));
+    let wt = b.permute(w, &[1, 0]);
+    let y = b.matmul(x, wt);
+    let y = b.with(Alu::Add, y, bias);
+    let zero = b.like(y, 0.0);
+    let y = b.alu(Alu::Max, &[y, zero]);
+    let y = b.softmax(y, 1);
+    expect("layer", b.done(&[y]), 1, 1);
+}
+
+#[test]
+fn movement_never_copies() {
+    let mut b = Build::default();
+    let x = b.f32(&[4, 6, 10]);
+    let y = b.permute(x, &[2, 0, 1]);
+    let y = b.reshape(y, &[10, 24]);
+    let y = b.slice(y, &[(9, -2, 5), (3, 2, 10)]);
+    let y = b.pad(y, &[(1, 2), (0, 3)]);
+    let y = b.alu(Alu::Exp, &[y]);
+    expect("moved", b.done(&[y]), 1, 0);
+}
+
+#[test]
+fn what_is_asked_for_as_it_is_costs_nothing() {
+    let mut b = Build::default();
+    let x = b.f32(&[4, 6]);
+    let same = b.reshape(x, &[24]);
+    let y = b.alu(Alu::Exp, &[x]);
+    let flat = b.reshape(y, &[2, 12]);
+    expect("aliases", b.done(&[x, same, y, flat]), 1, 0);
+}
+
+#[test]
+fn an_optimiser_step_is_one_kernel() {
+    let mut b = Build::default();
+    let [p, g, m, v] = [0; 4].map(|_| b.f32(&[30, 17]));
+    let rate = b.slot(0, DType::F32);
+    let rate = b.spread(rate, &[30, 17]);
+    let mix = |b: &mut Build, old, new, keep: f64| {
+        let (keep, rest) = (b.like(old, keep), b.like(old, 1.0 - keep));
+        let (old, new) = (b.alu(Alu::Mul, &[old, keep]), b.alu(Alu::Mul, &[new, rest]));
+        b.alu(Alu::Add, &[old, new])
+    };
+    let m = mix(&mut b, m, g, 0.9);
+    let square = b.alu(Alu::Mul, &[g, g]);
+    let v = mix(&mut b, v, square, 0.999);
+    let magnitude = b.alu(Alu::Abs, &[v]);
+    let root = b.alu(Alu::Sqrt, &[magnitude]);
+    let epsilon = b.like(root, 1e-3);
+    let root = b.alu(Alu::Add, &[root, epsilon]);
+    let step = b.alu(Alu::Div, &[m, root]);
+    let step = b.alu(Alu::Mul, &[step, rate]);
+    let p = b.alu(Alu::Sub, &[p, step]);
+    expect("adam", b.done(&[p, m, v]), 1, 0);
+}
+
+#[test]
+fn equal_kernels_are_one() {
+    let mut b = Build::default();
+    let outputs: Vec<_> = (0..4)
+        .map(|_| {
+            let x = b.f32(&[8, 60]);
+            b.softmax(x, 1)
+        })
+        .collect();
+    let graph = b.done(&outputs);
+    let plan = plan(&graph, &Target::cpu(), &|_| true).unwrap();
+    let mut kernels: Vec<*const _> = plan
+        .steps
+        .iter()
+        .map(|step| match step {
+            PlanStep::Kernel { kernel, .. } => std::sync::Arc::as_ptr(kernel),
+            PlanStep::Routine { .. } => panic!("no products here"),
+        })
+        .collect();
+    assert_eq!(kernels.len(), 4);
+    kernels.dedup();
+    assert_eq!(kernels.len(), 1);
+}
+
+#[test]
+fn equal_graphs_give_equal_plans() {
+    let make = || {
+        let mut b = Build::default();
+        let (x, w) = (b.f32(&[32, 64]), b.f32(&[64, 64]));
+        let h = b.matmul(x, w);
+        let h = b.layer_norm(h, 1);
+        let y = b.matmul(h, w);
+        let s = b.softmax(y, 1);
+        let total = b.sum(s, &[0, 1]);
+        b.done(&[total, h])
+    };
+    for target in [Target::cpu(), Target::opencl_minimum()] {
+        let text = |graph: &Graph| {
+            let plan = plan(graph, &target, &|_| false).unwrap();
+            let kernels: Vec<String> = plan
+                .steps
+                .iter()
+                .map(|step| match step {
+                    PlanStep::Kernel { kernel, .. } => kernel.to_string(),
+                    PlanStep::Routine { routine, .. } => format!("{routine:?}"),
+                })
+                .collect();
+            format!("{plan}{}", kernels.join("\n"))
+        };
+        assert_eq!(text(&make()), text(&make()));
+    }
+}
+
+#[test]
+fn long_reductions_take_two_kernels() {
+    for (shape, axes) in
+        [(&[1 << 24][..], &[0][..]), (&[9_999_991], &[0]), (&[100_000, 10], &[0]), (&[8, 300, 300], &[0, 1, 2])]
+    {
+        let mut b = Build::default();
+        let x = b.f32(shape);
+        let y = b.sum(x, axes);
+        count("long sum", &b.done(&[y]), 2, 0);
+    }
+}
+
+#[test]
+fn products_that_no_routine_takes_go_through_shared_memory_with_what_follows() {
+    let mut b = Build::default();
+    let (x, w, bias) = (b.f32(&[256, 512]), b.f32(&[512, 512]), b.f32(&[1, 512]));
+    let y = b.matmul(x, w);
+    let y = b.with(Alu::Add, y, bias);
+    let zero = b.like(y, 0.0);
+    let y = b.alu(Alu::Max, &[y, zero]);
+    let plan = plan(&b.done(&[y]), &Target::opencl_minimum(), &|_| false).unwrap();
+    let [PlanStep::Kernel { kernel, .. }] = &plan.steps[..] else { panic!("{plan}") };
+    assert!(kernel.shared_bytes() > 0, "{plan}");
+}
+
+#[test]
+fn kernels_that_read_the_same_are_joined() {
+    let mut b = Build::default();
+    let (x, y) = (b.f32(&[20, 60]), b.f32(&[20, 60]));
+    let product = b.alu(Alu::Mul, &[x, y]);
+    let (sums, products) = (b.sum(x, &[0]), b.sum(product, &[0]));
+    expect("column sums", b.done(&[sums, products]), 1, 0);
+    let mut b = Build::default();
+    let x = b.f32(&[20, 60]);
+    let (e, s) = (b.alu(Alu::Exp, &[x]), b.alu(Alu::Sin, &[x]));
+    expect("two functions", b.done(&[e, s]), 1, 0);
+    let mut b = Build::default();
+    let (x, at) = (b.f32(&[9, 8]), b.leaf(&[6], DType::I32));
+    let (g, e) = (b.gather(x, at, 0), b.alu(Alu::Exp, &[x]));
+    let h = b.gather(e, at, 0);
+    expect("two gathers", b.done(&[g, h]), 1, 0);
+}

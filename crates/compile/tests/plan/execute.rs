@@ -1,0 +1,211 @@
+//! Running a plan with the kernel interpreter, and comparing it with the graph interpreter.
+
+use panoply_compile::plan::{Plan, PlanArg, PlanStep, Role, plan};
+use panoply_compile::schedule::schedule;
+use panoply_ir::graph::{Graph, Op};
+use panoply_ir::graph_interpret::{self, Array, Data};
+use panoply_ir::interpret::{self, Access, Arg, Observer, Overflow};
+use panoply_ir::kernel::Param;
+use panoply_ir::routine::{Gemm, Layout, Routine};
+use panoply_ir::{DType, Error, Result, Scalar, Target};
+
+/// What a device offers in a test.
+#[derive(Clone, Copy, Debug)]
+pub enum Offers {
+    Nothing,
+    Gemm,
+}
+
+impl Offers {
+    pub fn takes(self, _: &Routine) -> bool {
+        matches!(self, Offers::Gemm)
+    }
+}
+
+/// The targets every graph is planned for: lanes on a CPU, groups on a GPU, and a device that binds few buffers.
+pub fn targets() -> [Target; 3] {
+    let few = Target { max_bindings: 5, max_group_items: 64, max_group: [64; 3], ..Target::opencl_minimum() };
+    [Target::cpu(), Target::opencl_minimum(), few]
+}
+
+/// Plans a graph for every target, with and without routines, and compares all outputs with the graph interpreter's.
+#[track_caller]
+pub fn check(name: &str, graph: &Graph) {
+    let (leaves, slots) = inputs(graph, 7);
+    let want = graph_interpret::run(graph, &leaves, &slots).unwrap();
+    for target in targets() {
+        for offers in [Offers::Nothing, Offers::Gemm] {
+            let plan = plan(graph, &target, &|routine| offers.takes(routine)).unwrap();
+            let bindings = |step: &PlanStep| step.buffers().count() as u32;
+            assert!(plan.steps.iter().all(|step| bindings(step) <= target.max_bindings), "{name}: {plan}");
+            let have = run(&plan, &leaves, &slots).unwrap_or_else(|error| {
+                panic!(
+                    "{name}, {:?}: {error}\n{plan}{}",
+                    target.style,
+                    schedule(graph, &target, &|routine| offers.takes(routine)).unwrap()
+                )
+            });
+            for (number, (have, want)) in have.iter().zip(&want).enumerate() {
+                if let Some(wrong) = difference(have, want) {
+                    let style = target.style;
+                    panic!("{name}, output {number}, {style:?}, {offers:?}: {wrong}\n{plan}");
+                }
+            }
+        }
+    }
+}
+
+/// Leaves and slots with values small enough for every type, the same for the same seed.
+pub fn inputs(graph: &Graph, seed: u64) -> (Vec<Array>, Vec<Scalar>) {
+    let (mut leaves, mut slots) = (Vec::new(), Vec::new());
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut draw = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state >> 33
+    };
+    for node in &graph.nodes {
+        let mut element = |dtype: DType| {
+            let bits = draw();
+            match dtype {
+                DType::Bool => Scalar::from_i128(dtype, (bits % 2) as i128),
+                dtype if dtype.is_float() => Scalar::from_f64(dtype, (bits % 33) as f64 / 8.0 - 2.0),
+                // Mostly positions within a short axis, some beyond it on either side.
+                dtype if dtype.is_signed() => Scalar::from_i128(dtype, (bits % 9) as i128 - 1),
+                _ => Scalar::from_i128(dtype, (bits % 9) as i128),
+            }
+        };
+        match node.op {
+            Op::Leaf(n) if n as usize == leaves.len() => {
+                let elements: Vec<Scalar> = (0..node.shape.elems()).map(|_| element(node.dtype)).collect();
+                leaves.push(Array::new(node.shape.clone(), node.dtype, &elements));
+            }
+            Op::Slot(n) if n as usize == slots.len() => slots.push(element(node.dtype)),
+            _ => {}
+        }
+    }
+    (leaves, slots)
+}
+
+/// Fails on what a shipped kernel must never do.
+struct Strict;
+
+impl Observer for Strict {
+    fn access(&mut self, access: Access) -> Result<()> {
+        match access.element {
+            Some(element) if element < access.len => Ok(()),
+            element => Err(Error::mistake(format!("{:?} of element {element:?} of {}", access.touch, access.len))),
+        }
+    }
+
+    fn overflow(&mut self, overflow: Overflow) -> Result<()> {
+        Err(Error::mistake(format!("{} of {:?} has no result", overflow.op.name(), overflow.operands)))
+    }
+}
+
+/// The plan's outputs as elements.
+pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Scalar>>> {
+    let mut arena = vec![0xAA; plan.arena_bytes as usize];
+    let mut memory: Vec<Vec<u8>> = Vec::new();
+    for buffer in &plan.buffers {
+        memory.push(match buffer.role {
+            Role::Leaf(n) => to_bytes(&leaves[n as usize].scalars()),
+            Role::Output | Role::Temp { .. } => vec![0xAA; buffer.bytes() as usize],
+        });
+    }
+    for step in &plan.steps {
+        // Temporaries live in the arena between steps, so that a wrong lifetime is a wrong result.
+        let temps: Vec<(usize, std::ops::Range<usize>)> = step
+            .buffers()
+            .filter_map(|id| match plan.buffers[id.index()].role {
+                Role::Temp { offset } => {
+                    let start = offset as usize;
+                    Some((id.index(), start..start + plan.buffers[id.index()].bytes() as usize))
+                }
+                _ => None,
+            })
+            .collect();
+        temps.iter().for_each(|(id, range)| memory[*id].copy_from_slice(&arena[range.clone()]));
+        match step {
+            PlanStep::Kernel { kernel, grid, args } => {
+                let group = kernel.group.unwrap_or([7, 2, 1]);
+                let mut bound: Vec<Option<&mut Vec<u8>>> = memory.iter_mut().map(Some).collect();
+                let mut given: Vec<Arg> = args
+                    .iter()
+                    .zip(&kernel.params)
+                    .map(|(arg, param)| match (arg, param) {
+                        (PlanArg::Buffer(id), Param::Buffer(_)) => {
+                            Arg::Write(bound[id.index()].take().expect("a kernel binds a buffer once"))
+                        }
+                        (PlanArg::Slot(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
+                        other => panic!("{other:?} do not fit"),
+                    })
+                    .collect();
+                interpret::run(kernel, *grid, group, &mut given, &mut Strict)?;
+            }
+            PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
+                let operand = |at: usize| {
+                    let id = buffers[at].index();
+                    from_bytes(&memory[id], plan.buffers[id].dtype)
+                };
+                let product = multiply(gemm, &operand(0), &operand(1), &operand(2));
+                memory[buffers[2].index()] = to_bytes(&product);
+            }
+        }
+        temps.iter().for_each(|(id, range)| arena[range.clone()].copy_from_slice(&memory[*id]));
+    }
+    let output = |id: &panoply_compile::plan::BufferId| from_bytes(&memory[id.index()], plan.buffers[id.index()].dtype);
+    Ok(plan.outputs.iter().map(output).collect())
+}
+
+fn multiply(gemm: &Gemm, a: &[Scalar], b: &[Scalar], c: &[Scalar]) -> Vec<Scalar> {
+    let at = |l: Layout, i: usize, r: usize, c: usize| l.offset + i * l.batch + r * l.row + c * l.column;
+    let mut product = c.to_vec();
+    for i in 0..gemm.batch {
+        for row in 0..gemm.m {
+            for column in 0..gemm.n {
+                let term = |k| a[at(gemm.a, i, row, k)].to_f64() * b[at(gemm.b, i, k, column)].to_f64();
+                let sum: f64 = (0..gemm.k).map(term).sum();
+                product[at(gemm.c, i, row, column)] = Scalar::from_f64(gemm.dtype, sum);
+            }
+        }
+    }
+    product
+}
+
+fn to_bytes(elements: &[Scalar]) -> Vec<u8> {
+    elements.iter().flat_map(|element| element.bits.to_le_bytes().into_iter().take(element.dtype.bytes())).collect()
+}
+
+fn from_bytes(bytes: &[u8], dtype: DType) -> Vec<Scalar> {
+    let element = |chunk: &[u8]| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        Scalar { dtype, bits: u64::from_le_bytes(word) }
+    };
+    bytes.chunks(dtype.bytes()).map(element).collect()
+}
+
+/// The first element that differs beyond what its type's rounding explains.
+pub fn difference(have: &[Scalar], want: &Array) -> Option<String> {
+    if have.len() != want.shape.elems() {
+        return Some(format!("{} elements, not {}", have.len(), want.shape.elems()));
+    }
+    let tolerance = match want.dtype {
+        DType::F64 => 1e-12,
+        DType::F32 => 2e-5,
+        DType::F16 => 4e-3,
+        DType::BF16 => 3e-2,
+        _ => 0.0,
+    };
+    let close = |have: &Scalar, at: usize| match &want.data {
+        Data::Ints(data) => have.to_i128() == data[at],
+        Data::Floats(data) => {
+            let (have, want) = (have.to_f64(), data[at]);
+            have == want || (have.is_nan() && want.is_nan()) || (have - want).abs() <= tolerance * (1.0 + want.abs())
+        }
+    };
+    let at = (0..have.len()).find(|at| !close(&have[*at], *at))?;
+    Some(format!("element {at} is {}, not {}", have[at], want.scalars()[at]))
+}

@@ -1,0 +1,316 @@
+//! A table of graphs whose plans must compute what the graph interpreter computes.
+
+use panoply_ir::DType;
+use panoply_ir::alu::Alu;
+use panoply_ir::reduce::ReduceOp;
+
+use crate::build::Build;
+use crate::execute::check;
+
+macro_rules! graphs {
+    ($($name:ident |$b:ident| $body:block)*) => {$(
+        #[test]
+        fn $name() {
+            let mut $b = Build::default();
+            let outputs = $body;
+            check(stringify!($name), &$b.done(&outputs));
+        }
+    )*};
+}
+
+graphs! {
+    reshape_that_is_no_stride |b| {
+        let x = b.f32(&[4, 6]);
+        let y = b.permute(x, &[1, 0]);
+        let y = b.reshape(y, &[3, 8]);
+        let y = b.permute(y, &[1, 0]);
+        let y = b.reshape(y, &[2, 12]);
+        let y = b.alu(Alu::Neg, &[y]);
+        [y]
+    }
+    padding_around_everything |b| {
+        let (x, y) = (b.f32(&[3, 4]), b.f32(&[3, 5]));
+        let x = b.pad(x, &[(0, 0), (0, 5)]);
+        let y = b.pad(y, &[(0, 0), (4, 0)]);
+        let joined = b.alu(Alu::Add, &[x, y]);
+        let nested = b.pad(joined, &[(2, 1), (1, 1)]);
+        let nested = b.reshape(nested, &[66]);
+        let nested = b.pad(nested, &[(3, 3)]);
+        let nested = b.reshape(nested, &[8, 9]);
+        let sum = b.sum(nested, &[1]);
+        [joined, nested, sum]
+    }
+    padded_value_with_two_users |b| {
+        let x = b.f32(&[6]);
+        let e = b.alu(Alu::Exp, &[x]);
+        let p = b.pad(e, &[(2, 2)]);
+        let left = b.slice(p, &[(0, 1, 8)]);
+        let right = b.slice(p, &[(2, 1, 8)]);
+        let y = b.alu(Alu::Add, &[left, right]);
+        let z = b.alu(Alu::Mul, &[left, left]);
+        [y, z]
+    }
+    flipped_and_strided |b| {
+        let x = b.f32(&[7, 5]);
+        let y = b.slice(x, &[(6, -3, 3), (1, 2, 2)]);
+        let z = b.slice(x, &[(0, 2, 3), (4, -1, 2)]);
+        let y = b.alu(Alu::Sub, &[y, z]);
+        [y]
+    }
+    iota_and_slots |b| {
+        let (n, s) = (b.iota(9), b.slot(0, DType::F32));
+        let t = b.slot(1, DType::F32);
+        let x = b.cast(n, DType::F32);
+        let (s, t) = (b.spread(s, &[9]), b.spread(t, &[9]));
+        let y = b.alu(Alu::Fma, &[x, s, t]);
+        [y, n]
+    }
+    constants_alone |b| {
+        let x = b.f32(&[3, 2]);
+        let c = b.like(x, 2.5);
+        let one = b.like(x, 1.0);
+        let same = b.alu(Alu::Mul, &[x, one]);
+        let y = b.alu(Alu::Add, &[same, c]);
+        [c, y]
+    }
+    reductions_of_every_kind |b| {
+        let x = b.f32(&[5, 60]);
+        let n = b.leaf(&[5, 60], DType::I32);
+        let mut outputs = Vec::new();
+        for op in ReduceOp::ALL {
+            outputs.push(b.reduce(op, x, &[1]));
+            outputs.push(b.reduce(op, n, &[0]));
+        }
+        outputs
+    }
+    narrow_floats_accumulate_wide |b| {
+        let x = b.leaf(&[3, 200], DType::F16);
+        let y = b.leaf(&[3, 200], DType::BF16);
+        let (sx, sy) = (b.sum(x, &[1]), b.sum(y, &[0, 1]));
+        let cx = b.scan(ReduceOp::Sum, x, 1);
+        [sx, sy, cx]
+    }
+    reductions_over_outer_and_inner_axes |b| {
+        let x = b.f32(&[3, 4, 5, 6]);
+        let p = b.permute(x, &[2, 0, 3, 1]);
+        let outputs = [&[0, 2][..], &[1, 3], &[0], &[3], &[1, 2, 3]].map(|axes| b.sum(p, axes));
+        outputs
+    }
+    reductions_in_two_steps |b| {
+        let x = b.f32(&[33_001]);
+        let h = b.leaf(&[2, 5000, 3], DType::F16);
+        let (total, largest) = (b.sum(x, &[0]), b.reduce(ReduceOp::Max, x, &[0]));
+        let columns = b.sum(h, &[1]);
+        let both = b.sum(h, &[0, 1]);
+        [total, largest, columns, both]
+    }
+    long_rows_with_a_tail |b| {
+        let x = b.f32(&[2, 1111]);
+        let y = b.softmax(x, 1);
+        [y]
+    }
+    rows_of_two_axes |b| {
+        let x = b.f32(&[6, 4, 3, 70]);
+        let m = b.sum(x, &[1, 3]);
+        let y = b.with(Alu::Sub, x, m);
+        [y]
+    }
+    normalised_over_the_batch |b| {
+        let x = b.f32(&[4, 6, 3, 5]);
+        let m = b.sum(x, &[0, 2, 3]);
+        let centred = b.with(Alu::Sub, x, m);
+        let square = b.alu(Alu::Mul, &[centred, centred]);
+        let v = b.sum(square, &[0, 2, 3]);
+        let y = b.with(Alu::Div, centred, v);
+        [y, m, v]
+    }
+    reduction_of_a_reduction |b| {
+        let x = b.f32(&[8, 9, 10]);
+        let y = b.sum(x, &[2]);
+        let e = b.alu(Alu::Exp, &[y]);
+        let z = b.reduce(ReduceOp::Max, e, &[1]);
+        let w = b.sum(z, &[0]);
+        [w]
+    }
+    rows_at_other_rows |b| {
+        let x = b.f32(&[8, 9]);
+        let m = b.sum(x, &[1]);
+        let flipped = b.slice(m, &[(7, -1, 8), (0, 1, 1)]);
+        let both = b.alu(Alu::Mul, &[m, flipped]);
+        let y = b.with(Alu::Add, x, both);
+        [y]
+    }
+    scans |b| {
+        let x = b.f32(&[3, 20, 4]);
+        let outputs = [0, 1, 2].map(|axis| b.scan(ReduceOp::Sum, x, axis));
+        let e = b.alu(Alu::Abs, &[x]);
+        let top = b.scan(ReduceOp::Max, e, 1);
+        let y = b.alu(Alu::Sub, &[top, x]);
+        outputs.into_iter().chain([y, top]).collect::<Vec<_>>()
+    }
+    products |b| {
+        let (x, y) = (b.f32(&[2, 3, 5, 7]), b.f32(&[1, 3, 7, 4]));
+        let y = b.expand(y, &[2, 3, 7, 4]);
+        let z = b.matmul(x, y);
+        let xt = b.permute(x, &[0, 1, 3, 2]);
+        let w = b.matmul(xt, z);
+        [z, w]
+    }
+    products_of_computed_and_cut_operands |b| {
+        let (x, y) = (b.f32(&[6, 8]), b.f32(&[9, 5]));
+        let x = b.alu(Alu::Exp, &[x]);
+        let y = b.slice(y, &[(8, -1, 8), (1, 2, 2)]);
+        let z = b.matmul(x, y);
+        let p = b.pad(x, &[(1, 0), (0, 0)]);
+        let w = b.matmul(p, y);
+        [z, w, x]
+    }
+    products_of_narrow_floats |b| {
+        let (x, y) = (b.leaf(&[4, 30], DType::BF16), b.leaf(&[30, 5], DType::BF16));
+        let z = b.matmul(x, y);
+        [z]
+    }
+    products_in_tiles |b| {
+        let (x, w, bias) = (b.f32(&[36, 17]), b.f32(&[33, 17]), b.f32(&[1, 33]));
+        let wt = b.permute(w, &[1, 0]);
+        let y = b.matmul(x, wt);
+        let y = b.with(Alu::Add, y, bias);
+        let zero = b.like(y, 0.0);
+        let y = b.alu(Alu::Max, &[y, zero]);
+        let (p, q) = (b.f32(&[2, 32, 16]), b.f32(&[2, 16, 64]));
+        let z = b.matmul(p, q);
+        let (s, t) = (b.leaf(&[33, 17], DType::F16), b.leaf(&[17, 32], DType::F16));
+        let v = b.matmul(s, t);
+        let padded = b.pad(p, &[(0, 0), (1, 2), (0, 0)]);
+        let u = b.matmul(padded, q);
+        let (m, n) = (b.matmul(x, wt), b.matmul(x, wt));
+        let both = b.alu(Alu::Sub, &[m, n]);
+        [y, z, v, u, both]
+    }
+    product_of_a_number_spread_out |b| {
+        let x = b.f32(&[4, 6]);
+        let c = b.like(x, 0.5);
+        let ct = b.permute(c, &[1, 0]);
+        let z = b.matmul(x, ct);
+        [z]
+    }
+    gathers |b| {
+        let (x, at) = (b.f32(&[5, 6, 3]), b.leaf(&[2, 4], DType::I32));
+        let first = b.gather(x, at, 0);
+        let e = b.alu(Alu::Exp, &[x]);
+        let middle = b.gather(e, at, 1);
+        let total = b.sum(middle, &[3]);
+        [first, total]
+    }
+    gather_by_computed_positions |b| {
+        let (x, at) = (b.f32(&[6, 3]), b.leaf(&[4], DType::I64));
+        let two = b.like(at, 2.0);
+        let at = b.alu(Alu::Mul, &[at, two]);
+        let y = b.gather(x, at, 0);
+        let y = b.pad(y, &[(1, 1), (0, 0)]);
+        [y]
+    }
+    scatters |b| {
+        let (x, at, rows) = (b.f32(&[3, 6, 2]), b.leaf(&[2, 4], DType::I32), b.f32(&[3, 2, 4, 2]));
+        let y = b.scatter_add(x, at, rows, 1);
+        [y]
+    }
+    scatters_of_many_columns |b| {
+        let (x, at, rows) = (b.f32(&[6, 40]), b.leaf(&[2, 5], DType::I32), b.f32(&[2, 5, 40]));
+        let e = b.alu(Alu::Exp, &[rows]);
+        let y = b.scatter_add(x, at, e, 0);
+        let twice = b.alu(Alu::Add, &[y, y]);
+        let (h, rows) = (b.leaf(&[8, 7, 5], DType::F16), b.leaf(&[8, 7, 5], DType::F16));
+        let at = b.leaf(&[7], DType::I64);
+        let z = b.scatter_add(h, at, rows, 1);
+        let one = b.leaf(&[1], DType::I32);
+        let zero = b.like(x, 0.0);
+        let row = b.f32(&[1, 40]);
+        let w = b.scatter_add(zero, one, row, 0);
+        [twice, y, z, w]
+    }
+    scatter_of_narrow_floats |b| {
+        let at = b.leaf(&[5], DType::I64);
+        let (x, rows) = (b.leaf(&[6, 2], DType::F16), b.leaf(&[5, 2], DType::F16));
+        let y = b.scatter_add(x, at, rows, 0);
+        [y]
+    }
+    empty_tensors |b| {
+        let (x, y) = (b.f32(&[0, 4]), b.f32(&[3, 0]));
+        let sum = b.sum(x, &[0]);
+        let top = b.reduce(ReduceOp::Max, x, &[0]);
+        let product = b.matmul(y, x);
+        let padded = b.pad(x, &[(1, 1), (0, 0)]);
+        let none = b.alu(Alu::Exp, &[x]);
+        [sum, top, product, padded, none]
+    }
+    single_elements |b| {
+        let x = b.f32(&[]);
+        let y = b.alu(Alu::Exp, &[x]);
+        let z = b.f32(&[1, 1]);
+        let z = b.softmax(z, 1);
+        let w = b.sum(z, &[0, 1]);
+        [y, z, w]
+    }
+    types |b| {
+        let x = b.leaf(&[10], DType::I8);
+        let y = b.cast(x, DType::F32);
+        let z = b.cast(y, DType::U16);
+        let t = b.leaf(&[10], DType::Bool);
+        let not = b.alu(Alu::Not, &[t]);
+        let chosen = b.alu(Alu::Select, &[not, z, z]);
+        let u = b.leaf(&[10], DType::U64);
+        let wide = b.alu(Alu::Mul, &[u, u]);
+        let f = b.cast(wide, DType::F64);
+        let bits = b.graph.push(panoply_ir::graph::Op::Bitcast, &[y], [10], DType::U32);
+        [chosen, not, f, bits]
+    }
+    shared_producer_in_many_places |b| {
+        let x = b.f32(&[40, 30]);
+        let e = b.alu(Alu::Exp, &[x]);
+        let t = b.alu(Alu::Tanh, &[e]);
+        let rows = b.sum(t, &[1]);
+        let columns = b.sum(t, &[0]);
+        let y = b.with(Alu::Div, t, rows);
+        let z = b.with(Alu::Mul, y, columns);
+        [z, t]
+    }
+    chain_of_many |b| {
+        let x = b.f32(&[9]);
+        let mut y = x;
+        for n in 0..900 {
+            y = b.alu(if n % 2 == 0 { Alu::Abs } else { Alu::Neg }, &[y]);
+        }
+        [y]
+    }
+    sum_of_many |b| {
+        let mut sum = b.f32(&[9]);
+        for _ in 0..40 {
+            let x = b.f32(&[9]);
+            sum = b.alu(Alu::Add, &[sum, x]);
+        }
+        [sum]
+    }
+    training_step |b| {
+        let (x, w1, w2, t) = (b.f32(&[12, 9]), b.f32(&[9, 7]), b.f32(&[7, 5]), b.f32(&[12, 5]));
+        let h = b.matmul(x, w1);
+        let zero = b.like(h, 0.0);
+        let r = b.alu(Alu::Max, &[h, zero]);
+        let y = b.matmul(r, w2);
+        let p = b.softmax(y, 1);
+        let d = b.alu(Alu::Sub, &[p, t]);
+        let square = b.alu(Alu::Mul, &[d, d]);
+        let loss = b.sum(square, &[0, 1]);
+        let (rt, w2t, xt) = (b.permute(r, &[1, 0]), b.permute(w2, &[1, 0]), b.permute(x, &[1, 0]));
+        let dw2 = b.matmul(rt, d);
+        let dr = b.matmul(d, w2t);
+        let positive = b.alu(Alu::Lt, &[zero, h]);
+        let dh = b.alu(Alu::Select, &[positive, dr, zero]);
+        let dw1 = b.matmul(xt, dh);
+        let bias = b.sum(dh, &[0]);
+        let rate = b.like(w1, 0.125);
+        let step = b.alu(Alu::Mul, &[dw1, rate]);
+        let w1 = b.alu(Alu::Sub, &[w1, step]);
+        [loss, w1, dw2, bias]
+    }
+}

@@ -1,0 +1,130 @@
+//! Rendered text of the kernels in `golden/*.ir` against the files beside them. `UPDATE_GOLDEN=1` rewrites those.
+//!
+//! Together the kernels use everything the renderer writes. Whether a compiler takes the text and computes the same as the
+//! interpreter is asked where there is a device: in the crate `runtime`.
+
+use std::path::PathBuf;
+
+use panoply_compile::render::{Options, render, render_with};
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
+use panoply_ir::target::Language;
+use panoply_ir::verify::verify;
+use panoply_ir::{Alu, DType, Target, Verified, text};
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// The kernel of a file.
+fn kernel(name: &str) -> Verified<Kernel> {
+    let source = std::fs::read_to_string(folder().join(name)).expect("the kernel's file is there");
+    verify(text::parse(&source).expect("the kernel parses")).expect("the kernel verifies")
+}
+
+/// A device with f64 and nothing else beyond the minimum.
+fn target() -> Target {
+    Target { f64: true, ..Target::opencl_minimum() }
+}
+
+fn check(name: &str, text: &str) {
+    let path = folder().join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).expect("the golden folder can be written");
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(golden == text, "{name} differs; UPDATE_GOLDEN=1 accepts this text:\n{text}");
+}
+
+#[test]
+fn text_is_golden() {
+    let files = std::fs::read_dir(folder()).expect("the golden folder is there");
+    let mut names: Vec<String> =
+        files.map(|file| file.expect("it is readable").file_name().into_string().expect("ASCII")).collect();
+    names.retain(|name| name.ends_with(".ir"));
+    assert!(names.len() >= 10, "{names:?}");
+    for name in names {
+        let rendered = render(&kernel(&name), &target()).expect("the kernel renders");
+        assert_eq!(rendered.index_bits, 64);
+        check(&name.replace(".ir", ".cl"), &rendered.source);
+    }
+}
+
+#[test]
+fn narrow_indices_and_native_halves() {
+    let rendered = render_with(&kernel("loops.ir"), &target(), &Options { index_bits: 32 }).expect("renders");
+    assert_eq!((rendered.index_bits, rendered.entry.as_str()), (32, "float_"));
+    check("loops.32.cl", &rendered.source);
+    let rendered = render(&kernel("halves.ir"), &Target { f16: true, ..target() }).expect("renders");
+    check("halves.f16.cl", &rendered.source);
+}
+
+#[test]
+fn what_a_device_lacks_is_named() {
+    let (floats, shared) = (kernel("floats.ir"), kernel("histogram.ir"));
+    let minimum = Target::opencl_minimum();
+    let cases = [
+        (
+            &floats,
+            minimum.clone(),
+            "kernel floats needs f64, which opencl does not have; compute in f32, or choose another device",
+        ),
+        (
+            &floats,
+            Target { int64: false, ..target() },
+            "kernel floats needs i64, which opencl does not have; compute in 32 bits, or choose another device",
+        ),
+        (
+            &shared,
+            Target { shared_bytes: 1000, ..minimum.clone() },
+            "kernel histogram has 1028 bytes of shared memory, opencl allows 1000 at most; use smaller shared arrays",
+        ),
+        (
+            &shared,
+            Target { max_group_items: 16, ..minimum.clone() },
+            "kernel histogram has groups of 32 work-items, opencl allows 16 at most",
+        ),
+        (
+            &shared,
+            Target { max_group: [16, 1, 1], ..minimum.clone() },
+            "kernel histogram has groups of 2 along axis 1, opencl allows 1 at most",
+        ),
+        (
+            &shared,
+            Target { max_bindings: 2, ..minimum.clone() },
+            "kernel histogram has 4 buffers, opencl allows 2 at most; split it",
+        ),
+        (
+            &floats,
+            Target { language: Language::Ir, ..Target::cpu() },
+            "kernel floats: vm takes the kernel itself, there is no text to render; ask for a text device such as opencl",
+        ),
+    ];
+    for (kernel, target, message) in cases {
+        let error = render(kernel, &target).expect_err(message);
+        assert!(error.is_unsupported());
+        assert_eq!(error.to_string(), message);
+    }
+    let narrow = Options { index_bits: 64 };
+    let error = render_with(&shared, &Target { int64: false, ..minimum }, &narrow).expect_err("64-bit indices");
+    assert_eq!(
+        error.to_string(),
+        "kernel histogram needs 64-bit indices, which opencl does not have; ask for 32-bit indices"
+    );
+}
+
+/// Each value is used twice by the next: text that followed every path would have 2²⁰⁰⁰ parts.
+#[test]
+fn shared_nodes_are_written_once() {
+    let mut b = Builder::new("diamonds");
+    let x = b.buffer("x", DType::F32, Access::InOut);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let mut value = b.load(x, i, Guard::Checked);
+    for _ in 0..2000 {
+        value = b.alu(Alu::Mul, &[value, value]);
+    }
+    b.store(x, i, value, Guard::Checked);
+    let kernel = verify(b.finish().expect("builds")).expect("verifies");
+    let text = render(&kernel, &target()).expect("renders").source;
+    assert!(text.len() < 2000 * 50, "{} bytes", text.len());
+}

@@ -1,0 +1,216 @@
+//! What was found, as sentences.
+
+use std::collections::HashMap;
+
+use panoply_ir::interpret::{Access, Divergence, Item, Overflow, Touch};
+use panoply_ir::kernel::{Kernel, Loc, MemId, Space};
+use panoply_ir::{Alu, Error, Result};
+
+use super::item_of;
+use super::shadow::Mark;
+
+/// Findings that are told in full; the others are counted.
+const TOLD: usize = 8;
+
+/// One defect.
+pub(super) enum Finding {
+    /// An access beyond the length.
+    OutOfBounds(Access),
+    /// A read of what was never written.
+    Uninitialised(Access),
+    /// Two accesses that nothing orders.
+    Race {
+        access: Access,
+        /// What the earlier access did.
+        before: Touch,
+        other: Item,
+        other_at: Loc,
+        between_groups: bool,
+    },
+    /// A barrier or collective that not all reach.
+    Divergence(Divergence),
+    /// Index arithmetic without a true result.
+    Overflow(Overflow),
+}
+
+/// Equal keys are one defect that shows several times.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    /// Reads apart from writes.
+    OutOfBounds(MemId, bool, Loc),
+    Uninitialised(MemId, Loc),
+    Race(MemId, Loc, Loc),
+    Divergence(Loc),
+    Overflow(Alu, Loc),
+}
+
+/// Everything found in one run.
+pub(super) struct Reports<'k> {
+    kernel: &'k Kernel,
+    grid: [u64; 3],
+    group: [u32; 3],
+    told: Vec<(String, Loc, String)>,
+    seen: HashMap<Key, Seen>,
+    untold: usize,
+}
+
+/// Where a defect is told, and how often it showed.
+struct Seen {
+    place: Option<usize>,
+    times: u64,
+}
+
+impl<'k> Reports<'k> {
+    pub(super) fn new(kernel: &'k Kernel, grid: [u64; 3], group: [u32; 3]) -> Reports<'k> {
+        Reports { kernel, grid, group, told: Vec::new(), seen: HashMap::new(), untold: 0 }
+    }
+
+    /// Who made a mark.
+    pub(super) fn item(&self, mark: Mark) -> Item {
+        item_of(self.grid, self.group, mark.group, mark.item)
+    }
+
+    pub(super) fn add(&mut self, finding: Finding) {
+        let key = finding.key();
+        if let Some(seen) = self.seen.get_mut(&key) {
+            seen.times += 1;
+            return;
+        }
+        let place = (self.told.len() < TOLD).then_some(self.told.len());
+        self.seen.insert(key, Seen { place, times: 1 });
+        match place {
+            Some(_) => self.told.push(self.describe(&finding)),
+            None => self.untold += 1,
+        }
+    }
+
+    /// The error that holds all findings, the first in its sentence.
+    pub(super) fn into_result(self) -> Result<()> {
+        let mut times = vec![0; self.told.len()];
+        for seen in self.seen.values() {
+            if let Some(place) = seen.place {
+                times[place] = seen.times;
+            }
+        }
+        let mut error: Option<Error> = None;
+        for ((sentence, at, detail), times) in self.told.iter().zip(times) {
+            let place = self.kernel.place(*at).unwrap_or_else(|| "at an unknown line".to_string());
+            let more = if times > 1 { format!("; {} more like it", times - 1) } else { String::new() };
+            let detail = format!("{detail}{more}");
+            error = Some(match error {
+                None => {
+                    let message = format!("kernel {}: {sentence}", self.kernel.name);
+                    Error::mistake(message).note(place).note(detail)
+                }
+                Some(error) => {
+                    error.note(format!("also {sentence}")).note(format!("  {place}")).note(format!("  {detail}"))
+                }
+            });
+        }
+        match error {
+            None => Ok(()),
+            Some(error) if self.untold > 0 => Err(error.note(format!("and {} further defects", self.untold))),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// A sentence, its place, and who did it.
+    fn describe(&self, finding: &Finding) -> (String, Loc, String) {
+        match finding {
+            Finding::OutOfBounds(access) => {
+                let (name, has) = (self.name(access.mem), access.len);
+                let verb = verb(access.touch);
+                let sentence = format!("{verb} {}, beyond its {has} elements", self.element(access, name));
+                (sentence, access.at, format!("by {}", self.who(access.item)))
+            }
+            Finding::Uninitialised(access) => {
+                let element = self.element(access, self.name(access.mem));
+                let kind = match self.kernel.mem(access.mem).space {
+                    Space::Shared(_) => "shared",
+                    Space::Private(_) | Space::Buffer(_) => "private",
+                };
+                let sentence = format!("reads {kind} {element}, which nothing has written; fill the array first");
+                (sentence, access.at, format!("by {}", self.who(access.item)))
+            }
+            Finding::Race { access, before, other, other_at, between_groups } => {
+                let element = self.element(access, self.name(access.mem));
+                let remedy = match between_groups {
+                    true => "nothing orders groups; use an atomic, or two launches",
+                    false => "put a barrier between them, or use an atomic",
+                };
+                let earlier = self.kernel.place(*other_at).unwrap_or_else(|| "an unknown line".to_string());
+                let (now, then) = (self.who(access.item), self.who(*other));
+                let detail =
+                    format!("{now} {} it, {then} {} it at {earlier}; {remedy}", verb(access.touch), verb(*before));
+                (format!("data race on {element}"), access.at, detail)
+            }
+            Finding::Divergence(divergence) => {
+                let Divergence { arrived, items, witnesses: [came, missing], at } = divergence;
+                let sentence =
+                    format!("a barrier or collective is reached by {arrived} of {items} work-items of a group");
+                (sentence, *at, format!("by {}, not by {}", self.who(*came), self.who(*missing)))
+            }
+            Finding::Overflow(overflow) => {
+                let [a, b] = overflow.operands;
+                let sentence = match overflow.op {
+                    Alu::Neg => format!("the index -{a} is below zero"),
+                    Alu::Sub => format!("the index {a} - {b} is below zero"),
+                    Alu::Div => format!("the index {a} / {b} divides by zero"),
+                    Alu::Rem => format!("the index {a} % {b} divides by zero"),
+                    Alu::Add => format!("the index {a} + {b} is beyond 64 bits"),
+                    Alu::Mul => format!("the index {a} * {b} is beyond 64 bits"),
+                    op => format!("the index {}({a}, {b}) is beyond 64 bits", op.name()),
+                };
+                (sentence, overflow.at, format!("by {}", self.who(overflow.item)))
+            }
+        }
+    }
+
+    fn name(&self, mem: MemId) -> &'k str {
+        &self.kernel.mem(mem).name
+    }
+
+    fn element(&self, access: &Access, name: &str) -> String {
+        match access.element {
+            Some(element) => format!("{name}[{element}]"),
+            None => format!("{name}[2^64 or more]"),
+        }
+    }
+
+    fn who(&self, item: Item) -> String {
+        let [x, y, z] = item.global;
+        let id = match self.grid {
+            [_, 1, 1] => format!("{x}"),
+            [_, _, 1] => format!("({x}, {y})"),
+            _ => format!("({x}, {y}, {z})"),
+        };
+        match self.kernel.group {
+            Some(_) => format!("work-item {id} of group {}", item.group),
+            None => format!("work-item {id}"),
+        }
+    }
+}
+
+fn verb(touch: Touch) -> &'static str {
+    match touch {
+        Touch::Load => "reads",
+        Touch::Store => "writes",
+        Touch::Atomic => "atomically changes",
+    }
+}
+
+impl Finding {
+    fn key(&self) -> Key {
+        match self {
+            Finding::OutOfBounds(access) => Key::OutOfBounds(access.mem, access.touch == Touch::Load, access.at),
+            Finding::Uninitialised(access) => Key::Uninitialised(access.mem, access.at),
+            Finding::Race { access, other_at, .. } => {
+                let (a, b) = (access.at, *other_at);
+                let (first, second) = if (a.file, a.line) <= (b.file, b.line) { (a, b) } else { (b, a) };
+                Key::Race(access.mem, first, second)
+            }
+            Finding::Divergence(divergence) => Key::Divergence(divergence.at),
+            Finding::Overflow(overflow) => Key::Overflow(overflow.op, overflow.at),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Beside each element: who touched it, and whether it was written.
+
+use panoply_ir::interpret::Touch;
+use panoply_ir::kernel::{Access, Loc, Space};
+
+/// Elements whose shadow is made at once, when the first of them is touched.
+const PAGE: usize = 1024;
+
+/// One past access.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mark {
+    /// The linear id of the group.
+    pub(super) group: u64,
+    /// The linear id within the group.
+    pub(super) item: u32,
+    /// Between which barriers.
+    pub(super) epoch: u32,
+    /// Where it was written.
+    pub(super) at: Loc,
+}
+
+/// A past access that is not ordered with the present one.
+pub(super) struct Conflict {
+    pub(super) touch: Touch,
+    pub(super) mark: Mark,
+}
+
+/// The shadow of one memory.
+pub(super) struct Shadow {
+    space: Space,
+    /// Who touched each element, page by page.
+    pages: Vec<Option<Box<[Cell]>>>,
+    /// Which elements of a group's arrays were written; one array after the other for private ones.
+    written: Vec<bool>,
+}
+
+#[derive(Clone, Default)]
+struct Cell {
+    loads: Track,
+    stores: Track,
+    atomics: Track,
+}
+
+/// Past accesses of one kind to one element. Groups run one after the other, so three are enough: if any past access
+/// conflicts with a new one, one of these does.
+#[derive(Clone, Default)]
+struct Track {
+    /// The last one.
+    last: Option<Mark>,
+    others: Option<Box<Others>>,
+}
+
+#[derive(Clone, Default)]
+struct Others {
+    /// The last one by another work-item of the last one's group.
+    item: Option<Mark>,
+    /// The last one by another group.
+    group: Option<Mark>,
+}
+
+impl Track {
+    fn add(&mut self, mark: Mark) {
+        match self.last {
+            Some(last) if last.group != mark.group => {
+                self.others = Some(Box::new(Others { item: None, group: Some(last) }));
+            }
+            Some(last) if last.item != mark.item => self.others.get_or_insert_default().item = Some(last),
+            Some(_) | None => {}
+        }
+        self.last = Some(mark);
+    }
+
+    /// A past access that nothing orders with this one.
+    fn unordered(&self, mark: Mark) -> Option<Mark> {
+        let others = self.others.as_deref();
+        let past = [self.last, others.and_then(|others| others.item), others.and_then(|others| others.group)];
+        past.into_iter()
+            .flatten()
+            .find(|past| past.group != mark.group || past.epoch == mark.epoch && past.item != mark.item)
+    }
+}
+
+impl Shadow {
+    pub(super) fn new(space: Space, items: u32) -> Shadow {
+        let written = match space {
+            Space::Buffer(_) => 0,
+            Space::Shared(len) => len as usize,
+            Space::Private(len) => len as usize * items as usize,
+        };
+        Shadow { space, pages: Vec::new(), written: vec![false; written] }
+    }
+
+    /// A group's arrays are new; what happened to buffers stays.
+    pub(super) fn start_group(&mut self) {
+        self.written.fill(false);
+        if !matches!(self.space, Space::Buffer(_)) {
+            self.pages.clear();
+        }
+    }
+
+    /// Whether an element has a value.
+    pub(super) fn is_written(&self, element: u64, item: u32) -> bool {
+        self.place(element, item).is_none_or(|place| self.written[place])
+    }
+
+    fn place(&self, element: u64, item: u32) -> Option<usize> {
+        match self.space {
+            Space::Buffer(_) => None,
+            Space::Shared(_) => Some(element as usize),
+            Space::Private(len) => Some(item as usize * len as usize + element as usize),
+        }
+    }
+
+    /// Notes an access, and gives a past one that it races with.
+    pub(super) fn touch(&mut self, touch: Touch, element: u64, mark: Mark) -> Option<Conflict> {
+        if touch != Touch::Load
+            && let Some(place) = self.place(element, mark.item)
+        {
+            self.written[place] = true;
+        }
+        if matches!(self.space, Space::Private(_) | Space::Buffer(Access::In)) {
+            return None;
+        }
+        let cell = self.cell(element as usize);
+        let (own, against): (&mut Track, [(Touch, &Track); 2]) = match touch {
+            Touch::Load => (&mut cell.loads, [(Touch::Store, &cell.stores), (Touch::Atomic, &cell.atomics)]),
+            Touch::Atomic => (&mut cell.atomics, [(Touch::Store, &cell.stores), (Touch::Load, &cell.loads)]),
+            Touch::Store => (&mut cell.stores, [(Touch::Load, &cell.loads), (Touch::Atomic, &cell.atomics)]),
+        };
+        let mut conflict = None;
+        if touch == Touch::Store {
+            conflict = own.unordered(mark).map(|mark| Conflict { touch, mark });
+        }
+        own.add(mark);
+        let others =
+            against.into_iter().find_map(|(touch, track)| track.unordered(mark).map(|mark| Conflict { touch, mark }));
+        conflict.or(others)
+    }
+
+    fn cell(&mut self, element: usize) -> &mut Cell {
+        let page = element / PAGE;
+        if page >= self.pages.len() {
+            self.pages.resize(page + 1, None);
+        }
+        let cells = self.pages[page].get_or_insert_with(|| vec![Cell::default(); PAGE].into_boxed_slice());
+        &mut cells[element % PAGE]
+    }
+}

@@ -1,0 +1,391 @@
+//! The vector machine, and the watched interpreter, as devices.
+//!
+//! Steps run while they are submitted, on the calling thread and the pool, so a ticket is nearly always `Done` and every
+//! queue is only a lock. As the contract says, nothing is validated here.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use panoply_device::{
+    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, Kind, MemoryInfo, Pending, Program, ProgramId,
+    QueueId, Region, Result, Step, StepTime, Target, Ticket,
+};
+use panoply_ir::Verified;
+use panoply_ir::interpret;
+use panoply_ir::kernel::{Access, Kernel, Param, Space};
+use panoply_ir::routine::Routine;
+
+use crate::checked::run_checked;
+use crate::host::{self, Processor};
+use crate::memory::{Allocation, Table};
+use crate::pool::Pool;
+use crate::routine;
+use crate::vm::exec::Buffer;
+use crate::vm::isa::Isa;
+use crate::vm::launch::{Compiled, scalar_bits};
+
+/// How the CPU is to be used. The default is all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuOptions {
+    /// Threads that run a kernel, the calling one included; those the process may use if not given.
+    pub threads: Option<usize>,
+    /// The instruction set; the richest the machine has if not given, or if it lacks the one given.
+    pub isa: Option<Isa>,
+}
+
+/// Finds the CPU, which is always there: as `cpu`, and as `cpu:checked`.
+#[derive(Debug, Default)]
+pub struct CpuDriver {
+    options: CpuOptions,
+}
+
+impl CpuDriver {
+    /// A driver that uses the CPU so.
+    pub fn new(options: CpuOptions) -> CpuDriver {
+        CpuDriver { options }
+    }
+}
+
+impl Driver for CpuDriver {
+    fn kind(&self) -> Kind {
+        Kind::Cpu
+    }
+
+    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        let pool = Arc::new(self.options.threads.map_or_else(Pool::for_machine, Pool::new));
+        let isa = self.options.isa.filter(|isa| isa.is_available()).unwrap_or_else(Isa::best);
+        let device = |index, executor| CpuDevice::new(index, executor, Arc::clone(&pool), isa);
+        Ok(vec![Arc::new(device(0, Executor::VectorMachine)), Arc::new(device(1, Executor::Checked))])
+    }
+}
+
+/// What runs kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Executor {
+    VectorMachine,
+    Checked,
+}
+
+/// The CPU.
+pub struct CpuDevice {
+    info: DeviceInfo,
+    target: Target,
+    executor: Executor,
+    pool: Arc<Pool>,
+    isa: Isa,
+    allocations: Table<Allocation>,
+    programs: Table<Loaded>,
+    /// One lock for each queue: its steps run one after the other.
+    queues: RwLock<Vec<Arc<Mutex<()>>>>,
+    tokens: AtomicU64,
+    start: Instant,
+}
+
+/// A program that was accepted.
+#[derive(Debug)]
+enum Loaded {
+    Compiled(Compiled),
+    Checked(Arc<Verified<Kernel>>),
+}
+
+impl CpuDevice {
+    fn new(index: usize, executor: Executor, pool: Arc<Pool>, isa: Isa) -> CpuDevice {
+        let Processor { name, vendor, caches } = Processor::here();
+        let mut details = vec![("instruction set".to_string(), isa.to_string())];
+        details.extend(caches);
+        let what = match executor {
+            Executor::VectorMachine => "vector machine",
+            Executor::Checked => "checked interpreter",
+        };
+        let info = DeviceInfo {
+            kind: Kind::Cpu,
+            index,
+            variant: (executor == Executor::Checked).then(|| "checked".to_string()),
+            name,
+            vendor,
+            driver: format!("panoply {what} {}", env!("CARGO_PKG_VERSION")),
+            software: false,
+            unified_memory: true,
+            compute_units: pool.threads() as u32,
+            identity: None,
+            details,
+        };
+        CpuDevice {
+            info,
+            target: Target::cpu(),
+            executor,
+            pool,
+            isa,
+            allocations: Table::new(),
+            programs: Table::new(),
+            queues: RwLock::new(vec![Arc::default()]),
+            tokens: AtomicU64::new(1),
+            start: Instant::now(),
+        }
+    }
+
+    fn allocation(&self, id: AllocId) -> Result<Arc<Allocation>> {
+        self.allocations.get(id.0).ok_or_else(|| Error::mistake(format!("allocation {} of cpu is gone", id.0)))
+    }
+
+    fn lock_of(&self, queue: QueueId) -> Result<Arc<Mutex<()>>> {
+        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let lock = queues.get(queue.0 as usize).cloned();
+        lock.ok_or_else(|| Error::mistake(format!("queue {} of cpu does not exist", queue.0)))
+    }
+
+    fn step(&self, step: &Step) -> Result<()> {
+        match step {
+            Step::Dispatch(dispatch) => self.dispatch(dispatch),
+            Step::Routine(routine, regions) => self.routine(routine, regions),
+            Step::Copy { from, to } => {
+                let (source, destination) = (self.allocation(from.alloc)?, self.allocation(to.alloc)?);
+                let (source, destination) = (source.address(*from), destination.address(*to));
+                // SAFETY: the caller promises that the regions lie in their allocations and do not overlap.
+                unsafe { routine::copy(&self.pool, source, destination, from.bytes as usize) };
+                Ok(())
+            }
+            Step::Fill { to, pattern } => {
+                let destination = self.allocation(to.alloc)?;
+                // SAFETY: the caller promises that the region lies in its allocation and has room for whole patterns.
+                unsafe { routine::fill(&self.pool, destination.address(*to), to.bytes as usize, pattern) };
+                Ok(())
+            }
+            Step::Wait(ticket) => ticket.wait(),
+        }
+    }
+
+    fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
+        let program = self.programs.get(dispatch.program.0);
+        let program = program.ok_or_else(|| Error::mistake(format!("program {} of cpu is gone", dispatch.program.0)))?;
+        // The allocations stay alive until the kernel has run, even if somebody frees them meanwhile.
+        let mut allocations = Vec::with_capacity(dispatch.args.len());
+        for arg in &dispatch.args {
+            if let Arg::Buffer(region) = arg {
+                allocations.push((self.allocation(region.alloc)?, *region));
+            }
+        }
+        match &*program {
+            Loaded::Compiled(compiled) => self.launch(compiled, dispatch, &allocations),
+            Loaded::Checked(kernel) => check(kernel, dispatch, &allocations),
+        }
+    }
+
+    fn launch(
+        &self,
+        compiled: &Compiled,
+        dispatch: &Dispatch,
+        allocations: &[(Arc<Allocation>, Region)],
+    ) -> Result<()> {
+        let kernel = compiled.kernel();
+        let buffers: Vec<Buffer> = allocations
+            .iter()
+            .zip(&kernel.mems)
+            .map(|((allocation, region), memory)| Buffer {
+                ptr: allocation.address(*region),
+                len: region.bytes / memory.dtype.bytes() as u64,
+            })
+            .collect();
+        let scalars: Vec<u64> = dispatch
+            .args
+            .iter()
+            .map(|arg| match arg {
+                Arg::Buffer(_) => 0,
+                Arg::Scalar(value) => scalar_bits(*value),
+                Arg::Index(value) => *value,
+            })
+            .collect();
+        // SAFETY: the caller validated the arguments; the allocations are held above.
+        unsafe { compiled.launch(&self.pool, dispatch.grid, &buffers, &scalars) }
+    }
+
+    fn routine(&self, routine: &Routine, regions: &[Region]) -> Result<()> {
+        let held = regions.iter().map(|region| self.allocation(region.alloc)).collect::<Result<Vec<_>>>()?;
+        let addresses: Vec<*mut u8> =
+            held.iter().zip(regions).map(|(allocation, region)| allocation.address(*region)).collect();
+        // SAFETY: the caller validated the regions against the routine; the allocations are held above.
+        unsafe { routine::run(&self.pool, routine, &addresses) }
+    }
+}
+
+/// Runs a kernel on the watched interpreter.
+fn check(kernel: &Verified<Kernel>, dispatch: &Dispatch, allocations: &[(Arc<Allocation>, Region)]) -> Result<()> {
+    let mut buffers = allocations.iter();
+    let mut args = Vec::with_capacity(dispatch.args.len());
+    for (param, arg) in kernel.params.iter().zip(&dispatch.args) {
+        args.push(match (param, arg) {
+            (_, Arg::Scalar(value)) => interpret::Arg::Scalar(*value),
+            (_, Arg::Index(value)) => interpret::Arg::Index(*value),
+            (Param::Buffer(mem), Arg::Buffer(_)) => {
+                let (allocation, region) = buffers.next().expect("one for each buffer argument");
+                let (start, bytes) = (allocation.address(*region), region.bytes as usize);
+                match kernel.mem(*mem).space {
+                    // SAFETY: the caller promises that the region lies in its allocation, and that nobody writes what a
+                    // kernel only reads.
+                    Space::Buffer(Access::In) => unsafe {
+                        interpret::Arg::Read(std::slice::from_raw_parts(start, bytes))
+                    },
+                    // SAFETY: as above; what a kernel writes aliases no other argument.
+                    Space::Buffer(_) | Space::Shared(_) | Space::Private(_) => unsafe {
+                        interpret::Arg::Write(std::slice::from_raw_parts_mut(start, bytes))
+                    },
+                }
+            }
+            (Param::Scalar { name, .. }, Arg::Buffer(_)) => {
+                return Err(Error::mistake(format!("argument {name} must be a scalar, not a buffer")));
+            }
+        });
+    }
+    let group = kernel.group.unwrap_or(dispatch.group.map(|size| size.max(1)));
+    run_checked(kernel, dispatch.grid, group, &mut args)
+}
+
+impl Device for CpuDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        let host::Memory { total, available } = host::Memory::now();
+        MemoryInfo { total, free: available }
+    }
+
+    fn offers(&self, routine: &Routine) -> bool {
+        self.executor == Executor::VectorMachine && routine::offers(routine)
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        Ok(AllocId(self.allocations.insert(Allocation::new(bytes)?)))
+    }
+
+    fn free(&self, alloc: AllocId) {
+        self.allocations.remove(alloc.0);
+    }
+
+    fn compile(&self, program: &Program) -> Result<ProgramId> {
+        let kernel = match program {
+            Program::Ir(kernel) => Arc::clone(kernel),
+            Program::Text(text) | Program::Binary { text, .. } => {
+                let message = format!("cpu cannot run {:?} text; it takes the kernel IR itself", text.language);
+                return Err(Error::new(ErrorKind::Build, message));
+            }
+        };
+        Ok(ProgramId(self.programs.insert(match self.executor {
+            Executor::VectorMachine => Loaded::Compiled(Compiled::new(kernel, self.isa)?),
+            Executor::Checked => Loaded::Checked(kernel),
+        })))
+    }
+
+    fn binary(&self, _: ProgramId) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn release(&self, program: ProgramId) {
+        self.programs.remove(program.0);
+    }
+
+    fn queue(&self) -> Result<QueueId> {
+        let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
+        queues.push(Arc::default());
+        Ok(QueueId(queues.len() as u32 - 1))
+    }
+
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        let lock = self.lock_of(queue)?;
+        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !timed {
+            steps.iter().try_for_each(|step| self.step(step))?;
+            return Ok(Ticket::Done);
+        }
+        let now = || self.start.elapsed().as_nanos() as u64;
+        let mut times = Vec::with_capacity(steps.len());
+        for step in steps {
+            let start_ns = now();
+            self.step(step)?;
+            times.push(StepTime { start_ns, end_ns: now() });
+        }
+        Ok(self.finished(times, None))
+    }
+
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        let lock = self.lock_of(queue)?;
+        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let destination = self.allocation(to.alloc)?;
+        // SAFETY: the caller promises that the region lies in its allocation and is as long as the bytes.
+        unsafe { routine::copy(&self.pool, bytes.as_ptr(), destination.address(to), bytes.len()) };
+        Ok(())
+    }
+
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        let mut bytes = vec![0; from.bytes as usize];
+        self.read_into(queue, from, &mut bytes)?;
+        Ok(self.finished(Vec::new(), Some(bytes)))
+    }
+
+    fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
+        let lock = self.lock_of(queue)?;
+        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let source = self.allocation(from.alloc)?;
+        // SAFETY: the caller promises that the region lies in its allocation and is as long as the bytes.
+        unsafe { routine::copy(&self.pool, source.address(from), bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for lock in queues {
+            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        Ok(())
+    }
+}
+
+impl CpuDevice {
+    fn finished(&self, times: Vec<StepTime>, bytes: Option<Vec<u8>>) -> Ticket {
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        Ticket::Pending(Arc::new(Finished { token, times, bytes: Mutex::new(bytes) }))
+    }
+}
+
+impl fmt::Debug for CpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.allocations.sum(Allocation::bytes);
+        let spelling = self.info.spelling();
+        write!(f, "{spelling} ({}, {} threads, {bytes} bytes allocated)", self.isa, self.pool.threads())
+    }
+}
+
+/// Work that was done before its ticket was given, with what is left to fetch.
+struct Finished {
+    token: u64,
+    times: Vec<StepTime>,
+    bytes: Mutex<Option<Vec<u8>>>,
+}
+
+impl Pending for Finished {
+    fn poll(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn times(&self) -> Vec<StepTime> {
+        self.times.clone()
+    }
+
+    fn token(&self) -> u64 {
+        self.token
+    }
+}

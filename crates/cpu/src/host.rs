@@ -1,0 +1,89 @@
+//! What the operating system tells about the machine. Everything here is for people to read, but for the memory's size;
+//! what it does not tell is left out.
+
+use std::fs;
+
+/// The processor.
+#[derive(Clone, Debug)]
+pub struct Processor {
+    /// Its name.
+    pub name: String,
+    /// Who made it.
+    pub vendor: String,
+    /// Caches of the first core, by level and kind.
+    pub caches: Vec<(String, String)>,
+}
+
+impl Processor {
+    /// The one this runs on.
+    pub fn here() -> Processor {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let field = |key: &str| value_of(&info, key);
+        let vendor = match field("vendor_id") {
+            Some("AuthenticAMD") => "AMD".to_string(),
+            Some("GenuineIntel") => "Intel".to_string(),
+            Some(other) => other.to_string(),
+            None => "unknown".to_string(),
+        };
+        let name = field("model name").or_else(|| field("Model")).map(str::to_string);
+        let name = name.unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH));
+        Processor { name, vendor, caches: caches() }
+    }
+}
+
+/// The value of the first line `key : value`.
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+fn caches() -> Vec<(String, String)> {
+    let cache = |index: usize| {
+        let read = |file: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
+            fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+        };
+        let (level, kind, size) = (read("level")?, read("type")?, read("size")?);
+        let kind = if kind == "Unified" { String::new() } else { format!(" {}", kind.to_lowercase()) };
+        Some((format!("L{level}{kind} cache"), size))
+    };
+    (0..8).map_while(cache).collect()
+}
+
+/// Bytes of memory in all, and bytes that can be had without swapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// In all; 0 if unknown.
+    pub total: u64,
+    /// Free, or freed on demand; none if unknown.
+    pub available: Option<u64>,
+}
+
+impl Memory {
+    /// The machine's, now.
+    pub fn now() -> Memory {
+        Memory::parse(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Memory {
+        let bytes = |key: &str| {
+            let kib: u64 = value_of(text, key)?.strip_suffix("kB")?.trim().parse().ok()?;
+            kib.checked_mul(1024)
+        };
+        Memory { total: bytes("MemTotal").unwrap_or(0), available: bytes("MemAvailable") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_lines_with_units() {
+        let text = "MemTotal:       24000 kB\nMemFree:  1 kB\nMemAvailable:   12000 kB\n";
+        assert_eq!(Memory::parse(text), Memory { total: 24000 << 10, available: Some(12000 << 10) });
+        assert_eq!(Memory::parse("nonsense"), Memory::default());
+    }
+}

@@ -1,0 +1,112 @@
+//! The functions for `f64`, within 4 ULP.
+
+mod atan;
+mod erf;
+mod exp;
+mod log;
+mod pow;
+mod round;
+mod tanh;
+mod trig;
+
+pub use atan::atan;
+pub use erf::erf;
+pub use exp::{exp, exp2, expm1};
+pub use log::{ln, log1p, log2};
+pub use pow::pow;
+pub use round::{ceil, floor, fma, rem, round, rsqrt, sqrt, trunc};
+pub use tanh::tanh;
+pub use trig::{NEAR, cos, cos_near, sin, sin_near, tan, tan_near};
+
+use super::Isa;
+
+/// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which then stands in the low bits of the sum.
+pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
+
+/// The upper part of ln 2, 32 bits long, so that its product with an exponent is exact.
+const LN_2_HI: f64 = 0.693_147_180_369_123_8;
+/// ln 2 - `LN_2_HI`.
+const LN_2_LO: f64 = 1.908_214_929_270_587_7e-10;
+
+/// The sign bit.
+const SIGN: u64 = 1 << 63;
+
+/// `a * b + c`, with one rounding where that is cheap. For code that is right either way.
+#[inline(always)]
+pub(super) fn mad<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
+    if I::FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// The polynomial with these coefficients, the lowest first, by Horner's rule.
+#[inline(always)]
+pub(super) fn poly<I: Isa, const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
+    let mut sum = coefficients[N - 1];
+    let mut n = N - 1;
+    while n > 0 {
+        n -= 1;
+        sum = mad::<I>(sum, x, coefficients[n]);
+    }
+    sum
+}
+
+/// `x` within `low..=high`; NaN stays NaN.
+#[inline(always)]
+pub(super) fn clamp(x: f64, low: f64, high: f64) -> f64 {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}
+
+/// `e` and `m` with `x = 2^e m` and m within sqrt(1/2)..sqrt(2), for normal positive x.
+#[inline(always)]
+pub(super) fn split_normal(x: f64) -> (f64, f64) {
+    const ONE: u64 = 1f64.to_bits();
+    const SQRT_HALF: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    let bits = x.to_bits().wrapping_add(ONE - SQRT_HALF);
+    // The biased exponent becomes a number by standing in the low bits of 2^52: few machines convert 64-bit integers.
+    const UNIT: f64 = 4_503_599_627_370_496.0;
+    let e = f64::from_bits((bits >> 52) | UNIT.to_bits()) - (UNIT + 1023.0);
+    let m = f64::from_bits((bits & ((1 << 52) - 1)).wrapping_add(SQRT_HALF));
+    (e, m)
+}
+
+/// The same for denormals too.
+#[inline(always)]
+fn split(x: f64) -> (f64, f64) {
+    const UP: f64 = 18_014_398_509_481_984.0;
+    let denormal = x < f64::MIN_POSITIVE;
+    let (e, m) = split_normal(if denormal { x * UP } else { x });
+    (if denormal { e - 54.0 } else { e }, m)
+}
+
+/// The product as a rounded part and the exact rest (Dekker; Veltkamp's split by masking).
+#[inline(always)]
+fn product_and_rest<I: Isa>(a: f64, b: f64) -> (f64, f64) {
+    let product = a * b;
+    if I::FUSED {
+        return (product, a.mul_add(b, -product));
+    }
+    let ((a_hi, a_lo), (b_hi, b_lo)) = (halves(a), halves(b));
+    (product, ((a_hi * b_hi - product) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo)
+}
+
+/// `x` as a number of at most 26 significant bits and the exact rest of at most 27.
+#[inline(always)]
+fn halves(x: f64) -> (f64, f64) {
+    let upper = f64::from_bits(x.to_bits() & !((1 << 27) - 1));
+    (upper, x - upper)
+}
+
+/// The sum as a rounded part and the exact rest (Knuth).
+#[inline(always)]
+fn sum_and_rest(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let of_b = sum - a;
+    (sum, (a - (sum - of_b)) + (b - of_b))
+}
+
+/// The same for |a| >= |b|, or a = 0 (Dekker).
+#[inline(always)]
+fn sum_and_rest_ordered(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    (sum, b - (sum - a))
+}

@@ -1,0 +1,44 @@
+//! Arc tangent: three intervals, one division, one polynomial.
+
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
+
+use super::{mad, poly};
+use crate::math::Isa;
+
+/// `atan z = z + z^3 P(z^2)` on |z| <= tan(pi/8), relative error 2^-63.8.
+const ATAN: [f64; 12] = [
+    -0.33333333333333326,
+    0.19999999999997098,
+    -0.14285714285317078,
+    0.11111111083805617,
+    -0.0909090798854482,
+    0.07692279271005206,
+    -0.06666175820461226,
+    0.058765283550597645,
+    -0.05215261113924451,
+    0.044908974369177054,
+    -0.03318279208069483,
+    0.014901747264670466,
+];
+
+/// pi / 2 - `FRAC_PI_2`.
+const FRAC_PI_2_LO: f64 = 6.123_233_995_736_766e-17;
+
+/// Arc tangent, in -pi/2..=pi/2.
+#[inline(always)]
+pub fn atan<I: Isa>(x: f64) -> f64 {
+    let a = x.abs();
+    // atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 + atan(-1 / a)
+    let middle = a > 0.414_213_562_373_095_05;
+    let far = a > 2.414_213_562_373_095;
+    let (top, bottom) = if middle { (a - 1.0, a + 1.0) } else { (a, 1.0) };
+    let (top, bottom) = if far { (-1.0, a) } else { (top, bottom) };
+    let base = if middle { FRAC_PI_4 } else { 0.0 };
+    let base = if far { FRAC_PI_2 } else { base };
+    let base_low = if middle { 0.5 * FRAC_PI_2_LO } else { 0.0 };
+    let base_low = if far { FRAC_PI_2_LO } else { base_low };
+    let z = top / bottom;
+    let square = z * z;
+    let rest = mad::<I>(poly::<I, 12>(square, ATAN), square * z, base_low);
+    (base + (z + rest)).copysign(x)
+}

@@ -1,0 +1,11 @@
+//! Hyperbolic tangent: `-t / (t + 2)` with `t = expm1(-2 |x|)`.
+
+use super::exp::expm1;
+use crate::math::Isa;
+
+/// Hyperbolic tangent.
+#[inline(always)]
+pub fn tanh<I: Isa>(x: f64) -> f64 {
+    let t = expm1::<I>(-2.0 * x.abs());
+    (t / (t + 2.0)).copysign(x)
+}

@@ -1,0 +1,155 @@
+//! Sine, cosine and tangent: the angle in quarter turns, reduced exactly, then polynomials.
+
+use super::{SHIFT, SIGN, mad, poly, round, sum_and_rest};
+use crate::math::Isa;
+use crate::math::turns::{PIECE_BITS, PIECES, WHOLE_TURNS, weight};
+
+/// Below this magnitude `sin_near`, `cos_near` and `tan_near` give, bit for bit, what `sin`, `cos` and `tan` give.
+pub const NEAR: f64 = 32_768.0;
+
+/// `sin r = r + r^3 P(r^2)`, relative error 2^-57.8.
+const SIN: [f64; 6] = [
+    -0.1666666666666663,
+    0.00833333333332184,
+    -0.00019841269829358528,
+    2.7557313538514234e-06,
+    -2.5050734389257543e-08,
+    1.5895433289345187e-10,
+];
+/// `cos r = 1 - r^2 / 2 + r^4 P(r^2)`, relative error 2^-63.9.
+const COS: [f64; 6] = [
+    0.041666666666666595,
+    -0.0013888888888873307,
+    2.4801587288965227e-05,
+    -2.755731420307781e-07,
+    2.0875703139294185e-09,
+    -1.1358616990839133e-11,
+];
+
+/// pi / 2 in three parts, the first two of 33 bits, so that their products with small integers are exact.
+const FRAC_PI_2: [f64; 3] = [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21];
+
+/// Sine of x radians.
+#[inline(always)]
+pub fn sin<I: Isa>(x: f64) -> f64 {
+    sin_of::<I>(x, reduce_far::<I>(x.abs()))
+}
+
+/// Cosine of x radians.
+#[inline(always)]
+pub fn cos<I: Isa>(x: f64) -> f64 {
+    cos_of::<I>(reduce_far::<I>(x.abs()))
+}
+
+/// Tangent of x radians.
+#[inline(always)]
+pub fn tan<I: Isa>(x: f64) -> f64 {
+    tan_of::<I>(x, reduce_far::<I>(x.abs()))
+}
+
+/// Sine of x radians, for magnitudes below [`NEAR`] only; faster.
+#[inline(always)]
+pub fn sin_near<I: Isa>(x: f64) -> f64 {
+    sin_of::<I>(x, reduce_near::<I>(x.abs()))
+}
+
+/// Cosine of x radians, for magnitudes below [`NEAR`] only; faster.
+#[inline(always)]
+pub fn cos_near<I: Isa>(x: f64) -> f64 {
+    cos_of::<I>(reduce_near::<I>(x.abs()))
+}
+
+/// Tangent of x radians, for magnitudes below [`NEAR`] only; faster.
+#[inline(always)]
+pub fn tan_near<I: Isa>(x: f64) -> f64 {
+    tan_of::<I>(x, reduce_near::<I>(x.abs()))
+}
+
+/// `quarter` (modulo 4 and beyond) and `r` within -pi/4..=pi/4 with `|x| = r + quarter * pi / 2`.
+type Reduced = (u64, f64);
+
+#[inline(always)]
+fn sin_of<I: Isa>(x: f64, (quarter, r): Reduced) -> f64 {
+    let (sin, cos) = sin_cos::<I>(r);
+    let value = if quarter & 1 == 0 { sin } else { cos };
+    f64::from_bits(value.to_bits() ^ ((quarter & 2) << 62) ^ (x.to_bits() & SIGN))
+}
+
+#[inline(always)]
+fn cos_of<I: Isa>((quarter, r): Reduced) -> f64 {
+    let (sin, cos) = sin_cos::<I>(r);
+    let value = if quarter & 1 == 0 { cos } else { sin };
+    f64::from_bits(value.to_bits() ^ (((quarter + 1) & 2) << 62))
+}
+
+#[inline(always)]
+fn tan_of<I: Isa>(x: f64, (quarter, r): Reduced) -> f64 {
+    let (sin, cos) = sin_cos::<I>(r);
+    let odd = quarter & 1 != 0;
+    let value = if odd { -cos } else { sin } / if odd { sin } else { cos };
+    f64::from_bits(value.to_bits() ^ (x.to_bits() & SIGN))
+}
+
+/// Both for |r| up to pi / 4.
+#[inline(always)]
+fn sin_cos<I: Isa>(r: f64) -> (f64, f64) {
+    let square = r * r;
+    let sin = mad::<I>(poly::<I, 6>(square, SIN), square * r, r);
+    let half = 0.5 * square;
+    let main = 1.0 - half;
+    let lost = (1.0 - main) - half;
+    let cos = main + mad::<I>(poly::<I, 6>(square, COS), square * square, lost);
+    (sin, cos)
+}
+
+/// Cody and Waite's reduction: `x - n pi/2` with pi / 2 in parts.
+#[inline(always)]
+fn reduce_near<I: Isa>(x: f64) -> Reduced {
+    let shifted = mad::<I>(x, std::f64::consts::FRAC_2_PI, SHIFT);
+    let n = shifted - SHIFT;
+    let [first, second, third] = FRAC_PI_2;
+    // The first product and difference are exact, the second product too.
+    let (r, lost) = sum_and_rest(x - n * first, -(n * second));
+    (shifted.to_bits(), r + mad::<I>(n, -third, lost))
+}
+
+/// Payne and Hanek's reduction, as `turns` explains it, for any finite x; NaN for infinity.
+#[inline(always)]
+fn reduce_far<I: Isa>(x: f64) -> Reduced {
+    // Pieces whose product with x is a whole number of turns are skipped, and x is scaled down accordingly, below 2^78.
+    let beyond = (x.to_bits() >> 52) as i32 - (1023 + 54);
+    // Division by 24, exact for these numbers.
+    let first = if beyond > 0 { (beyond * 2731) >> 16 } else { 0 };
+    let scaled = x * f64::from_bits((1023 - PIECE_BITS as u64 * first as u64) << 52);
+    let piece = |n: usize| PIECES[(first as usize + n) & 63] as i32 as f64 * weight(PIECE_BITS * (n + 1));
+    // 27 and 26 bits of the significand: the products with 24-bit pieces are exact.
+    let upper = f64::from_bits(scaled.to_bits() & !((1 << 26) - 1));
+    let lower = scaled - upper;
+    // What is lost in adding to `part` is kept, because `part` may be about to cancel, and because it adds up.
+    let (mut sum, mut part, mut low) = (0.0, 0.0, 0.0);
+    let mut add = |half: f64, piece: f64, rounds: bool| {
+        let (product, lost) = sum_and_rest(part, half * piece);
+        let whole = if rounds { round::round::<I>(product) } else { 0.0 };
+        part = product - whole;
+        low += lost;
+        sum += if whole < WHOLE_TURNS { whole } else { 0.0 };
+    };
+    add(upper, piece(0), true);
+    for n in 1..6 {
+        // From piece 4 on the products are below 2^-18.
+        add(upper, piece(n), n < 4);
+        add(lower, piece(n - 1), n < 4);
+    }
+    for n in 6..9 {
+        low = mad::<I>(upper, piece(n), low);
+        low = mad::<I>(lower, piece(n - 1), low);
+    }
+    part += low;
+    // Modulo 4, to where the lowest bits of a float show it.
+    let turns = 0.25 * sum;
+    let whole = 4.0 * (turns - round::round::<I>(turns));
+    let far = ((whole + SHIFT).to_bits(), part * std::f64::consts::FRAC_PI_2);
+    // Both variants give the same for the same number, whatever stands beside it.
+    let near = reduce_near::<I>(x);
+    if x < NEAR { near } else { far }
+}

@@ -1,0 +1,56 @@
+//! The functions for `f32`, within 2 ULP.
+
+mod atan;
+mod erf;
+mod exp;
+mod log;
+mod pow;
+mod rem;
+mod round;
+mod tanh;
+mod trig;
+
+pub use atan::atan;
+pub use erf::erf;
+pub use exp::{exp, exp2, expm1};
+pub use log::{ln, log1p, log2};
+pub use pow::pow;
+pub use rem::{NEAR_QUOTIENT, rem, rem_near};
+pub use round::{ceil, floor, fma, round, rsqrt, sqrt, trunc};
+pub use tanh::tanh;
+pub use trig::{NEAR, cos, cos_near, sin, sin_near, tan, tan_near};
+
+use super::Isa;
+
+/// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
+const SHIFT: f32 = 12_582_912.0;
+
+/// The upper part of ln 2, 9 bits long, so that its product with an exponent is exact.
+const LN_2_HI: f32 = 0.693_359_4;
+/// ln 2 - `LN_2_HI`.
+const LN_2_LO: f32 = -2.121_944_4e-4;
+
+/// `a * b + c`, with one rounding where that is cheap. For code that is right either way.
+#[inline(always)]
+fn mad<I: Isa>(a: f32, b: f32, c: f32) -> f32 {
+    if I::FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// The polynomial with these coefficients, the lowest first, by Horner's rule.
+#[inline(always)]
+fn poly<I: Isa, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let mut sum = coefficients[N - 1];
+    let mut n = N - 1;
+    while n > 0 {
+        n -= 1;
+        sum = mad::<I>(sum, x, coefficients[n]);
+    }
+    sum
+}
+
+/// `x` within `low..=high`; NaN stays NaN.
+#[inline(always)]
+fn clamp(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}

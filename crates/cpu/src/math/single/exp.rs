@@ -1,0 +1,75 @@
+//! Exponentials: `x = n ln 2 + r` with `|r| <= ln 2 / 2`, a polynomial in `r`, and a scaling by 2^n.
+
+use super::{LN_2_HI, LN_2_LO, SHIFT, clamp, mad, poly};
+use crate::math::Isa;
+
+/// `exp(r) = 1 + r + r^2 P(r)`, relative error 2^-27.8.
+const EXP: [f32; 5] = [0.49999997, 0.16666546, 0.041667435, 0.008366272, 0.0013870692];
+/// `expm1(r) = r + r^2 P(r)`, relative error 2^-31.
+const EXPM1: [f32; 6] = [0.5, 0.16666666, 0.041666493, 0.008333544, 0.001393234, 0.00019763438];
+/// `exp2(r) = 1 + r P(r)`, relative error 2^-28.2.
+const EXP2: [f32; 6] = [std::f32::consts::LN_2, 0.24022648, 0.055503596, 0.009618506, 0.0013391024, 0.00015326796];
+
+/// e to the x.
+#[inline(always)]
+pub fn exp<I: Isa>(x: f32) -> f32 {
+    // The bounds already give 0 and infinity, and keep n within what `scale` takes.
+    let x = clamp(x, -104.0, 89.0);
+    let (n, r) = reduce::<I>(x);
+    let p = mad::<I>(poly::<I, 5>(r, EXP), r * r, r) + 1.0;
+    scale(p, n, x < 0.0)
+}
+
+/// 2 to the x.
+#[inline(always)]
+pub fn exp2<I: Isa>(x: f32) -> f32 {
+    let x = clamp(x, -151.0, 129.0);
+    let n = x + SHIFT;
+    let r = x - (n - SHIFT);
+    let p = mad::<I>(poly::<I, 6>(r, EXP2), r, 1.0);
+    scale(p, n, x < 0.0)
+}
+
+/// exp(x) - 1, accurate near 0.
+#[inline(always)]
+pub fn expm1<I: Isa>(x: f32) -> f32 {
+    // Below -18 the result is -1.
+    let y = clamp(x, -18.0, 89.0);
+    let (n, r) = reduce::<I>(y);
+    let p = mad::<I>(poly::<I, 6>(r, EXPM1), r * r, r);
+    // 2^n (p + 1) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), because 2^n may be infinite.
+    let half = exponent(n, -1);
+    let scaled = 2.0 * mad::<I>(half, p, half - 0.5);
+    // For n = 0 halving would lose the last bit of a denormal. The sign is for -0.
+    (if n == SHIFT { p } else { scaled }).copysign(x)
+}
+
+/// exp(x) for x in -87..=88, where it is a normal number.
+#[inline(always)]
+pub(super) fn exp_normal<I: Isa>(x: f32) -> f32 {
+    let (n, r) = reduce::<I>(x);
+    let p = mad::<I>(poly::<I, 5>(r, EXP), r * r, r) + 1.0;
+    p * exponent(n, 0)
+}
+
+/// `n + SHIFT` and `r` with `x = n ln 2 + r`.
+#[inline(always)]
+fn reduce<I: Isa>(x: f32) -> (f32, f32) {
+    let shifted = mad::<I>(x, std::f32::consts::LOG2_E, SHIFT);
+    let n = shifted - SHIFT;
+    let r = mad::<I>(n, -LN_2_HI, x);
+    (shifted, mad::<I>(n, -LN_2_LO, r))
+}
+
+/// 2^(n + offset), a normal number, from `n + SHIFT`.
+#[inline(always)]
+fn exponent(shifted: f32, offset: i32) -> f32 {
+    f32::from_bits((shifted.to_bits() << 23).wrapping_add(((127 + offset) as u32) << 23))
+}
+
+/// `p * 2^n` with one rounding, from `n + SHIFT` with n in -151..=129; `small` if n may be below -126 but not above 126.
+#[inline(always)]
+fn scale(p: f32, shifted: f32, small: bool) -> f32 {
+    let (offset, rest) = if small { (64, 1.0 / 18_446_744_073_709_551_616.0) } else { (-1, 2.0) };
+    p * exponent(shifted, offset) * rest
+}

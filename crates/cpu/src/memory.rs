@@ -1,0 +1,164 @@
+//! Host memory as a device's memory, and the tables that handles point into.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use panoply_device::{Error, ErrorKind, Region, Result};
+
+use crate::host;
+
+/// What allocations are aligned to: a cache line, and the widest vector.
+const ALIGN: usize = 64;
+/// Allocations from this size on are compared with the memory that is left: the system promises more than it has, and
+/// ends the process when that is touched.
+const LARGE: u64 = 64 << 20;
+
+/// A piece of memory.
+#[derive(Debug)]
+pub struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it is plain memory; whoever makes a pointer into it answers for what other threads do there.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    /// Zeroed bytes.
+    pub fn new(bytes: u64) -> Result<Allocation> {
+        if bytes >= LARGE
+            && let Some(available) = host::Memory::now().available
+            && bytes > available
+        {
+            return Err(out_of_memory(bytes, Some(available)));
+        }
+        let layout = usize::try_from(bytes.max(1)).ok().and_then(|bytes| Layout::from_size_align(bytes, ALIGN).ok());
+        let layout = layout.ok_or_else(|| out_of_memory(bytes, None))?;
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let start = start.ok_or_else(|| out_of_memory(bytes, host::Memory::now().available))?;
+        Ok(Allocation { start, layout })
+    }
+
+    /// The address of a region's first byte.
+    pub fn address(&self, region: Region) -> *mut u8 {
+        debug_assert!(region.offset + region.bytes <= self.layout.size() as u64, "the caller validated the region");
+        self.start.as_ptr().wrapping_add(region.offset as usize)
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        self.layout.size() as u64
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+fn out_of_memory(bytes: u64, available: Option<u64>) -> Error {
+    let free = available.map(|available| format!(", {} MiB free", available >> 20)).unwrap_or_default();
+    let message = format!("out of memory on cpu: needs {} MiB{free}; use smaller buffers", bytes.div_ceil(1 << 20));
+    Error::new(ErrorKind::OutOfMemory, message)
+}
+
+/// Things with numbers. Numbers are never used twice, so that a handle that outlived its thing finds nothing.
+#[derive(Debug)]
+pub struct Table<T> {
+    entries: RwLock<Entries<T>>,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Entries<T>(std::collections::HashMap<u64, Arc<T>, Numbers>);
+
+/// Consecutive numbers need no better hash than themselves, spread by a product.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct NumberHash(u64);
+
+impl std::hash::BuildHasher for Numbers {
+    type Hasher = NumberHash;
+
+    fn build_hasher(&self) -> NumberHash {
+        NumberHash(0)
+    }
+}
+
+impl std::hash::Hasher for NumberHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl<T> Table<T> {
+    /// Nothing.
+    pub fn new() -> Table<T> {
+        Table { entries: RwLock::new(Entries(std::collections::HashMap::default())), next: AtomicU64::new(1) }
+    }
+
+    /// Adds a thing and gives its number.
+    pub fn insert(&self, thing: T) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.0.insert(number, Arc::new(thing));
+        number
+    }
+
+    /// The thing with a number.
+    pub fn get(&self, number: u64) -> Option<Arc<T>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).0.get(&number).cloned()
+    }
+
+    /// Takes a thing out; whoever still uses it keeps it.
+    pub fn remove(&self, number: u64) -> Option<Arc<T>> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).0.remove(&number)
+    }
+
+    /// A sum over all things.
+    pub fn sum(&self, f: impl Fn(&T) -> u64) -> u64 {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).0.values().map(|thing| f(thing)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_is_out_of_memory() {
+        for bytes in [1 << 50, u64::MAX] {
+            let error = Allocation::new(bytes).expect_err("no machine has as much");
+            assert!(error.is_out_of_memory(), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_not_reused() {
+        let table = Table::new();
+        let a = table.insert('a');
+        let b = table.insert('b');
+        assert_eq!(table.remove(a).as_deref(), Some(&'a'));
+        assert!(table.get(a).is_none());
+        let c = table.insert('c');
+        assert!(c != a && c != b);
+        assert_eq!(table.get(b).as_deref(), Some(&'b'));
+    }
+}

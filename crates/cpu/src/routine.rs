@@ -1,0 +1,111 @@
+//! Work the CPU does better whole than as a kernel: copies, fills, and the [`Routine`]s it offers.
+
+mod gemm;
+
+use std::ptr;
+
+use panoply_device::Result;
+use panoply_ir::routine::Routine;
+
+use crate::pool::Pool;
+
+/// Bytes from which a copy or a fill is divided among threads: less is done before another has woken up.
+const PARALLEL_BYTES: usize = 1 << 20;
+
+/// An address that several threads use for parts of their own.
+#[derive(Clone, Copy)]
+struct Shared(*mut u8);
+
+// SAFETY: it is only an address; whoever writes through it answers for the parts being disjoint.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn at(self, offset: usize) -> *mut u8 {
+        self.0.wrapping_add(offset)
+    }
+}
+
+/// Whether the CPU takes a routine.
+pub fn offers(routine: &Routine) -> bool {
+    match routine {
+        Routine::Gemm(gemm) => gemm.dtype.is_float(),
+    }
+}
+
+/// Runs a routine on its buffers, whose first bytes are given in the order the routine names.
+///
+/// # Safety
+/// The buffers are as long as the routine's strides and extents say, aligned for their elements; what is written overlaps
+/// nothing else.
+pub unsafe fn run(pool: &Pool, routine: &Routine, buffers: &[*mut u8]) -> Result<()> {
+    match routine {
+        // SAFETY: the caller's promise.
+        Routine::Gemm(gemm) => unsafe { gemm::run(pool, gemm, buffers) },
+    }
+}
+
+/// Copies bytes.
+///
+/// # Safety
+/// Both ranges are valid and do not overlap.
+pub unsafe fn copy(pool: &Pool, from: *const u8, to: *mut u8, bytes: usize) {
+    let (from, to) = (Shared(from.cast_mut()), Shared(to));
+    in_parts(pool, bytes, |start, len| {
+        // SAFETY: the caller's promise; the parts are disjoint.
+        unsafe { ptr::copy_nonoverlapping(from.at(start), to.at(start), len) }
+    });
+}
+
+/// Repeats a pattern over a range.
+///
+/// # Safety
+/// The range is valid, and a whole number of patterns long.
+pub unsafe fn fill(pool: &Pool, to: *mut u8, bytes: usize, pattern: &[u8]) {
+    // All patterns are of 1, 2, 4 or 8 bytes, so 8 bytes hold them whole and parts start at whole ones.
+    let word: [u8; 8] = std::array::from_fn(|i| pattern[i % pattern.len()]);
+    let to = Shared(to);
+    in_parts(pool, bytes, |start, len| {
+        // SAFETY: the caller's promise; the parts are disjoint.
+        let part = unsafe { std::slice::from_raw_parts_mut(to.at(start), len) };
+        let (words, rest) = part.as_chunks_mut::<8>();
+        words.fill(word);
+        rest.copy_from_slice(&word[..rest.len()]);
+    });
+}
+
+/// Calls `f` with start and length of parts of a range, on several threads if it is long.
+fn in_parts(pool: &Pool, bytes: usize, f: impl Fn(usize, usize) + Sync) {
+    if bytes < PARALLEL_BYTES || pool.threads() == 1 {
+        return f(0, bytes);
+    }
+    let part = bytes.div_ceil(pool.threads()).next_multiple_of(4096);
+    pool.run(bytes.div_ceil(part), &|number| {
+        let start = number * part;
+        f(start, part.min(bytes - start));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_copies_and_fills_reach_every_byte() {
+        let pool = Pool::new(3);
+        for bytes in [0, 1, 7, 4096, PARALLEL_BYTES - 1, PARALLEL_BYTES + 8 * 1001] {
+            let from: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 256) as u8).collect();
+            let mut to = vec![0; bytes];
+            // SAFETY: both are vectors of this length.
+            unsafe { copy(&pool, from.as_ptr(), to.as_mut_ptr(), bytes) };
+            assert!(from == to, "{bytes}");
+            for pattern in [&[9][..], &[1, 2], &[1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]] {
+                let whole = bytes / pattern.len() * pattern.len();
+                // SAFETY: the vector is at least as long.
+                unsafe { fill(&pool, to.as_mut_ptr(), whole, pattern) };
+                assert!((0..whole).all(|i| to[i] == pattern[i % pattern.len()]), "{bytes} of {pattern:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! Branches and loops.
+//!
+//! What all lanes of a region do together is a jump. What they do differently is a mask: the branch runs on the lanes that
+//! take it, and a loop on those that have not left it. A condition that compares an affine index with a value all lanes
+//! share keeps a range of lanes, which costs nothing when it is all of them.
+
+use panoply_ir::kernel::{Block, Expr, ExprId, LocalId};
+use panoply_ir::{Alu, DType, Type};
+
+use super::lanes::{Sink, slot_of};
+use super::shapes::{LoopFacts, Place, Shape, is_linear_type};
+use super::state::{Held, OpenLoop, Region, State, Value};
+use crate::vm::lane::{Lane, Round};
+use crate::vm::program::{Affine, Compare, Condition, IndexOp, Instr, Mask, Slot, Target, known};
+
+impl State<'_> {
+    /// `if`.
+    pub fn branch(&mut self, number: usize, condition: ExprId, then: &Block, otherwise: &Block, place: Place) {
+        if self.shape(condition) == Shape::Uniform {
+            return self.jump_over(condition, then, otherwise, place);
+        }
+        let outer = self.region();
+        let (taken, rest) = (self.mask(), self.mask());
+        self.split(condition, outer.mask, taken, rest);
+        self.begin();
+        self.run_on(taken, then, Place::Then(number));
+        if !otherwise.is_empty() {
+            self.run_on(rest, otherwise, Place::Otherwise(number));
+        }
+        self.emit(Instr::Enter { mask: outer.mask, if_empty: outer.end });
+        self.end();
+    }
+
+    /// A branch that all lanes take together.
+    fn jump_over(&mut self, condition: ExprId, then: &Block, otherwise: &Block, place: Place) {
+        let condition = self.uniform_slot(condition);
+        let (beyond_then, end) = (self.label(), self.label());
+        self.begin();
+        self.emit(Instr::Branch { condition, otherwise: beyond_then });
+        self.begin();
+        self.block(then, place);
+        self.end();
+        if !otherwise.is_empty() {
+            self.emit(Instr::Jump(end));
+        }
+        self.emit(Instr::Label(beyond_then));
+        if !otherwise.is_empty() {
+            self.begin();
+            self.block(otherwise, place);
+            self.end();
+            self.emit(Instr::Label(end));
+        }
+        self.end();
+    }
+
+    /// A block on the lanes of a mask.
+    fn run_on(&mut self, mask: Mask, block: &Block, place: Place) {
+        let end = self.label();
+        self.emit(Instr::Enter { mask, if_empty: end });
+        self.begin();
+        self.regions.push(Region { mask, end });
+        self.block(block, place);
+        self.regions.pop();
+        self.end();
+        self.emit(Instr::Label(end));
+    }
+
+    /// The lanes of a mask for which a condition holds, and the others.
+    fn split(&mut self, condition: ExprId, from: Mask, taken: Mask, rest: Mask) {
+        let holding = self.terms(condition, true);
+        let failing = self.terms(condition, false);
+        if holding.len() == 1 && failing.len() > 1 {
+            self.narrow(from, rest, &failing);
+            self.emit(Instr::Minus { from, take: rest, to: taken });
+        } else {
+            self.narrow(from, taken, &holding);
+            self.emit(Instr::Minus { from, take: taken, to: rest });
+        }
+    }
+
+    /// Keeps the lanes of a mask for which a condition holds.
+    fn keep(&mut self, condition: ExprId, mask: Mask) {
+        let holding = self.terms(condition, true);
+        let failing = self.terms(condition, false);
+        if holding.len() == 1 && failing.len() > 1 {
+            let leaving = self.mask();
+            self.narrow(mask, leaving, &failing);
+            self.emit(Instr::Minus { from: mask, take: leaving, to: mask });
+        } else {
+            self.narrow(mask, mask, &holding);
+        }
+    }
+
+    /// Expressions that must all be as told for the condition to be so.
+    fn terms(&self, condition: ExprId, holds: bool) -> Vec<(ExprId, bool)> {
+        let (alu, args) = match self.kernel.exprs.get(condition) {
+            Expr::Alu(alu, args) => (alu, args),
+            _ => return vec![(condition, holds)],
+        };
+        let of_bools = self.kernel.exprs.ty(condition) == Type::BOOL;
+        match (alu, holds) {
+            (Alu::Not, _) if of_bools => self.terms(args[0], !holds),
+            (Alu::And, true) | (Alu::Or, false) if of_bools => {
+                let mut terms = self.terms(args[0], holds);
+                terms.extend(self.terms(args[1], holds));
+                terms
+            }
+            _ => vec![(condition, holds)],
+        }
+    }
+
+    fn narrow(&mut self, from: Mask, to: Mask, terms: &[(ExprId, bool)]) {
+        let conditions: Vec<Condition> = terms.iter().map(|(term, holds)| self.condition(*term, *holds)).collect();
+        let mut from = from;
+        for when in conditions {
+            self.emit(Instr::Narrow { from, to, when });
+            from = to;
+        }
+    }
+
+    fn condition(&mut self, term: ExprId, holds: bool) -> Condition {
+        if let Expr::Alu(alu, args) = self.kernel.exprs.get(term)
+            && alu.is_comparison()
+            && let Some(condition) = self.range(alu, [args[0], args[1]], holds)
+        {
+            return condition;
+        }
+        let value = match self.shape(term) {
+            Shape::Uniform => {
+                let value = self.uniform(term, 0);
+                self.splat(value, 1)
+            }
+            Shape::Affine(_) | Shape::Varying | Shape::Unknown => self.lanes(term, 0),
+        };
+        Condition::Lanes { value: value.src, holds }
+    }
+
+    /// A comparison of an affine index with a uniform value.
+    fn range(&mut self, alu: Alu, [a, b]: [ExprId; 2], holds: bool) -> Option<Condition> {
+        let ty = self.kernel.exprs.ty(a);
+        if !is_linear_type(ty) {
+            return None;
+        }
+        let (linear, bound, swapped) = match (self.shape(a), self.shape(b)) {
+            (Shape::Affine(_), Shape::Uniform) => (a, b, false),
+            (Shape::Uniform, Shape::Affine(_)) => (b, a, true),
+            _ => return None,
+        };
+        let compare = match (alu, swapped) {
+            (Alu::Lt, false) => Compare::Below,
+            (Alu::Lt, true) => Compare::Above,
+            (Alu::Le, false) => Compare::AtMost,
+            (Alu::Le, true) => Compare::AtLeast,
+            (Alu::Eq, _) => Compare::Is,
+            (Alu::Ne, _) => Compare::IsNot,
+            _ => return None,
+        };
+        let compare = if holds { compare } else { compare.inverse() };
+        let (at, bound) = (self.affine(linear), self.uniform_slot(bound));
+        Some(Condition::Affine { at, compare, bound, signed: ty == Type::Scalar(DType::I64) })
+    }
+
+    // Loops.
+
+    fn loop_facts(&self, number: usize) -> LoopFacts {
+        self.facts.loops.get(&number).copied().unwrap_or_default()
+    }
+
+    /// `while`.
+    pub fn repeat(&mut self, number: usize, condition: ExprId, body: &Block, place: Place) {
+        let facts = self.loop_facts(number);
+        let live = self.begin_loop(facts);
+        let (head, open) = (self.label(), self.open_loop(facts));
+        self.begin();
+        self.emit(Instr::LoopBegin);
+        self.emit(Instr::Label(head));
+        self.begin();
+        let place = self.live_region(live, number, &open, place);
+        if self.shape(condition) == Shape::Uniform {
+            let condition = self.uniform_slot(condition);
+            self.emit(Instr::Branch { condition, otherwise: open.exit });
+        } else {
+            let mask = self.region().mask;
+            self.keep(condition, mask);
+            self.emit(Instr::Enter { mask, if_empty: open.exit });
+        }
+        self.turn(number, open, body, place);
+        self.return_to_live(live, &open);
+        self.emit(Instr::Jump(head));
+        self.finish_loop(live, &open);
+    }
+
+    /// `for`.
+    pub fn count(&mut self, number: usize, counter: LocalId, range: [ExprId; 3], body: &Block, place: Place) {
+        let [start, end, step] = range;
+        let ty = self.kernel.local(counter).ty;
+        let lane = Lane::of(ty).0;
+        let bounds = Bounds { lane, end: self.bound(end), step: self.step(step, lane) };
+        match self.facts.locals[counter.index()] {
+            Shape::Uniform if !bounds.end.src.is_lanes() => {
+                let start = self.uniform_slot(start);
+                let slot = self.counter_slot(start);
+                self.count_together(number, counter, slot, bounds, body, place);
+            }
+            Shape::Uniform => {
+                let start = self.uniform_slot(start);
+                let slot = self.counter_slot(start);
+                self.count_apart(number, counter, Held::Slot(slot), bounds, body, place);
+            }
+            Shape::Affine(_) => {
+                let affine = self.affine(start);
+                let base = self.counter_slot(affine.base);
+                let held = Held::Affine(Affine { base, ..affine });
+                self.count_apart(number, counter, held, bounds, body, place);
+            }
+            Shape::Varying | Shape::Unknown => {
+                let start = self.operand(start, 0);
+                let lanes = self.copied(start, lane.bytes());
+                self.count_apart(number, counter, Held::Lanes(lanes), bounds, body, place);
+            }
+        }
+    }
+
+    /// A bound of a loop, evaluated once.
+    fn bound(&mut self, id: ExprId) -> Value {
+        let bytes = Lane::of(self.kernel.exprs.ty(id)).0.bytes();
+        let value = self.operand(id, 0);
+        self.settled(value, bytes)
+    }
+
+    /// The step of a loop, which must be at least 1: one that is not must not make the loop endless.
+    fn step(&mut self, id: ExprId, lane: Lane) -> Value {
+        let step = self.bound(id);
+        let one = self.constant(1);
+        match step.src.is_lanes() {
+            true => self.alu(Alu::Max, lane, Round::None, vec![step, Value::slot(one)], Sink::Fresh),
+            false if self.known(slot_of(step)).is_some() => step,
+            false => Value::slot(self.compute(self.level(), Alu::Max, lane, Round::None, &[slot_of(step), one])),
+        }
+    }
+
+    fn counter_slot(&mut self, start: Slot) -> Slot {
+        let counter = self.slot();
+        self.emit(Instr::Index { op: IndexOp::Move, dst: counter, a: start, b: known::ZERO });
+        counter
+    }
+
+    /// All lanes count together; they may still leave at different times.
+    fn count_together(
+        &mut self,
+        number: usize,
+        local: LocalId,
+        counter: Slot,
+        bounds: Bounds,
+        body: &Block,
+        place: Place,
+    ) {
+        let facts = self.loop_facts(number);
+        let Bounds { lane, end, step } = bounds;
+        let (end, step) = (slot_of(end), slot_of(step));
+        let live = self.begin_loop(facts);
+        let (head, open) = (self.label(), self.open_loop(facts));
+        self.begin();
+        self.emit(Instr::Test { counter, end, lane, exit: open.exit });
+        self.emit(Instr::LoopBegin);
+        self.emit(Instr::Label(head));
+        self.begin();
+        let place = self.live_region(live, number, &open, place);
+        self.bind(local, vec![Held::Slot(counter)]);
+        self.turn(number, open, body, place);
+        self.return_to_live(live, &open);
+        self.emit(Instr::Next { counter, end, step, lane, back: head });
+        self.finish_loop(live, &open);
+    }
+
+    /// Lanes count for themselves, or to ends of their own.
+    fn count_apart(
+        &mut self,
+        number: usize,
+        local: LocalId,
+        counter: Held,
+        bounds: Bounds,
+        body: &Block,
+        place: Place,
+    ) {
+        let facts = LoopFacts { live: true, ..self.loop_facts(number) };
+        let live = self.begin_loop(facts);
+        let (head, open) = (self.label(), self.open_loop(facts));
+        let mask = live.expect("lanes leave at different times");
+        self.keep_below(mask, counter, bounds);
+        self.begin();
+        self.emit(Instr::LoopBegin);
+        self.emit(Instr::Label(head));
+        self.begin();
+        let place = self.live_region(live, number, &open, place);
+        self.bind(local, vec![counter]);
+        self.turn(number, open, body, place);
+        self.return_to_live(live, &open);
+        self.advance(mask, counter, bounds);
+        self.emit(Instr::Jump(head));
+        self.finish_loop(live, &open);
+    }
+
+    /// Keeps the lanes whose counter is below its end.
+    fn keep_below(&mut self, mask: Mask, counter: Held, bounds: Bounds) {
+        let signed = bounds.lane == Lane::I64;
+        if let (Held::Affine(at), false) = (counter, bounds.end.src.is_lanes()) {
+            let when = Condition::Affine { at, compare: Compare::Below, bound: slot_of(bounds.end), signed };
+            self.emit(Instr::Narrow { from: mask, to: mask, when });
+        } else {
+            let counter = self.counter_value(counter);
+            let below =
+                self.alu(Alu::Lt, bounds.lane, Round::None, vec![counter, bounds.end], Sink::Fresh);
+            self.emit(Instr::Narrow { from: mask, to: mask, when: Condition::Lanes { value: below.src, holds: true } });
+        }
+    }
+
+    /// Keeps the lanes whose next counter is below its end, and advances their counters. Nothing overflows because it is
+    /// the distance to the end that is compared with the step.
+    fn advance(&mut self, mask: Mask, counter: Held, bounds: Bounds) {
+        let Bounds { lane, end, step } = bounds;
+        let unsigned = lane.unsigned();
+        match (counter, end.src.is_lanes()) {
+            (Held::Affine(at), false) if lane == Lane::U64 => {
+                let level = self.level();
+                let bound = self.index(level, IndexOp::SaturatingSub, slot_of(end), slot_of(step));
+                let when = Condition::Affine { at, compare: Compare::Below, bound, signed: false };
+                self.emit(Instr::Narrow { from: mask, to: mask, when });
+            }
+            _ => {
+                let now = self.counter_value(counter);
+                let fresh = Sink::Fresh;
+                let left = self.alu(Alu::Sub, unsigned, Round::None, vec![end, now], fresh);
+                let more = self.alu(Alu::Lt, unsigned, Round::None, vec![step, left], fresh);
+                let when = Condition::Lanes { value: more.src, holds: true };
+                self.emit(Instr::Narrow { from: mask, to: mask, when });
+            }
+        }
+        match counter {
+            Held::Slot(slot) => {
+                let next = self.compute(self.level(), Alu::Add, unsigned, Round::None, &[slot, slot_of(step)]);
+                self.emit(Instr::Index { op: IndexOp::Move, dst: slot, a: next, b: known::ZERO });
+            }
+            Held::Affine(at) => {
+                self.emit(Instr::Index { op: IndexOp::Add, dst: at.base, a: at.base, b: slot_of(step) });
+            }
+            Held::Lanes(lanes) => {
+                let sink = Sink::Local { dst: lanes.src, merge: false };
+                self.alu(Alu::Add, unsigned, Round::None, vec![lanes, step], sink);
+            }
+        }
+    }
+
+    fn counter_value(&mut self, counter: Held) -> Value {
+        match counter {
+            Held::Slot(slot) => Value::slot(slot),
+            Held::Lanes(value) => value,
+            Held::Affine(at) => {
+                let dst = self.register(8);
+                self.emit(Instr::Iota { dst, at });
+                Value::of(dst)
+            }
+        }
+    }
+
+    /// The mask of a loop whose lanes leave at different times.
+    fn begin_loop(&mut self, facts: LoopFacts) -> Option<Mask> {
+        let from = self.region().mask;
+        facts.live.then(|| {
+            let to = self.mask();
+            self.emit(Instr::CopyMask { from, to });
+            to
+        })
+    }
+
+    fn open_loop(&mut self, facts: LoopFacts) -> OpenLoop {
+        let outside = self.regions.len();
+        let around_turn = outside + usize::from(facts.live);
+        let inside = around_turn + usize::from(facts.turn);
+        OpenLoop { exit: self.label(), next: self.label(), outside, around_turn, inside, turn: facts.turn }
+    }
+
+    fn live_region(&mut self, live: Option<Mask>, number: usize, open: &OpenLoop, place: Place) -> Place {
+        let Some(mask) = live else { return place };
+        self.emit(Instr::Enter { mask, if_empty: open.exit });
+        self.regions.push(Region { mask, end: open.next });
+        Place::Live(number)
+    }
+
+    /// The body once.
+    fn turn(&mut self, number: usize, open: OpenLoop, body: &Block, place: Place) {
+        let mut place = place;
+        if open.turn {
+            let (from, to) = (self.region().mask, self.mask());
+            self.emit(Instr::CopyMask { from, to });
+            self.emit(Instr::Enter { mask: to, if_empty: open.next });
+            self.regions.push(Region { mask: to, end: open.next });
+            place = Place::Turn(number);
+        }
+        self.loops.push(open);
+        self.block(body, place);
+        self.loops.pop();
+        if open.turn {
+            self.regions.pop();
+        }
+        self.emit(Instr::Label(open.next));
+        let around = self.region();
+        if open.turn && open.around_turn == open.outside {
+            self.emit(Instr::Enter { mask: around.mask, if_empty: around.end });
+        }
+    }
+
+    fn return_to_live(&mut self, live: Option<Mask>, open: &OpenLoop) {
+        if let Some(mask) = live {
+            self.emit(Instr::Enter { mask, if_empty: open.exit });
+        }
+    }
+
+    fn finish_loop(&mut self, live: Option<Mask>, open: &OpenLoop) {
+        if live.is_some() {
+            self.regions.pop();
+        }
+        self.end();
+        self.emit(Instr::LoopEnd);
+        self.emit(Instr::Label(open.exit));
+        if live.is_some() {
+            let around = self.region();
+            self.emit(Instr::Enter { mask: around.mask, if_empty: around.end });
+        }
+        self.end();
+    }
+
+    /// `break`.
+    pub fn break_loop(&mut self) {
+        let open = *self.loops.last().expect("verified: break stands in a loop");
+        self.leave(open.inside, open.outside, open.turn, open.exit);
+    }
+
+    /// `continue`.
+    pub fn continue_loop(&mut self) {
+        let open = *self.loops.last().expect("verified: continue stands in a loop");
+        self.leave(open.inside, open.around_turn, open.turn, open.next);
+    }
+
+    /// `return`.
+    pub fn leave_body(&mut self) {
+        let all: Vec<Mask> = self.regions.iter().map(|region| region.mask).collect();
+        if all.len() == 1 {
+            let end = self.regions[0].end;
+            self.emit(Instr::Jump(end));
+        } else {
+            self.part(all);
+        }
+    }
+
+    /// The current lanes leave a turn: by a jump if they are all of its lanes.
+    fn leave(&mut self, inside: usize, keep: usize, parted: bool, to: Target) {
+        if self.regions.len() == inside && !parted {
+            self.emit(Instr::Jump(to));
+        } else {
+            let masks = self.regions[keep..].iter().map(|region| region.mask).collect();
+            self.part(masks);
+        }
+    }
+
+    fn part(&mut self, masks: Vec<Mask>) {
+        self.emit(Instr::Leave(masks.into_boxed_slice()));
+        let end = self.region().end;
+        self.emit(Instr::Jump(end));
+    }
+}
+
+/// The end and step of a counting loop.
+#[derive(Clone, Copy)]
+struct Bounds {
+    lane: Lane,
+    end: Value,
+    step: Value,
+}
+
+impl Compare {
+    /// The comparison that holds when this one does not.
+    fn inverse(self) -> Compare {
+        match self {
+            Compare::Below => Compare::AtLeast,
+            Compare::AtMost => Compare::Above,
+            Compare::Above => Compare::AtMost,
+            Compare::AtLeast => Compare::Below,
+            Compare::Is => Compare::IsNot,
+            Compare::IsNot => Compare::Is,
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Values that differ between lanes: loops over registers and memory.
+//!
+//! A value is made *for* a [`Sink`]: a fresh register, the register of a mutable local, or memory. The last loop of an
+//! expression writes there directly whenever nothing reads what it would overwrite.
+
+use panoply_ir::kernel::{Expr, ExprId, Guard, MemId, Space};
+use panoply_ir::{Alu, DType};
+
+use super::shapes::Shape;
+use super::state::{Held, Source, State, Value};
+use super::uniform::{CastStep, cast_steps, round_after};
+use crate::vm::isa::VecFn;
+use crate::vm::lane::{Lane, Round};
+use crate::vm::ops::alu::Mode;
+use crate::vm::ops::memory::Move;
+use crate::vm::program::{Access, Affine, At, Instr, Kind, Mem, Slot, Src, What, Work, known};
+
+/// Where a value is wanted.
+#[derive(Clone, Copy, Debug)]
+pub enum Sink {
+    /// Anywhere.
+    Fresh,
+    /// In a mutable local's register.
+    Local {
+        /// The register.
+        dst: Src,
+        /// Whether lanes that are not active need what it holds.
+        merge: bool,
+    },
+    /// In memory.
+    Memory {
+        /// What is written.
+        access: Access,
+        /// Which elements.
+        at: Affine,
+        /// The same for comparison with operands.
+        source: Source,
+    },
+}
+
+/// A loop that is about to be called.
+struct Call {
+    f: VecFn,
+    what: What,
+    args: Vec<Value>,
+    /// Bytes of a lane of the result.
+    bytes: usize,
+    /// The loop that has its own destination as this operand.
+    update: Option<(usize, VecFn)>,
+}
+
+impl State<'_> {
+    /// A value as an operand: a slot if it is uniform, lanes otherwise.
+    pub fn operand(&mut self, id: ExprId, element: u8) -> Value {
+        match self.shape(id) {
+            Shape::Uniform => self.uniform(id, element),
+            Shape::Affine(_) | Shape::Varying | Shape::Unknown => self.lanes(id, element),
+        }
+    }
+
+    /// A value with lanes.
+    pub fn lanes(&mut self, id: ExprId, element: u8) -> Value {
+        if let Some(value) = self.remembered(id, element) {
+            return if value.src.is_lanes() { value } else { self.splat(value, self.bytes_of(id)) };
+        }
+        let value = self.make_lanes(id, element, Sink::Fresh);
+        // Lanes cost a register: they are kept no longer than the scope that needed them first.
+        self.remember(id, element, self.level(), value);
+        value
+    }
+
+    /// Makes a value where it is wanted.
+    pub fn produce(&mut self, id: ExprId, element: u8, sink: Sink) {
+        let known = self.remembered(id, element);
+        let value = match (self.shape(id), known) {
+            (_, Some(value)) => value,
+            (Shape::Uniform, None) => self.uniform(id, element),
+            (Shape::Affine(_) | Shape::Varying | Shape::Unknown, None) => {
+                self.make_lanes(id, element, sink);
+                return;
+            }
+        };
+        let bytes = self.bytes_of(id);
+        self.place(value, bytes, sink);
+    }
+
+    fn bytes_of(&self, id: ExprId) -> usize {
+        Lane::of(self.kernel.exprs.ty(id)).0.bytes()
+    }
+
+    /// Computes a value, the last step into the sink. For [`Sink::Memory`] the element is as wide as the lane.
+    fn make_lanes(&mut self, id: ExprId, element: u8, sink: Sink) -> Value {
+        let ty = self.kernel.exprs.ty(id);
+        let (lane, round) = Lane::of(ty);
+        match self.kernel.exprs.get(id) {
+            _ if matches!(self.shape(id), Shape::Affine(_)) => {
+                let at = self.affine(id);
+                let dst = self.register(8);
+                self.emit(Instr::Iota { dst, at });
+                self.place(Value::of(dst), 8, sink)
+            }
+            Expr::Local(local) => {
+                let state = self.locals[local.index()].as_ref().expect("verified: declared before use");
+                let value = match state.held[element as usize] {
+                    Held::Lanes(value) => value,
+                    Held::Slot(slot) => Value::slot(slot),
+                    Held::Affine(_) => unreachable!("an affine local has an affine shape"),
+                };
+                self.place(value, lane.bytes(), sink)
+            }
+            Expr::Load { mem, index, lanes: _, guard } => self.load(mem, index, element, guard, sink),
+            Expr::Alu(alu, args) => {
+                let operands: Vec<Value> = args.iter().map(|arg| self.operand(*arg, element)).collect();
+                let operand_lane = Lane::of(self.kernel.exprs.ty(*args.last().expect("one to three operands"))).0;
+                let round = if alu.is_comparison() { Round::None } else { round_after(alu, round) };
+                self.alu(alu, operand_lane, round, operands, sink)
+            }
+            Expr::Cast(to, value) => {
+                let steps = cast_steps(Lane::of(self.kernel.exprs.ty(value)), Lane::of(to));
+                let value = self.operand(value, element);
+                self.cast(steps, value, lane.bytes(), sink)
+            }
+            Expr::Bitcast(_, value) => {
+                let from = Lane::of(self.kernel.exprs.ty(value)).1;
+                let value = self.operand(value, element);
+                self.bitcast(from, round, value, lane.bytes(), sink)
+            }
+            Expr::Splat(value, _) => {
+                let value = self.operand(value, 0);
+                self.place(value, lane.bytes(), sink)
+            }
+            Expr::Extract(value, from) => {
+                let value = self.operand(value, from);
+                self.place(value, lane.bytes(), sink)
+            }
+            Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Builtin(_) | Expr::Len(_) => {
+                unreachable!("uniform or affine")
+            }
+        }
+    }
+
+    /// An operation and the rounding of its result. `lane` is that of the operands (for `Select`, of the values).
+    pub fn alu(&mut self, alu: Alu, lane: Lane, round: Round, operands: Vec<Value>, sink: Sink) -> Value {
+        let first = if round == Round::None { sink } else { Sink::Fresh };
+        let bytes = if alu.is_comparison() { 1 } else { lane.bytes() };
+        let call = self.select_loop(alu, lane, operands, first, bytes);
+        let value = self.call(call, first);
+        match (self.ops.round)(round) {
+            None => value,
+            Some(f) => {
+                let call = Call { f, what: What::Round(round), args: vec![value], bytes, update: None };
+                self.call(call, sink)
+            }
+        }
+    }
+
+    /// Chooses the loop for the way the operands come; where there is none, values are spread over lanes.
+    fn select_loop(&mut self, alu: Alu, lane: Lane, mut args: Vec<Value>, sink: Sink, bytes: usize) -> Call {
+        let swap = match args[..] {
+            [a, b] => alu.is_commutative() && (!a.src.is_lanes() || (!wants(sink, &a) && wants(sink, &b))),
+            [a, b, _] => alu == Alu::Fma && !a.src.is_lanes() && b.src.is_lanes(),
+            _ => false,
+        };
+        if swap {
+            args.swap(0, 1);
+        }
+        let f = loop {
+            let mode = mode_of(&args);
+            if let Some(f) = mode.and_then(|mode| (self.ops.alu)(alu, lane, mode)) {
+                break f;
+            }
+            let position = args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop over vectors");
+            let is_condition = alu == Alu::Select && position == 0;
+            args[position] = self.splat(args[position], if is_condition { 1 } else { lane.bytes() });
+        };
+        let updated = if args.len() == 3 { 2 } else { 0 };
+        let update = match (args.get(updated).is_some_and(|arg| wants(sink, arg)), mode_of(&args)) {
+            (true, Some(Mode::Vv)) => Some(Mode::Iv),
+            (true, Some(Mode::Vs)) => Some(Mode::Is),
+            (true, Some(Mode::Vvv)) => Some(Mode::Vvi),
+            (true, Some(Mode::Vsv)) => Some(Mode::Vsi),
+            _ => None,
+        };
+        let update = update.and_then(|mode| (self.ops.alu)(alu, lane, mode)).map(|f| (updated, f));
+        Call { f, what: What::Alu(alu, lane), args, bytes, update }
+    }
+
+    fn cast(&mut self, steps: Vec<CastStep>, value: Value, bytes: usize, sink: Sink) -> Value {
+        let Some((last, before)) = steps.split_last() else {
+            return self.place(value, bytes, sink);
+        };
+        let value = before.iter().fold(value, |value, step| self.cast_step(*step, value, Sink::Fresh));
+        self.cast_step(*last, value, sink)
+    }
+
+    fn cast_step(&mut self, step: CastStep, value: Value, sink: Sink) -> Value {
+        let (f, what, bytes) = match step {
+            CastStep::NonZero(lane) => {
+                let zero = Value::slot(known::ZERO);
+                return self.alu(Alu::Ne, lane, Round::None, vec![value, zero], sink);
+            }
+            CastStep::Lane(from, to) => match (self.ops.cast)(from, to) {
+                Some(f) => (f, What::Cast(from, to), to.bytes()),
+                None => return self.place(value, to.bytes(), sink),
+            },
+            CastStep::Round(round) => {
+                let f = (self.ops.round)(round).expect("only roundings that change something are steps");
+                (f, What::Round(round), 4)
+            }
+        };
+        self.call(Call { f, what, args: vec![value], bytes, update: None }, sink)
+    }
+
+    fn bitcast(&mut self, from: Round, to: Round, value: Value, bytes: usize, sink: Sink) -> Value {
+        let narrow = (self.ops.narrow)(from).filter(|_| from != to);
+        let widen = (self.ops.widen)(to).filter(|_| from != to);
+        let value = match narrow {
+            None => value,
+            Some(f) => {
+                let call = Call { f, what: What::Narrow(from), args: vec![value], bytes: 2, update: None };
+                let sink = if widen.is_none() { sink } else { Sink::Fresh };
+                self.call(call, sink)
+            }
+        };
+        match widen {
+            Some(f) => self.call(Call { f, what: What::Widen(to), args: vec![value], bytes: 4, update: None }, sink),
+            None if narrow.is_some() => value,
+            None => self.place(value, bytes, sink),
+        }
+    }
+
+    // Memory.
+
+    /// A value as 16-bit floats of memory.
+    pub fn narrow_into(&mut self, round: Round, value: Value, sink: Sink) -> Value {
+        let f = (self.ops.narrow)(round).expect("only 16-bit floats are narrowed");
+        let what = What::Narrow(round);
+        if value.src.is_lanes() {
+            return self.call(Call { f, what, args: vec![value], bytes: 2, update: None }, sink);
+        }
+        let slot = self.scalar(self.level(), f, what, &[slot_of(value)]);
+        self.place(Value::slot(slot), 2, sink)
+    }
+
+    /// An access to a memory.
+    pub fn access(&self, mem: MemId, offset: u8, guard: Guard) -> Access {
+        Access { mem: Mem(mem.0), bytes: self.kernel.mem(mem).dtype.bytes() as u8, offset, guard }
+    }
+
+    fn load(&mut self, mem: MemId, index: ExprId, element: u8, guard: Guard, sink: Sink) -> Value {
+        let dtype = self.kernel.mem(mem).dtype;
+        let access = self.access(mem, element, guard);
+        let bytes = dtype.bytes();
+        let raw = match self.element_of(mem, index) {
+            At::Affine(at) => {
+                let (cell, temp) = (self.slot(), self.spare_register(bytes));
+                self.emit(Instr::Stream { cell, access, at, temp });
+                let src = Src { kind: Kind::Cell, step: bytes as u8, at: cell.0 };
+                Value { src, from: Some(Source { mem, index, offset: element }), borrowed: false }
+            }
+            At::Lanes(index) => {
+                let dst = self.register(bytes);
+                self.emit(Instr::Gather { dst, access, index });
+                Value::of(dst)
+            }
+        };
+        let (_, round) = Lane::of_dtype(dtype);
+        match (self.ops.widen)(round) {
+            Some(f) => self.call(Call { f, what: What::Widen(round), args: vec![raw], bytes: 4, update: None }, sink),
+            // The host may have written any byte.
+            None if dtype == DType::Bool => self.cast_step(CastStep::NonZero(Lane::U8), raw, sink),
+            None => self.place(raw, bytes, sink),
+        }
+    }
+
+    /// Which elements an index means: a linear function if every lane's element can be found from it.
+    pub fn element_of(&mut self, mem: MemId, index: ExprId) -> At {
+        let private = matches!(self.kernel.mem(mem).space, Space::Private(_));
+        match self.shape(index) {
+            Shape::Uniform => At::Affine(self.affine(index)),
+            Shape::Affine(_) if !private => At::Affine(self.affine(index)),
+            Shape::Affine(_) | Shape::Varying | Shape::Unknown => At::Lanes(self.lanes(index, 0).src),
+        }
+    }
+
+    // Sinks.
+
+    /// Moves a value to where it is wanted.
+    pub fn place(&mut self, value: Value, bytes: usize, sink: Sink) -> Value {
+        if matches!(sink, Sink::Fresh) {
+            return value;
+        }
+        let call = self.moved(value, bytes);
+        self.call(call, sink)
+    }
+
+    /// Copies a value to lanes of its own.
+    pub fn copied(&mut self, value: Value, bytes: usize) -> Value {
+        let call = self.moved(value, bytes);
+        self.call(call, Sink::Fresh)
+    }
+
+    /// One value in every lane of a register.
+    pub fn splat(&mut self, value: Value, bytes: usize) -> Value {
+        debug_assert!(!value.src.is_lanes(), "only values that all lanes share are spread");
+        self.copied(value, bytes)
+    }
+
+    fn moved(&self, value: Value, bytes: usize) -> Call {
+        let (how, what) = if value.src.is_lanes() { (Move::Copy, What::Copy) } else { (Move::Splat, What::Splat) };
+        Call { f: (self.ops.memory)(how, bytes), what, args: vec![value], bytes, update: None }
+    }
+
+    /// Calls a loop for a sink.
+    fn call(&mut self, call: Call, sink: Sink) -> Value {
+        match sink {
+            Sink::Fresh => {
+                let dst = self.register(call.bytes);
+                self.emit(Instr::Vector(call.work(dst)));
+                Value::of(dst)
+            }
+            Sink::Local { dst, merge } => {
+                self.call_for_local(call, dst, merge);
+                Value { borrowed: true, ..Value::of(dst) }
+            }
+            Sink::Memory { access, at, source } => {
+                self.call_for_memory(call, access, at, source);
+                Value::of(Src::NONE)
+            }
+        }
+    }
+
+    fn call_for_local(&mut self, call: Call, dst: Src, merge: bool) {
+        let overlaps = call.args.iter().filter(|arg| arg.src == dst).count();
+        let direct = match call.update {
+            None if overlaps == 0 => Some(call.f),
+            Some((_, f)) if overlaps == 1 => Some(f),
+            _ => None,
+        };
+        let work = call.work(dst);
+        match direct {
+            Some(f) if !merge => self.emit(Instr::Vector(Work { f, ..work })),
+            _ if merge => {
+                let temp = self.spare_register(call.bytes);
+                self.emit(Instr::Merge { work, direct, temp });
+            }
+            _ => {
+                let temp = self.register(call.bytes);
+                self.emit(Instr::Vector(call.work(temp)));
+                let copy = self.moved(Value::of(temp), call.bytes);
+                self.emit(Instr::Vector(copy.work(dst)));
+            }
+        }
+    }
+
+    fn call_for_memory(&mut self, call: Call, access: Access, at: Affine, source: Source) {
+        let reads: Vec<Source> =
+            call.args.iter().filter_map(|arg| arg.from).filter(|from| from.mem == source.mem).collect();
+        let update = match (&reads[..], call.update) {
+            ([], _) => None,
+            ([only], Some((operand, f))) if *only == source => Some((operand as u8, f)),
+            _ => {
+                // A lane would overwrite what another has still to read.
+                let dst = self.register(call.bytes);
+                self.emit(Instr::Vector(call.work(dst)));
+                self.emit(Instr::Store { access, at: At::Affine(at), value: dst });
+                return;
+            }
+        };
+        let (cell, temp) = (self.slot(), self.spare_register(call.bytes));
+        self.emit(Instr::Out { cell, access, at, temp });
+        let work = call.work(Src { kind: Kind::Cell, step: call.bytes as u8, at: cell.0 });
+        self.emit(match update {
+            None => Instr::Vector(work),
+            Some((operand, direct)) => Instr::Update { work, direct, operand },
+        });
+        self.emit(Instr::Commit { cell, access, at, temp });
+    }
+}
+
+impl Call {
+    fn work(&self, dst: Src) -> Work {
+        let mut args = [Src::NONE; 3];
+        args.iter_mut().zip(&self.args).for_each(|(arg, value)| *arg = value.src);
+        Work { f: self.f, dst, args, what: self.what }
+    }
+}
+
+/// Whether a sink would like to be updated in place through this operand.
+fn wants(sink: Sink, value: &Value) -> bool {
+    match sink {
+        Sink::Fresh => false,
+        Sink::Local { dst, .. } => value.src == dst,
+        Sink::Memory { source, .. } => value.from == Some(source),
+    }
+}
+
+/// How operands come; none for ways no operation has a loop for.
+fn mode_of(args: &[Value]) -> Option<Mode> {
+    let lanes: Vec<bool> = args.iter().map(|arg| arg.src.is_lanes()).collect();
+    match lanes[..] {
+        [true] => Some(Mode::V),
+        [true, true] => Some(Mode::Vv),
+        [true, false] => Some(Mode::Vs),
+        [false, true] => Some(Mode::Sv),
+        [true, true, true] => Some(Mode::Vvv),
+        [true, true, false] => Some(Mode::Vvs),
+        [true, false, true] => Some(Mode::Vsv),
+        [true, false, false] => Some(Mode::Vss),
+        _ => None,
+    }
+}
+
+/// The slot behind a uniform value.
+pub fn slot_of(value: Value) -> Slot {
+    debug_assert!(!value.src.is_lanes(), "a value that all lanes share is in a slot");
+    Slot(value.src.at)
+}

@@ -1,0 +1,265 @@
+//! The last step: registers get places in the frame, labels become positions.
+//!
+//! A register lives from its first to its last mention; one that is mentioned both before and in a loop lives to the
+//! loop's end. Registers of one width whose lives do not touch share a place. Those that ordinary blocks never write have
+//! places of their own, so that the others stay close together in the cache.
+
+use std::collections::HashMap;
+
+use panoply_ir::kernel::Space;
+use panoply_ir::{Error, Result};
+
+use super::state::{Register, State};
+use crate::vm::program::{Array, Cover, Instr, Kind, Program, Src, Target, Tools};
+
+/// Bytes of the level 1 cache that registers may fill; the rest is for the memory that streams through.
+const HOT_BYTES: usize = 24 << 10;
+/// Fewest and most lanes of a block that is free to choose.
+const LANES: (usize, usize) = (64, 512);
+/// Most bytes of a frame, so that offsets fit 32 bits.
+const MAX_FRAME_BYTES: usize = 1 << 31;
+/// Bytes that registers are aligned to.
+const ALIGN: usize = 64;
+
+/// Where a register starts and ends to live, as positions.
+#[derive(Clone, Copy)]
+struct Life {
+    first: u32,
+    last: u32,
+}
+
+/// A kind of place: width of a lane, and whether ordinary blocks write it.
+type Class = (u8, bool);
+
+/// Finishes a program; fails if its arrays are too large for a block.
+pub fn finish(mut state: State<'_>) -> Result<Program> {
+    let end = state.region().end;
+    state.emit(Instr::Label(end));
+    state.emit(Instr::Done);
+    let body = state.open.pop().expect("the body's scope is open").code;
+    let launch = state.open.pop().expect("the launch's scope is open").code;
+    let cells = cells(&body);
+    let lives = lives(&body, &cells, state.registers.len());
+    let (places, counts) = assign(&state.registers, &lives);
+    let lanes = lanes(&state, &counts);
+    let frame = Frame::new(&state, &counts, lanes);
+    if frame.bytes > MAX_FRAME_BYTES {
+        return Err(Error::unsupported(format!(
+            "kernel {}: the arrays of {lanes} work-items take {} MiB, at most {} fit; make private or shared arrays smaller",
+            state.kernel.name,
+            frame.bytes >> 20,
+            MAX_FRAME_BYTES >> 20
+        )));
+    }
+    let mut body = resolve(body);
+    for instr in &mut body {
+        instr.operands_mut(&mut |src| {
+            if src.kind == Kind::Reg {
+                src.at = frame.place(state.registers[src.at as usize], places[src.at as usize]);
+            } else {
+                src.at *= 8;
+            }
+        });
+    }
+    let mut launch = launch;
+    launch.iter_mut().for_each(|instr| instr.operands_mut(&mut |src| src.at *= 8));
+    let ops = state.ops;
+    state.params.resize(state.kernel.params.len(), None);
+    Ok(Program {
+        name: state.kernel.name.clone(),
+        isa: ops.isa,
+        cover: state.cover,
+        lanes,
+        launch,
+        body,
+        slots: state.slots,
+        constants: state.constants.into_values().collect(),
+        params: state.params,
+        lengths: state.lengths,
+        arrays: frame.arrays,
+        masks: state.masks,
+        mask_at: frame.mask_at as u32,
+        mask_stride: frame.mask_stride as u32,
+        frame_bytes: frame.bytes,
+        hot_bytes: frame.hot_bytes,
+        tools: Tools::new(ops),
+    })
+}
+
+/// The register behind each cell.
+fn cells(body: &[Instr]) -> HashMap<u32, u32> {
+    let register = |instr: &Instr| match instr {
+        Instr::Stream { cell, temp, .. } | Instr::Out { cell, temp, .. } => Some((cell.0, temp.at)),
+        _ => None,
+    };
+    body.iter().filter_map(register).collect()
+}
+
+fn lives(body: &[Instr], cells: &HashMap<u32, u32>, registers: usize) -> Vec<Option<Life>> {
+    let mut lives: Vec<Option<Life>> = vec![None; registers];
+    let mut mentions: Vec<(u32, u32)> = Vec::new();
+    let mut loops = Vec::new();
+    let mut open = Vec::new();
+    for (position, instr) in body.iter().enumerate() {
+        let position = position as u32;
+        match instr {
+            Instr::LoopBegin => open.push((position, mentions.len())),
+            Instr::LoopEnd => {
+                let (first, mention) = open.pop().expect("loops nest");
+                loops.push((first, position, mention..mentions.len()));
+            }
+            _ => {}
+        }
+        let mut instr = instr.clone();
+        instr.operands_mut(&mut |src: &mut Src| {
+            let register = match src.kind {
+                Kind::Slot => return,
+                Kind::Reg => src.at,
+                Kind::Cell => cells[&src.at],
+            };
+            mentions.push((register, position));
+            let life = lives[register as usize].get_or_insert(Life { first: position, last: position });
+            life.last = position;
+        });
+    }
+    // Inner loops end first, so an outer loop sees what an inner one prolonged.
+    for (first, last, inside) in loops {
+        for (register, _) in &mentions[inside] {
+            let life = lives[*register as usize].as_mut().expect("it was mentioned");
+            if life.first < first {
+                life.last = life.last.max(last);
+            }
+        }
+    }
+    lives
+}
+
+/// Gives registers places: position within their class, and how many each class needs.
+fn assign(registers: &[Register], lives: &[Option<Life>]) -> (Vec<u32>, HashMap<Class, u32>) {
+    let mut places = vec![0; registers.len()];
+    let mut counts: HashMap<Class, u32> = HashMap::new();
+    let mut free: HashMap<Class, Vec<u32>> = HashMap::new();
+    let mut order: Vec<usize> = (0..registers.len()).filter(|register| lives[*register].is_some()).collect();
+    let life = |register: usize| lives[register].expect("only living registers are ordered");
+    order.sort_by_key(|register| life(*register).first);
+    let mut living: Vec<usize> = Vec::new();
+    for register in order {
+        let now = life(register).first;
+        living.retain(|other| {
+            let stays = life(*other).last >= now;
+            if !stays {
+                free.entry(class(registers[*other])).or_default().push(places[*other]);
+            }
+            stays
+        });
+        let class = class(registers[register]);
+        places[register] = free.get_mut(&class).and_then(Vec::pop).unwrap_or_else(|| {
+            let count = counts.entry(class).or_default();
+            *count += 1;
+            *count - 1
+        });
+        living.push(register);
+    }
+    (places, counts)
+}
+
+fn class(register: Register) -> Class {
+    (register.bytes, register.hot)
+}
+
+/// How many lanes a block has.
+fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
+    if let Cover::Group(group) = state.cover {
+        return group.iter().map(|size| *size as usize).product();
+    }
+    let hot: usize = counts.iter().filter(|((_, hot), _)| *hot).map(|((bytes, _), count)| *bytes as usize * *count as usize).sum();
+    let private = |memory: &panoply_ir::kernel::Memory| match memory.space {
+        Space::Private(len) => len as usize * memory.dtype.bytes(),
+        Space::Buffer(_) | Space::Shared(_) => 0,
+    };
+    let bytes = hot + state.kernel.mems.iter().map(private).sum::<usize>();
+    let fitting = HOT_BYTES / bytes.max(1);
+    let power = if fitting == 0 { 1 } else { 1 << fitting.ilog2() };
+    power.clamp(LANES.0, LANES.1)
+}
+
+/// Offsets of everything.
+struct Frame {
+    lanes: usize,
+    classes: HashMap<Class, usize>,
+    arrays: Vec<Option<Array>>,
+    mask_at: usize,
+    mask_stride: usize,
+    hot_bytes: usize,
+    bytes: usize,
+}
+
+impl Frame {
+    fn new(state: &State<'_>, counts: &HashMap<Class, u32>, lanes: usize) -> Frame {
+        let mut frame = Frame {
+            lanes,
+            classes: HashMap::new(),
+            arrays: Vec::new(),
+            mask_at: 0,
+            mask_stride: lanes.next_multiple_of(ALIGN) + ALIGN,
+            hot_bytes: 0,
+            bytes: (state.slots.len() * 8).next_multiple_of(ALIGN),
+        };
+        for hot in [true, false] {
+            for bytes in [8, 4, 2, 1] {
+                let count = counts.get(&(bytes, hot)).copied().unwrap_or(0) as usize;
+                frame.classes.insert((bytes, hot), frame.bytes);
+                frame.bytes += count * frame.stride(bytes);
+            }
+            if hot {
+                frame.hot_bytes = frame.bytes;
+                frame.mask_at = frame.bytes;
+                frame.bytes += state.masks as usize * frame.mask_stride;
+            }
+        }
+        for memory in &state.kernel.mems {
+            let array = match memory.space {
+                Space::Buffer(_) => None,
+                Space::Shared(len) => Some((len, len as usize, false)),
+                Space::Private(len) => Some((len, len as usize * lanes, true)),
+            };
+            let array = array.map(|(len, cells, private)| {
+                let at = frame.bytes;
+                frame.bytes = (at + cells * memory.dtype.bytes()).next_multiple_of(ALIGN) + ALIGN;
+                Array { at: at as u32, len, private }
+            });
+            frame.arrays.push(array);
+        }
+        frame
+    }
+
+    /// Bytes from one register to the next. The extra line keeps registers from competing for the same cache sets.
+    fn stride(&self, bytes: u8) -> usize {
+        (self.lanes * bytes as usize).next_multiple_of(ALIGN) + ALIGN
+    }
+
+    fn place(&self, register: Register, position: u32) -> u32 {
+        (self.classes[&class(register)] + position as usize * self.stride(register.bytes)) as u32
+    }
+}
+
+/// Removes marks and turns labels into positions.
+fn resolve(body: Vec<Instr>) -> Vec<Instr> {
+    let mut positions: HashMap<Target, u32> = HashMap::new();
+    let mut kept = Vec::with_capacity(body.len());
+    for instr in body {
+        match instr {
+            Instr::Label(label) => {
+                positions.insert(label, kept.len() as u32);
+            }
+            Instr::LoopBegin | Instr::LoopEnd => {}
+            instr => kept.push(instr),
+        }
+    }
+    for instr in &mut kept {
+        if let Some(target) = instr.target_mut() {
+            *target = Target(positions[target]);
+        }
+    }
+    kept
+}

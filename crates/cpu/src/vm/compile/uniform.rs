@@ -1,0 +1,400 @@
+//! Values that all lanes share, and linear functions of the coordinates: arithmetic on slots.
+//!
+//! What depends only on the launch is computed once per launch, what depends on the block once per block, and what depends
+//! on immutable locals where the innermost of them is declared. Nothing here can fault, so it may run earlier than the
+//! program says, and where no lane would have come.
+
+use panoply_ir::kernel::{Access as Use, Builtin, Expr, ExprId, Guard, LocalId, Space};
+use panoply_ir::{Alu, DType, Type};
+
+use super::shapes::Shape;
+use super::state::{Held, State, Value};
+use crate::vm::isa::VecFn;
+use crate::vm::lane::{Lane, Round};
+use crate::vm::ops::alu::Mode;
+use crate::vm::program::{Access, Affine, Cover, IndexOp, Instr, Mem, Slot, Src, What, Work, known};
+
+impl State<'_> {
+    /// The shape of an expression.
+    pub fn shape(&self, id: ExprId) -> Shape {
+        self.facts.exprs[id.index()]
+    }
+
+    /// The slot of an element of a uniform expression, and whether a mutable local may change it.
+    pub fn uniform(&mut self, id: ExprId, element: u8) -> Value {
+        if let Some(value) = self.remembered(id, element) {
+            return value;
+        }
+        let level = self.level_of(id);
+        let value = self.make_uniform(id, element, level);
+        self.remember(id, element, level, value);
+        value
+    }
+
+    /// The slot of a scalar uniform expression.
+    pub fn uniform_slot(&mut self, id: ExprId) -> Slot {
+        Slot(self.uniform(id, 0).src.at)
+    }
+
+    /// Looks a value up: of the statement, or of a scope around it.
+    pub fn remembered(&self, id: ExprId, element: u8) -> Option<Value> {
+        let key = (id, element);
+        if self.facts.stable[id.index()] {
+            self.open.iter().rev().find_map(|scope| scope.values.get(&key)).copied()
+        } else {
+            self.statement.get(&key).copied()
+        }
+    }
+
+    /// Keeps a value for the rest of the statement or scope.
+    pub fn remember(&mut self, id: ExprId, element: u8, level: usize, value: Value) {
+        let key = (id, element);
+        if self.facts.stable[id.index()] {
+            self.open[level].values.insert(key, value);
+        } else {
+            self.statement.insert(key, value);
+        }
+    }
+
+    /// The scope where a uniform or affine expression is computed: the outermost one that has all it needs.
+    pub fn level_of(&mut self, id: ExprId) -> usize {
+        if !self.facts.stable[id.index()] {
+            return self.level();
+        }
+        if let Some(level) = self.levels[id.index()] {
+            return level;
+        }
+        let expr = self.kernel.exprs.get(id);
+        let level = match expr {
+            Expr::Local(local) => self.locals[local.index()].as_ref().expect("verified: declared before use").level,
+            Expr::Builtin(Builtin::GlobalId(_) | Builtin::LocalId(_) | Builtin::GroupId(_)) => 1,
+            _ => expr.operands().iter().map(|operand| self.level_of(*operand)).max().unwrap_or(0),
+        };
+        self.levels[id.index()] = Some(level);
+        level
+    }
+
+    fn make_uniform(&mut self, id: ExprId, element: u8, level: usize) -> Value {
+        let ty = self.kernel.exprs.ty(id);
+        let round = Lane::of(ty).1;
+        match self.kernel.exprs.get(id) {
+            Expr::Const(scalar) => {
+                let bits = match round {
+                    Round::None => scalar.bits,
+                    Round::F16 | Round::BF16 => u64::from((scalar.to_f64() as f32).to_bits()),
+                };
+                Value::slot(self.constant(bits))
+            }
+            Expr::Index(value) => Value::slot(self.constant(value)),
+            Expr::Param(position) => Value::slot(self.param(position as usize, ty)),
+            Expr::Len(mem) => Value::slot(self.length(mem.index())),
+            Expr::Local(local) => self.uniform_local(local, element),
+            Expr::Builtin(builtin) => Value::slot(self.builtin(builtin)),
+            Expr::Load { mem, index, lanes: _, guard } => {
+                let index = self.uniform_slot(index);
+                Value::slot(self.load_slot(mem.index(), index, element, guard))
+            }
+            Expr::Alu(alu, args) => {
+                let operands: Vec<Slot> = args.iter().map(|arg| self.base(*arg, element)).collect();
+                let operand_lane = Lane::of(self.kernel.exprs.ty(*args.last().expect("one to three operands"))).0;
+                Value::slot(self.compute(level, alu, operand_lane, round, &operands))
+            }
+            Expr::Cast(to, value) => {
+                let from = self.kernel.exprs.ty(value);
+                let slot = self.base(value, element);
+                Value::slot(self.cast_slot(level, from, to, slot))
+            }
+            Expr::Bitcast(to, value) => {
+                let from = self.kernel.exprs.ty(value);
+                let slot = self.base(value, element);
+                Value::slot(self.bitcast_slot(level, from, to, slot))
+            }
+            Expr::Splat(value, _) => self.uniform(value, 0),
+            Expr::Extract(value, lane) => self.uniform(value, lane),
+        }
+    }
+
+    /// The slot of a scalar, or the base of an affine index.
+    fn base(&mut self, id: ExprId, element: u8) -> Slot {
+        match self.shape(id) {
+            Shape::Affine(_) => self.affine(id).base,
+            Shape::Unknown | Shape::Uniform | Shape::Varying => Slot(self.uniform(id, element).src.at),
+        }
+    }
+
+    fn uniform_local(&mut self, local: LocalId, element: u8) -> Value {
+        let state = self.locals[local.index()].as_ref().expect("verified: declared before use");
+        match state.held[element as usize] {
+            Held::Slot(slot) => Value { borrowed: self.kernel.local(local).mutable, ..Value::slot(slot) },
+            Held::Affine(_) | Held::Lanes(_) => unreachable!("a uniform local is held in a slot"),
+        }
+    }
+
+    fn param(&mut self, position: usize, ty: Type) -> Slot {
+        if self.params.len() <= position {
+            self.params.resize(position + 1, None);
+        }
+        if let Some((slot, _)) = self.params[position] {
+            return slot;
+        }
+        let slot = self.slot();
+        self.params[position] = Some((slot, Lane::of(ty).1));
+        slot
+    }
+
+    fn length(&mut self, mem: usize) -> Slot {
+        match self.kernel.mems[mem].space {
+            Space::Shared(len) | Space::Private(len) => self.constant(u64::from(len)),
+            Space::Buffer(Use::In | Use::Out | Use::InOut) => {
+                if let Some(slot) = self.lengths[mem] {
+                    return slot;
+                }
+                let slot = self.slot();
+                self.lengths[mem] = Some(slot);
+                slot
+            }
+        }
+    }
+
+    fn builtin(&mut self, builtin: Builtin) -> Slot {
+        let known = |first: u32, axis: u8| Slot(first + u32::from(axis));
+        match builtin {
+            Builtin::GlobalId(axis) => known(known::GLOBAL, axis),
+            Builtin::GroupId(axis) => known(known::GROUP, axis),
+            Builtin::GlobalSize(axis) => known(known::SIZE, axis),
+            Builtin::GroupCount(axis) => known(known::GROUPS, axis),
+            // Where it varies it is affine; along the other axes of a group there is one work-item.
+            Builtin::LocalId(_) | Builtin::SubgroupLane => known::ZERO,
+            Builtin::GroupSize(axis) => match self.cover {
+                Cover::Group(group) => self.constant(u64::from(group[axis as usize])),
+                Cover::Row | Cover::Tile => self.constant(1),
+            },
+            Builtin::SubgroupSize => self.constant(1),
+        }
+    }
+
+    fn load_slot(&mut self, mem: usize, index: Slot, offset: u8, guard: Guard) -> Slot {
+        let dtype = self.kernel.mems[mem].dtype;
+        let (_, round) = Lane::of_dtype(dtype);
+        let dst = self.slot();
+        let access = Access { mem: Mem(mem as u32), bytes: dtype.bytes() as u8, offset, guard };
+        self.emit(Instr::Load { dst, access, index });
+        if dtype == DType::Bool {
+            // The host may have written any byte.
+            return self.compute(self.level(), Alu::Ne, Lane::Bool, Round::None, &[dst, known::ZERO]);
+        }
+        match (self.ops.widen)(round) {
+            None => dst,
+            Some(f) => self.scalar(self.level(), f, What::Widen(round), &[dst]),
+        }
+    }
+
+    /// Index arithmetic at a level; folded if both operands are constants.
+    pub fn index(&mut self, level: usize, op: IndexOp, a: Slot, b: Slot) -> Slot {
+        match (op, self.known(a), self.known(b)) {
+            (_, Some(a), Some(b)) => return self.constant(op.eval(a, b)),
+            (IndexOp::Add, None, Some(0)) | (IndexOp::Sub, None, Some(0)) | (IndexOp::Mul, None, Some(1)) => return a,
+            (IndexOp::Add, Some(0), None) | (IndexOp::Mul, Some(1), None) => return b,
+            (IndexOp::Mul, Some(0), None) | (IndexOp::Mul, None, Some(0)) => return known::ZERO,
+            _ => {}
+        }
+        let dst = self.slot();
+        self.emit_at(level, Instr::Index { op, dst, a, b });
+        dst
+    }
+
+    /// A loop on one lane in slots.
+    pub fn scalar(&mut self, level: usize, f: VecFn, what: What, args: &[Slot]) -> Slot {
+        let dst = self.slot();
+        let mut sources = [Src::NONE; 3];
+        sources.iter_mut().zip(args).for_each(|(source, slot)| *source = Src::slot(*slot));
+        self.emit_at(level, Instr::Scalar(Work { f, dst: Src::slot(dst), args: sources, what }));
+        dst
+    }
+
+    /// An operation on slots. `lane` is that of the operands, `round` that of the result.
+    pub fn compute(&mut self, level: usize, alu: Alu, lane: Lane, round: Round, args: &[Slot]) -> Slot {
+        if lane == Lane::U64
+            && let (Some(op), [a, b]) = (index_op(alu), args)
+        {
+            return self.index(level, op, *a, *b);
+        }
+        let mode = [Mode::V, Mode::Vv, Mode::Vvv][args.len() - 1];
+        let f = (self.ops.alu)(alu, lane, mode).expect("every operation has a loop over vectors");
+        let result = self.scalar(level, f, What::Alu(alu, lane), args);
+        self.round_slot(level, if alu.is_comparison() { Round::None } else { round_after(alu, round) }, result)
+    }
+
+    fn round_slot(&mut self, level: usize, round: Round, slot: Slot) -> Slot {
+        match (self.ops.round)(round) {
+            None => slot,
+            Some(f) => self.scalar(level, f, What::Round(round), &[slot]),
+        }
+    }
+
+    fn cast_slot(&mut self, level: usize, from: Type, to: Type, slot: Slot) -> Slot {
+        let (from, to) = (Lane::of(from), Lane::of(to));
+        let mut slot = slot;
+        for step in cast_steps(from, to) {
+            slot = match step {
+                CastStep::NonZero(lane) => {
+                    let zero = known::ZERO;
+                    self.compute(level, Alu::Ne, lane, Round::None, &[slot, zero])
+                }
+                CastStep::Lane(from, to) => match (self.ops.cast)(from, to) {
+                    Some(f) => self.scalar(level, f, What::Cast(from, to), &[slot]),
+                    None => slot,
+                },
+                CastStep::Round(round) => self.round_slot(level, round, slot),
+            };
+        }
+        slot
+    }
+
+    fn bitcast_slot(&mut self, level: usize, from: Type, to: Type, slot: Slot) -> Slot {
+        let (from, to) = (Lane::of(from).1, Lane::of(to).1);
+        let bits = match (self.ops.narrow)(from) {
+            Some(f) if from != to => self.scalar(level, f, What::Narrow(from), &[slot]),
+            _ => slot,
+        };
+        match (self.ops.widen)(to) {
+            Some(f) if from != to => self.scalar(level, f, What::Widen(to), &[bits]),
+            _ => bits,
+        }
+    }
+
+    /// The linear function behind an affine expression.
+    pub fn affine(&mut self, id: ExprId) -> Affine {
+        let stable = self.facts.stable[id.index()];
+        let found = if stable {
+            self.open.iter().rev().find_map(|scope| scope.affines.get(&id)).copied()
+        } else {
+            self.statement_affines.get(&id).copied()
+        };
+        if let Some(affine) = found {
+            return affine;
+        }
+        let level = self.level_of(id);
+        let affine = self.make_affine(id, level);
+        if stable {
+            self.open[level].affines.insert(id, affine);
+        } else {
+            self.statement_affines.insert(id, affine);
+        }
+        affine
+    }
+
+    fn make_affine(&mut self, id: ExprId, level: usize) -> Affine {
+        if self.shape(id) == Shape::Uniform {
+            return Affine { base: self.uniform_slot(id), strides: [known::ZERO; 3] };
+        }
+        match self.kernel.exprs.get(id) {
+            Expr::Builtin(Builtin::GlobalId(axis)) => self.coordinate(Slot(known::GLOBAL + u32::from(axis)), axis),
+            Expr::Builtin(Builtin::LocalId(axis)) => self.coordinate(known::ZERO, axis),
+            Expr::Local(local) => {
+                let state = self.locals[local.index()].as_ref().expect("verified: declared before use");
+                match state.held[0] {
+                    Held::Affine(affine) => affine,
+                    Held::Slot(_) | Held::Lanes(_) => unreachable!("an affine local is held as base and strides"),
+                }
+            }
+            Expr::Cast(_, value) | Expr::Bitcast(_, value) => self.affine(value),
+            Expr::Alu(alu, args) => {
+                let a = self.affine(args[0]);
+                match alu {
+                    Alu::Neg => self.map_affine(|state, x| state.index(level, IndexOp::Sub, known::ZERO, x), a),
+                    Alu::Add | Alu::Sub => {
+                        let b = self.affine(args[1]);
+                        let op = if alu == Alu::Add { IndexOp::Add } else { IndexOp::Sub };
+                        let base = self.index(level, op, a.base, b.base);
+                        let strides = std::array::from_fn(|d| self.index(level, op, a.strides[d], b.strides[d]));
+                        Affine { base, strides }
+                    }
+                    Alu::Mul => {
+                        let (linear, factor) =
+                            if self.shape(args[1]) == Shape::Uniform { (args[0], args[1]) } else { (args[1], args[0]) };
+                        let (linear, factor) = (self.affine(linear), self.uniform_slot(factor));
+                        self.map_affine(|state, x| state.index(level, IndexOp::Mul, x, factor), linear)
+                    }
+                    Alu::Shl => {
+                        let by = self.uniform_slot(args[1]);
+                        self.map_affine(|state, x| state.index(level, IndexOp::Shl, x, by), a)
+                    }
+                    _ => unreachable!("no other operation is linear"),
+                }
+            }
+            _ => unreachable!("no other expression is affine"),
+        }
+    }
+
+    fn coordinate(&mut self, base: Slot, axis: u8) -> Affine {
+        let one = self.constant(1);
+        let strides = std::array::from_fn(|d| if d == axis as usize { one } else { known::ZERO });
+        Affine { base, strides }
+    }
+
+    fn map_affine(&mut self, mut f: impl FnMut(&mut Self, Slot) -> Slot, affine: Affine) -> Affine {
+        Affine { base: f(self, affine.base), strides: affine.strides.map(|stride| f(self, stride)) }
+    }
+}
+
+/// What an operation's result must be rounded to: nothing if it is exact on values that are already rounded.
+pub fn round_after(alu: Alu, round: Round) -> Round {
+    use Alu::*;
+    match alu {
+        Neg | Not | Abs | Floor | Ceil | Round | Trunc | Min | Max | And | Or | Xor | Shl | Shr | Lt | Le | Eq | Ne
+        | Select => self::Round::None,
+        Exp | Exp2 | Ln | Log2 | Log1p | Expm1 | Sin | Cos | Tan | Atan | Tanh | Erf | Sqrt | Add | Sub | Mul | Div
+        | Rem | Pow | Fma => round,
+    }
+}
+
+/// A part of a conversion.
+#[derive(Clone, Copy, Debug)]
+pub enum CastStep {
+    /// To bool.
+    NonZero(Lane),
+    /// From one lane to another.
+    Lane(Lane, Lane),
+    /// To the values of a narrower float.
+    Round(Round),
+}
+
+/// The steps from one type to another.
+pub fn cast_steps(from: (Lane, Round), to: (Lane, Round)) -> Vec<CastStep> {
+    let ((lane, from_round), (target, round)) = (from, to);
+    if target == Lane::Bool {
+        return if lane == Lane::Bool { vec![] } else { vec![CastStep::NonZero(lane)] };
+    }
+    if round == Round::None {
+        return if lane == target { vec![] } else { vec![CastStep::Lane(lane, target)] };
+    }
+    match lane {
+        Lane::F32 if from_round == round => vec![],
+        Lane::F32 => vec![CastStep::Round(round)],
+        // As the IR has it, 16-bit floats are storage: other types go through f32.
+        _ => vec![CastStep::Lane(lane, Lane::F32), CastStep::Round(round)],
+    }
+}
+
+fn index_op(alu: Alu) -> Option<IndexOp> {
+    Some(match alu {
+        Alu::Add => IndexOp::Add,
+        Alu::Sub => IndexOp::Sub,
+        Alu::Mul => IndexOp::Mul,
+        Alu::Div => IndexOp::Div,
+        Alu::Rem => IndexOp::Rem,
+        Alu::Min => IndexOp::Min,
+        Alu::Max => IndexOp::Max,
+        Alu::And => IndexOp::And,
+        Alu::Or => IndexOp::Or,
+        Alu::Xor => IndexOp::Xor,
+        Alu::Shl => IndexOp::Shl,
+        Alu::Shr => IndexOp::Shr,
+        Alu::Lt => IndexOp::Lt,
+        Alu::Le => IndexOp::Le,
+        Alu::Eq => IndexOp::Eq,
+        Alu::Ne => IndexOp::Ne,
+        _ => return None,
+    })
+}

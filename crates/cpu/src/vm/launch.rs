@@ -1,0 +1,205 @@
+//! From a grid to blocks, and from blocks to threads.
+//!
+//! Each block is independent of the others, so any division gives the same result. A launch starts on the calling thread;
+//! only if the first block says that the rest would take long does the pool join in.
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use panoply_ir::kernel::Kernel;
+use panoply_ir::{Result, Scalar, Verified};
+
+use super::compile::compile;
+use super::exec::{Buffer, Launch, Runner, Scratch};
+use super::isa::Isa;
+use super::lane::{Lane, Round};
+use super::ops::Ops;
+use super::program::{Cover, Program};
+use crate::pool::Pool;
+
+/// Rows shorter than this share a block with others.
+const SHORT_ROW: u64 = 96;
+/// Work that takes less than this is not worth waking another thread for.
+const ALONE_NS: u64 = 15_000;
+/// Pieces of a launch for each thread: more balance the load better, fewer cost less.
+const PARTS_PER_THREAD: usize = 8;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch::new()) };
+}
+
+/// A kernel, compiled for the ways it is launched.
+#[derive(Debug)]
+pub struct Compiled {
+    kernel: Arc<Verified<Kernel>>,
+    isa: Isa,
+    /// For groups, or rows.
+    main: Program,
+    /// For grids of short rows.
+    tile: OnceLock<Result<Program>>,
+}
+
+impl Compiled {
+    /// Compiles a kernel for an instruction set of this machine.
+    pub fn new(kernel: Arc<Verified<Kernel>>, isa: Isa) -> Result<Compiled> {
+        let cover = kernel.group.map_or(Cover::Row, Cover::Group);
+        let main = compile(&kernel, cover, Ops::of(isa))?;
+        Ok(Compiled { kernel, isa, main, tile: OnceLock::new() })
+    }
+
+    /// The program for long rows, or for groups.
+    pub fn program(&self) -> &Program {
+        &self.main
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &Verified<Kernel> {
+        &self.kernel
+    }
+
+    /// Runs it over a grid. Buffers stand by memory, scalars by parameter; 16-bit floats are given as f32 bits.
+    ///
+    /// # Safety
+    /// As [`Runner::new`], of which every thread of the pool makes one.
+    pub unsafe fn launch(&self, pool: &Pool, grid: [u64; 3], buffers: &[Buffer], scalars: &[u64]) -> Result<()> {
+        let program = self.program_for(grid)?;
+        let blocks = Blocks::new(program, grid);
+        let launch = Launch { grid, groups: blocks.groups, buffers, scalars, alone: true };
+        let done = SCRATCH.with_borrow_mut(|scratch| {
+            // SAFETY: the caller's promise.
+            let mut runner = unsafe { Runner::new(program, &launch, scratch) };
+            // SAFETY: as above; the blocks make up the grid.
+            unsafe { blocks.start(&mut runner, pool.threads()) }
+        });
+        let left = blocks.count - done;
+        if left > 0 {
+            let shared = Shared { program, launch: Launch { alone: false, ..launch }, blocks };
+            let parts = (left as usize).min(pool.threads() * PARTS_PER_THREAD);
+            pool.run(parts, &|part| {
+                let bound = |part: usize| done + (left as u128 * part as u128 / parts as u128) as u64;
+                // SAFETY: the caller's promise, and the parts are disjoint.
+                unsafe { shared.run(bound(part), bound(part + 1)) };
+            });
+        }
+        Ok(())
+    }
+
+    fn program_for(&self, grid: [u64; 3]) -> Result<&Program> {
+        let rows = grid[1] * grid[2];
+        if self.kernel.group.is_some() || rows == 1 || grid[0] >= SHORT_ROW {
+            return Ok(&self.main);
+        }
+        let tile = self.tile.get_or_init(|| compile(&self.kernel, Cover::Tile, Ops::of(self.isa)));
+        tile.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// What the threads of a launch share.
+struct Shared<'a> {
+    program: &'a Program,
+    launch: Launch<'a>,
+    blocks: Blocks,
+}
+
+// SAFETY: the buffers' addresses are used by several threads just as the kernel's blocks may run on several devices; the
+// caller of the launch answers for what they alias.
+unsafe impl Sync for Shared<'_> {}
+
+impl Shared<'_> {
+    /// # Safety
+    /// As [`Runner::new`].
+    unsafe fn run(&self, first: u64, end: u64) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            // SAFETY: the caller's promise.
+            let mut runner = unsafe { Runner::new(self.program, &self.launch, scratch) };
+            // SAFETY: as above.
+            (first..end).for_each(|block| unsafe { self.blocks.run(&mut runner, block) });
+        });
+    }
+}
+
+/// How a grid is divided.
+#[derive(Clone, Copy, Debug)]
+struct Blocks {
+    grid: [u64; 3],
+    groups: [u64; 3],
+    /// Work-items of a whole block along each axis.
+    shape: [u64; 3],
+    /// Blocks along each axis.
+    counts: [u64; 3],
+    count: u64,
+    is_group: bool,
+}
+
+impl Blocks {
+    fn new(program: &Program, grid: [u64; 3]) -> Blocks {
+        let lanes = program.lanes as u64;
+        let shape = match program.cover {
+            Cover::Group(group) => group.map(u64::from),
+            Cover::Row => [row_length(grid[0], lanes), 1, 1],
+            Cover::Tile => {
+                let x = grid[0].min(lanes);
+                let y = if x == grid[0] { grid[1].min(lanes / x) } else { 1 };
+                let z = if y == grid[1] { grid[2].min(lanes / (x * y)) } else { 1 };
+                [x, y, z]
+            }
+        };
+        let counts: [u64; 3] = std::array::from_fn(|d| grid[d].div_ceil(shape[d]));
+        let is_group = matches!(program.cover, Cover::Group(_));
+        let groups = if is_group { counts } else { grid };
+        Blocks { grid, groups, shape, counts, count: counts.iter().product(), is_group }
+    }
+
+    /// Runs blocks on the calling thread: all of them if that is quick, else the first. Gives how many were run.
+    ///
+    /// # Safety
+    /// As [`Runner::block`].
+    unsafe fn start(&self, runner: &mut Runner<'_>, threads: usize) -> u64 {
+        let mut done = 0;
+        if threads > 1 && self.count > 1 {
+            let start = Instant::now();
+            // SAFETY: the caller's promise.
+            unsafe { self.run(runner, 0) };
+            done = 1;
+            let block_ns = start.elapsed().as_nanos() as u64;
+            if block_ns.saturating_mul(self.count - 1) > ALONE_NS {
+                return done;
+            }
+        }
+        // SAFETY: the caller's promise.
+        (done..self.count).for_each(|block| unsafe { self.run(runner, block) });
+        self.count
+    }
+
+    /// # Safety
+    /// As [`Runner::block`].
+    unsafe fn run(&self, runner: &mut Runner<'_>, block: u64) {
+        let (row, x) = (block / self.counts[0], block % self.counts[0]);
+        let (z, y) = (row / self.counts[1], row % self.counts[1]);
+        let position = [x, y, z];
+        let origin: [u64; 3] = std::array::from_fn(|d| position[d] * self.shape[d]);
+        let shape: [usize; 3] = std::array::from_fn(|d| {
+            let whole = self.shape[d];
+            // A group is always whole, even beyond the grid.
+            (if self.is_group { whole } else { whole.min(self.grid[d] - origin[d]) }) as usize
+        });
+        let group = if self.is_group { position } else { [0; 3] };
+        // SAFETY: the block lies within the grid.
+        unsafe { runner.block(origin, group, shape) };
+    }
+}
+
+/// Lanes for the blocks of a row: as few blocks as possible, all but the last equally long.
+fn row_length(row: u64, lanes: u64) -> u64 {
+    let blocks = row.div_ceil(lanes);
+    row.div_ceil(blocks).next_multiple_of(32).min(lanes)
+}
+
+/// A scalar argument as a slot holds it.
+pub fn scalar_bits(value: Scalar) -> u64 {
+    match Lane::of_dtype(value.dtype).1 {
+        Round::None => value.bits,
+        Round::F16 | Round::BF16 => u64::from((value.to_f64() as f32).to_bits()),
+    }
+}

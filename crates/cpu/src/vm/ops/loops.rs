@@ -1,0 +1,223 @@
+//! The loops that apply one operation to all lanes, for each way its operands come.
+//!
+//! `V` is a vector of lanes, `S` one value for all lanes, `I` the destination itself. The inner functions take references,
+//! because only that tells the optimiser that the destination overlaps nothing.
+
+use std::marker::PhantomData;
+use std::slice;
+
+use crate::vm::isa::{Body, Machine};
+
+/// An operation on one operand.
+pub trait Unary: 'static {
+    /// The operand.
+    type A: Copy + 'static;
+    /// The result.
+    type R: Copy + 'static;
+    /// One lane; to be marked `#[inline(always)]`.
+    fn apply<M: Machine>(a: Self::A) -> Self::R;
+}
+
+/// An operation on two operands of one type.
+pub trait Binary: 'static {
+    /// The operands.
+    type A: Copy + 'static;
+    /// The result.
+    type R: Copy + 'static;
+    /// One lane; to be marked `#[inline(always)]`.
+    fn apply<M: Machine>(a: Self::A, b: Self::A) -> Self::R;
+}
+
+/// An operation on three operands, of which two have the result's type.
+pub trait Ternary: 'static {
+    /// The first operand.
+    type A: Copy + 'static;
+    /// The other operands and the result.
+    type R: Copy + 'static;
+    /// One lane; to be marked `#[inline(always)]`.
+    fn apply<M: Machine>(a: Self::A, b: Self::R, c: Self::R) -> Self::R;
+}
+
+/// An operand of a loop.
+trait Operand<T> {
+    fn lane(&self, i: usize) -> T;
+}
+
+impl<T: Copy> Operand<T> for &[T] {
+    #[inline(always)]
+    fn lane(&self, i: usize) -> T {
+        debug_assert!(i < self.len());
+        // SAFETY: every operand of a loop has as many lanes as the destination, over which `i` runs.
+        unsafe { *self.get_unchecked(i) }
+    }
+}
+
+impl<T: Copy> Operand<T> for T {
+    #[inline(always)]
+    fn lane(&self, _: usize) -> T {
+        *self
+    }
+}
+
+#[inline(always)]
+fn map1<M: Machine, O: Unary>(dst: &mut [O::R], a: &[O::A]) {
+    for (i, out) in dst.iter_mut().enumerate() {
+        *out = O::apply::<M>(a.lane(i));
+    }
+}
+
+#[inline(always)]
+fn map2<M: Machine, O: Binary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::A>) {
+    for (i, out) in dst.iter_mut().enumerate() {
+        *out = O::apply::<M>(a.lane(i), b.lane(i));
+    }
+}
+
+#[inline(always)]
+fn map3<M: Machine, O: Ternary>(
+    dst: &mut [O::R],
+    a: impl Operand<O::A>,
+    b: impl Operand<O::R>,
+    c: impl Operand<O::R>,
+) {
+    for (i, out) in dst.iter_mut().enumerate() {
+        *out = O::apply::<M>(a.lane(i), b.lane(i), c.lane(i));
+    }
+}
+
+#[inline(always)]
+fn update2<M: Machine, O: Binary<R = <O as Binary>::A>>(dst: &mut [O::R], b: impl Operand<O::A>) {
+    for (i, out) in dst.iter_mut().enumerate() {
+        *out = O::apply::<M>(*out, b.lane(i));
+    }
+}
+
+#[inline(always)]
+fn update3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::R>) {
+    for (i, out) in dst.iter_mut().enumerate() {
+        *out = O::apply::<M>(a.lane(i), b.lane(i), *out);
+    }
+}
+
+macro_rules! operand {
+    (V, $ty:ty, $ptr:ident, $n:ident) => {
+        // SAFETY: the caller promises `n` aligned lanes that nothing writes meanwhile.
+        unsafe { slice::from_raw_parts($ptr.cast::<$ty>(), $n) }
+    };
+    (S, $ty:ty, $ptr:ident, $n:ident) => {
+        // SAFETY: the caller promises one aligned value.
+        unsafe { *$ptr.cast::<$ty>() }
+    };
+}
+
+macro_rules! destination {
+    ($ty:ty, $ptr:ident, $n:ident) => {
+        // SAFETY: the caller promises `n` aligned lanes that overlap no source.
+        unsafe { slice::from_raw_parts_mut($ptr.cast::<$ty>(), $n) }
+    };
+}
+
+/// One operand.
+pub struct V<O>(PhantomData<O>);
+
+impl<O: Unary> Body for V<O> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+        map1::<M, O>(destination!(O::R, dst, n), operand!(V, O::A, a, n));
+    }
+}
+
+macro_rules! binary_loops {
+    ($($(#[$doc:meta])* $name:ident: $a:ident $b:ident;)*) => {$(
+        $(#[$doc])*
+        pub struct $name<O>(PhantomData<O>);
+
+        impl<O: Binary> Body for $name<O> {
+            #[inline(always)]
+            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+                map2::<M, O>(destination!(O::R, dst, n), operand!($a, O::A, a, n), operand!($b, O::A, b, n));
+            }
+        }
+    )*};
+}
+
+binary_loops! {
+    /// Both operands vectors.
+    Vv: V V;
+    /// A vector and a value.
+    Vs: V S;
+    /// A value and a vector.
+    Sv: S V;
+}
+
+macro_rules! binary_updates {
+    ($($(#[$doc:meta])* $name:ident: $b:ident;)*) => {$(
+        $(#[$doc])*
+        pub struct $name<O>(PhantomData<O>);
+
+        impl<O: Binary<R = <O as Binary>::A>> Body for $name<O> {
+            #[inline(always)]
+            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, _: *const u8, b: *const u8, _: *const u8) {
+                update2::<M, O>(destination!(O::R, dst, n), operand!($b, O::A, b, n));
+            }
+        }
+    )*};
+}
+
+binary_updates! {
+    /// The destination and a vector.
+    Iv: V;
+    /// The destination and a value.
+    Is: S;
+}
+
+macro_rules! ternary_loops {
+    ($($(#[$doc:meta])* $name:ident: $a:ident $b:ident $c:ident;)*) => {$(
+        $(#[$doc])*
+        pub struct $name<O>(PhantomData<O>);
+
+        impl<O: Ternary> Body for $name<O> {
+            #[inline(always)]
+            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
+                map3::<M, O>(
+                    destination!(O::R, dst, n),
+                    operand!($a, O::A, a, n),
+                    operand!($b, O::R, b, n),
+                    operand!($c, O::R, c, n),
+                );
+            }
+        }
+    )*};
+}
+
+ternary_loops! {
+    /// Three vectors.
+    Vvv: V V V;
+    /// A value last.
+    Vvs: V V S;
+    /// A value in the middle.
+    Vsv: V S V;
+    /// Two values last.
+    Vss: V S S;
+}
+
+macro_rules! ternary_updates {
+    ($($(#[$doc:meta])* $name:ident: $a:ident $b:ident;)*) => {$(
+        $(#[$doc])*
+        pub struct $name<O>(PhantomData<O>);
+
+        impl<O: Ternary> Body for $name<O> {
+            #[inline(always)]
+            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+                update3::<M, O>(destination!(O::R, dst, n), operand!($a, O::A, a, n), operand!($b, O::R, b, n));
+            }
+        }
+    )*};
+}
+
+ternary_updates! {
+    /// Two vectors and the destination last.
+    Vvi: V V;
+    /// A vector, a value and the destination last.
+    Vsi: V S;
+}

@@ -1,0 +1,151 @@
+//! Loops that move lanes; they know only how wide a lane is.
+
+use std::marker::PhantomData;
+use std::slice;
+
+use crate::vm::isa::{Body, Machine, VecFn};
+
+/// A way to move lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// `dst[i] = a[i]`.
+    Copy,
+    /// `dst[i] = *a`.
+    Splat,
+    /// `dst[i] = a[i * b]`: `a` is the address of the first element, `*b` a signed number of elements.
+    Strided,
+    /// `dst[i] = a[b[i]]`, and 0 where `b[i]` is not below `*c`.
+    Gather,
+    /// `dst[i] = a[b[i]]`.
+    GatherUnchecked,
+    /// `dst[i] = b[i]` where the bool `a[i]` holds; nothing is written elsewhere.
+    Blend,
+}
+
+/// The loop that moves lanes of so many bytes.
+pub fn find<M: Machine>(how: Move, bytes: usize) -> VecFn {
+    match bytes {
+        1 => of_width::<M, u8>(how),
+        2 => of_width::<M, u16>(how),
+        4 => of_width::<M, u32>(how),
+        _ => of_width::<M, u64>(how),
+    }
+}
+
+/// The loop `dst[i] = *a + i * *b` on u64 lanes.
+pub fn iota<M: Machine>() -> VecFn {
+    M::compile::<Iota>()
+}
+
+fn of_width<M: Machine, T: Word>(how: Move) -> VecFn {
+    match how {
+        Move::Copy => M::compile::<Copied<T>>(),
+        Move::Splat => M::compile::<Splat<T>>(),
+        Move::Strided => M::compile::<Strided<T>>(),
+        Move::Gather => M::compile::<Gather<T>>(),
+        Move::GatherUnchecked => M::compile::<GatherUnchecked<T>>(),
+        Move::Blend => M::compile::<Blend<T>>(),
+    }
+}
+
+trait Word: Copy + Default + 'static {}
+impl Word for u8 {}
+impl Word for u16 {}
+impl Word for u32 {}
+impl Word for u64 {}
+
+struct Copied<T>(PhantomData<T>);
+
+impl<T: Word> Body for Copied<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes on both sides that do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(a.cast::<T>(), dst.cast::<T>(), n) }
+    }
+}
+
+struct Splat<T>(PhantomData<T>);
+
+impl<T: Word> Body for Splat<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes and one value.
+        unsafe { slice::from_raw_parts_mut(dst.cast::<T>(), n).fill(*a.cast::<T>()) }
+    }
+}
+
+struct Iota;
+
+impl Body for Iota {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes and two values.
+        let (dst, base, stride) =
+            unsafe { (slice::from_raw_parts_mut(dst.cast::<u64>(), n), *a.cast::<u64>(), *b.cast::<u64>()) };
+        for (i, out) in dst.iter_mut().enumerate() {
+            *out = base.wrapping_add(stride.wrapping_mul(i as u64));
+        }
+    }
+}
+
+struct Strided<T>(PhantomData<T>);
+
+impl<T: Word> Body for Strided<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes, one stride, and that every element it leads to is readable.
+        let (dst, stride) = unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), *b.cast::<i64>() as isize) };
+        for (i, out) in dst.iter_mut().enumerate() {
+            // SAFETY: as above.
+            *out = unsafe { *a.cast::<T>().offset(stride * i as isize) };
+        }
+    }
+}
+
+struct Gather<T>(PhantomData<T>);
+
+impl<T: Word> Body for Gather<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
+        // SAFETY: the caller promises `n` lanes, `n` indices and a length.
+        let (dst, index, len) = unsafe {
+            (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n), *c.cast::<u64>())
+        };
+        for (out, index) in dst.iter_mut().zip(index) {
+            // SAFETY: `a` is the address of `len` elements.
+            *out = if *index < len { unsafe { *a.cast::<T>().add(*index as usize) } } else { T::default() };
+        }
+    }
+}
+
+struct GatherUnchecked<T>(PhantomData<T>);
+
+impl<T: Word> Body for GatherUnchecked<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes and `n` indices.
+        let (dst, index) = unsafe {
+            (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n))
+        };
+        for (out, index) in dst.iter_mut().zip(index) {
+            // SAFETY: the caller promises that every index is within the memory at `a`.
+            *out = unsafe { *a.cast::<T>().add(*index as usize) };
+        }
+    }
+}
+
+struct Blend<T>(PhantomData<T>);
+
+impl<T: Word> Body for Blend<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes that overlap neither mask nor source.
+        let (dst, mask, source) = unsafe {
+            (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(a, n), slice::from_raw_parts(b.cast::<T>(), n))
+        };
+        for ((out, holds), value) in dst.iter_mut().zip(mask).zip(source) {
+            // Not `if holds { *out = … }`: every lane of a register may be written, which needs no masked store.
+            *out = if *holds != 0 { *value } else { *out };
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The loops of the vector machine: each written once, compiled for every instruction set.
+//!
+//! In reading order: [`number`] (what an operation means for one lane), [`half`] (16-bit floats), [`loops`] (all lanes,
+//! by the way the operands come), [`alu`], [`convert`], [`memory`] and [`mask`] (the tables).
+
+pub mod alu;
+pub mod convert;
+pub mod half;
+pub mod loops;
+pub mod mask;
+pub mod memory;
+pub mod number;
+
+use panoply_ir::Alu;
+
+use self::alu::Mode;
+use self::mask::Combine;
+use self::memory::Move;
+use super::isa::{Isa, Machine, Portable, VecFn};
+use super::lane::{Lane, Round};
+
+/// All loops of one instruction set.
+#[derive(Debug)]
+pub struct Ops {
+    /// The set.
+    pub isa: Isa,
+    /// Loops for operations.
+    pub alu: fn(Alu, Lane, Mode) -> Option<VecFn>,
+    /// Loops for conversions.
+    pub cast: fn(Lane, Lane) -> Option<VecFn>,
+    /// Loops that round f32 lanes to a narrower type.
+    pub round: fn(Round) -> Option<VecFn>,
+    /// Loops that read 16-bit floats.
+    pub widen: fn(Round) -> Option<VecFn>,
+    /// Loops that write 16-bit floats.
+    pub narrow: fn(Round) -> Option<VecFn>,
+    /// Loops that move lanes of so many bytes.
+    pub memory: fn(Move, usize) -> VecFn,
+    /// The loop that counts.
+    pub iota: fn() -> VecFn,
+    /// Loops that combine masks.
+    pub mask: fn(Combine) -> VecFn,
+    /// The loop that finds where a mask holds.
+    pub extent: fn() -> VecFn,
+}
+
+impl Ops {
+    const fn new<M: Machine>(isa: Isa) -> Ops {
+        Ops {
+            isa,
+            alu: alu::find::<M>,
+            cast: convert::cast::<M>,
+            round: convert::round::<M>,
+            widen: convert::widen::<M>,
+            narrow: convert::narrow::<M>,
+            memory: memory::find::<M>,
+            iota: memory::iota::<M>,
+            mask: mask::find::<M>,
+            extent: mask::extent::<M>,
+        }
+    }
+
+    /// The loops of a set this machine has; those every machine has if it lacks the set.
+    pub fn of(isa: Isa) -> &'static Ops {
+        static PORTABLE: Ops = Ops::new::<Portable>(Isa::Portable);
+        #[cfg(target_arch = "x86_64")]
+        static AVX2: Ops = Ops::new::<super::isa::Avx2>(Isa::Avx2);
+        #[cfg(target_arch = "x86_64")]
+        static AVX512: Ops = Ops::new::<super::isa::Avx512>(Isa::Avx512);
+        #[cfg(target_arch = "aarch64")]
+        static NEON: Ops = Ops::new::<super::isa::Neon>(Isa::Neon);
+        if !isa.is_available() {
+            return &PORTABLE;
+        }
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &AVX2,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => &AVX512,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => &NEON,
+            _ => &PORTABLE,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The suite's kernels.
+
+use panoply_ir::alu::Alu;
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, AtomicOp, Builtin, CollectiveOp, ExprId, Guard, MemId, ReduceOp, Scope};
+use panoply_ir::{DType, Type};
+
+/// `x[i] = 2 x[i] + add`: any other order of two launches, or a launch too many, gives another number.
+pub fn turn() -> Builder {
+    let mut b = Builder::new("turn");
+    let add = b.scalar("add", DType::U32);
+    let x = b.buffer("x", DType::U32, Access::InOut);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let old = b.load(x, i, Guard::Checked);
+    let two = b.constant(2u32);
+    let twice = b.alu(Alu::Mul, &[old, two]);
+    let next = b.alu(Alu::Add, &[twice, add]);
+    b.store(x, i, next, Guard::Checked);
+    b
+}
+
+/// `out[where in the grid] = x + 100 y + 10000 z + 1`, where the row length is the size asked for.
+pub fn places() -> Builder {
+    let mut b = Builder::new("places");
+    let out = b.buffer("out", DType::U32, Access::Out);
+    let ids = [0, 1, 2].map(|axis| b.builtin(Builtin::GlobalId(axis)));
+    let sizes = [0, 1].map(|axis| b.builtin(Builtin::GlobalSize(axis)));
+    let planes = multiply_add(&mut b, ids[2], sizes[1], ids[1]);
+    let at = multiply_add(&mut b, planes, sizes[0], ids[0]);
+    let (hundred, one) = (b.index(100), b.index(1));
+    let high = multiply_add(&mut b, ids[2], hundred, ids[1]);
+    let number = multiply_add(&mut b, high, hundred, ids[0]);
+    let number = b.alu(Alu::Add, &[number, one]);
+    let word = b.cast(DType::U32, number);
+    b.store(out, at, word, Guard::Checked);
+    b
+}
+
+fn multiply_add(b: &mut Builder, x: ExprId, y: ExprId, z: ExprId) -> ExprId {
+    let product = b.alu(Alu::Mul, &[x, y]);
+    b.alu(Alu::Add, &[product, z])
+}
+
+/// Every work-item adds 1 to one counter and its number to the next.
+pub fn census() -> Builder {
+    let mut b = Builder::new("census");
+    let counters = b.buffer("counters", DType::U32, Access::InOut);
+    let id = b.builtin(Builtin::GlobalId(0));
+    let (first, second, one) = (b.index(0), b.index(1), b.constant(1u32));
+    let word = b.cast(DType::U32, id);
+    b.atomic(AtomicOp::Add, counters, first, one, None, Guard::Checked);
+    b.atomic(AtomicOp::Add, counters, second, word, None, Guard::Checked);
+    b
+}
+
+/// In groups of 16: `out[i]` is the work-item's place in its group, then the group, then the size asked for, as decimals.
+pub fn whole_groups() -> Builder {
+    let mut b = grouped("whole_groups");
+    let out = b.buffer("out", DType::U32, Access::Out);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let numbers = [Builtin::LocalId(0), Builtin::GroupId(0), Builtin::GlobalSize(0)].map(|number| b.builtin(number));
+    let hundred = b.index(100);
+    let low = multiply_add(&mut b, numbers[1], hundred, numbers[0]);
+    let ten_thousand = b.index(10_000);
+    let all = multiply_add(&mut b, numbers[2], ten_thousand, low);
+    let word = b.cast(DType::U32, all);
+    b.store(out, i, word, Guard::Checked);
+    b
+}
+
+/// In groups of 16: turns each group's elements around, through shared memory.
+pub fn reverse_groups() -> Builder {
+    let mut b = grouped("reverse_groups");
+    let x = b.buffer("x", DType::U32, Access::InOut);
+    let shared = b.shared("held", DType::U32, 16);
+    let (i, local) = (b.builtin(Builtin::GlobalId(0)), b.builtin(Builtin::LocalId(0)));
+    let mine = b.load(x, i, Guard::Checked);
+    b.store(shared, local, mine, Guard::Checked);
+    b.barrier();
+    let last = b.index(15);
+    let mirrored = b.alu(Alu::Sub, &[last, local]);
+    let theirs = b.load(shared, mirrored, Guard::Checked);
+    b.store(x, i, theirs, Guard::Checked);
+    b
+}
+
+/// In groups of 16: the running sum within the group, plus 1000 times the group's largest.
+pub fn collectives() -> Builder {
+    let mut b = grouped("collectives");
+    let x = b.buffer("x", DType::U32, Access::InOut);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let loaded = b.load(x, i, Guard::Checked);
+    let mine = b.bind("mine", loaded);
+    let running = b.collective(CollectiveOp::InclusiveScan(ReduceOp::Sum), Scope::Group, mine);
+    let largest = b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine);
+    let thousand = b.constant(1000u32);
+    let result = multiply_add(&mut b, largest, thousand, running);
+    b.store(x, i, result, Guard::Checked);
+    b
+}
+
+fn grouped(name: &str) -> Builder {
+    let mut b = Builder::new(name);
+    b.group([16, 1, 1]);
+    b
+}
+
+/// `out[0] = value` for a scalar of this type, between two others, so that a wrong size would shift them.
+pub fn keep(dtype: DType) -> Builder {
+    let mut b = Builder::new(format!("keep_{dtype}"));
+    let before = b.scalar("before", DType::U32);
+    let value = b.scalar("value", dtype);
+    let out = b.buffer("out", dtype, Access::Out);
+    let after = b.scalar("after", DType::U8);
+    let others = b.buffer("others", DType::U32, Access::Out);
+    let (zero, one) = (b.index(0), b.index(1));
+    b.store(out, zero, value, Guard::Checked);
+    b.store(others, zero, before, Guard::Checked);
+    let after = b.cast(DType::U32, after);
+    b.store(others, one, after, Guard::Checked);
+    b
+}
+
+/// Two indices, as words of 32 bits: each low half, then each high half where the device has 64-bit integers.
+pub fn keep_indices(int64: bool) -> Builder {
+    let mut b = Builder::new("keep_indices");
+    let values = [b.scalar("a", Type::Index), b.scalar("b", Type::Index)];
+    let out = b.buffer("out", DType::U32, Access::Out);
+    let half = b.index(1 << 16);
+    let high = |b: &mut Builder, value: ExprId| {
+        let shifted = b.alu(Alu::Div, &[value, half]);
+        b.alu(Alu::Div, &[shifted, half])
+    };
+    for (i, value) in values.into_iter().enumerate() {
+        let at = b.index(i as u64);
+        let low = b.cast(DType::U32, value);
+        b.store(out, at, low, Guard::Checked);
+        if int64 {
+            let (at, high) = (b.index(i as u64 + 2), high(&mut b, value));
+            let high = b.cast(DType::U32, high);
+            b.store(out, at, high, Guard::Checked);
+        }
+    }
+    b
+}
+
+/// As many buffers as asked for: `buffer[k][i] += scalar[k]`.
+pub fn many(buffers: usize) -> Builder {
+    let mut b = Builder::new("many");
+    let pairs: Vec<(MemId, ExprId)> = (0..buffers)
+        .map(|k| (b.buffer(&format!("x{k}"), DType::U32, Access::InOut), b.scalar(&format!("a{k}"), DType::U32)))
+        .collect();
+    let i = b.builtin(Builtin::GlobalId(0));
+    for (x, a) in pairs {
+        let old = b.load(x, i, Guard::Checked);
+        let sum = b.alu(Alu::Add, &[old, a]);
+        b.store(x, i, sum, Guard::Checked);
+    }
+    b
+}
+
+/// `y[i] = x[i + 1] + 100 × length of x`, all guarded; work-items beyond either length see the guards at work.
+pub fn neighbours() -> Builder {
+    let mut b = Builder::new("neighbours");
+    let x = b.buffer("x", DType::U32, Access::In);
+    let y = b.buffer("y", DType::U32, Access::Out);
+    let (i, one, hundred) = (b.builtin(Builtin::GlobalId(0)), b.index(1), b.constant(100u32));
+    let next = b.alu(Alu::Add, &[i, one]);
+    let value = b.load(x, next, Guard::Checked);
+    let length = b.len(x);
+    let length = b.cast(DType::U32, length);
+    let sum = multiply_add(&mut b, length, hundred, value);
+    b.store(y, i, sum, Guard::Checked);
+    b
+}
+
+/// Adds 1 to `x[0]` many times over, one after the other: a launch that takes a while.
+pub fn slow() -> Builder {
+    let mut b = Builder::new("slow");
+    let times = b.scalar("times", DType::U32);
+    let x = b.buffer("x", DType::U32, Access::InOut);
+    let (i, zero, one) = (b.builtin(Builtin::GlobalId(0)), b.constant(0u32), b.constant(1u32));
+    b.begin_for("turn", zero, times, one);
+    let old = b.load(x, i, Guard::Checked);
+    let sum = b.alu(Alu::Add, &[old, one]);
+    b.store(x, i, sum, Guard::Checked);
+    b.end();
+    b
+}

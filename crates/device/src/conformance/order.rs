@@ -1,0 +1,251 @@
+//! Order: within a queue, between queues, between threads; and what tickets say about it.
+
+use panoply_ir::routine::{Gemm, Layout, Routine};
+use panoply_ir::{DType, Result};
+
+use super::bench::{Bench, launch};
+use super::kernels::{slow, turn};
+use super::{Case, Need, broken, expect, expect_all};
+use crate::contract::Ticket;
+use crate::step::{Arg, QueueId, Step};
+
+pub const CASES: &[Case] = &[
+    Case { name: "steps of a queue happen in order", needs: &[Need::Computing], run: in_order },
+    Case { name: "reads and writes happen in order", needs: &[Need::Computing], run: with_the_host },
+    Case { name: "memory is freed while it is used", needs: &[Need::Computing], run: freed_in_use },
+    Case { name: "queues wait for each other", needs: &[Need::Computing], run: across_queues },
+    Case { name: "waits for what is done", needs: &[], run: done_before },
+    Case { name: "an empty submission ends after the ones before", needs: &[Need::Computing], run: empty },
+    Case { name: "tickets come true", needs: &[Need::Computing], run: polling },
+    Case { name: "tickets may be dropped", needs: &[Need::Computing], run: dropped },
+    Case { name: "synchronize waits for every queue", needs: &[Need::Computing], run: synchronize },
+    Case { name: "timed steps follow each other", needs: &[], run: timed },
+    Case { name: "a refused submission does no harm", needs: &[], run: refused },
+    Case { name: "threads with queues of their own", needs: &[Need::Computing, Need::Threads], run: own_queues },
+    Case { name: "threads on one queue", needs: &[Need::Computing, Need::Threads], run: one_queue },
+    Case { name: "threads that allocate and compile", needs: &[Need::Computing, Need::Threads], run: own_everything },
+];
+
+/// What `turn` makes of a number, turn after turn.
+fn turned(start: u32, adds: impl IntoIterator<Item = u32>) -> u32 {
+    adds.into_iter().fold(start, |x, add| x.wrapping_mul(2).wrapping_add(add))
+}
+
+fn in_order(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compile(turn())?;
+    let (x, y) = (bench.allocate(4)?, bench.holding(&[0u32])?);
+    let turn = |add: u32| launch(&program, [1; 3], [1; 3], vec![Arg::Scalar(add.into()), Arg::Buffer(x.all())]);
+    let mut steps = vec![Step::Fill { to: x.all(), pattern: 3u32.to_le_bytes().to_vec() }];
+    steps.extend((0..10).map(turn));
+    steps.push(Step::Copy { from: x.all(), to: y.all() });
+    steps.extend((10..20).map(turn));
+    bench.run(&steps[..7])?;
+    bench.run(&steps[7..])?;
+    expect("after ten turns", y.words()?, vec![turned(3, 0..10)])?;
+    expect("after twenty", x.words()?, vec![turned(3, 0..20)])
+}
+
+fn with_the_host(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compile(turn())?;
+    let x = bench.allocate(4)?;
+    let step = launch(&program, [1; 3], [1; 3], vec![Arg::Scalar(1u32.into()), Arg::Buffer(x.all())]);
+    let mut reads = Vec::new();
+    for value in 0..20u32 {
+        bench.device.write(QueueId::DEFAULT, x.all(), &value.to_le_bytes())?;
+        bench.run(std::slice::from_ref(&step))?;
+        reads.push(bench.device.read(QueueId::DEFAULT, x.all())?);
+    }
+    for (value, read) in (0u32..).zip(reads) {
+        expect(format_args!("read {value}"), read.take()?, (2 * value + 1).to_le_bytes().to_vec())?;
+    }
+    Ok(())
+}
+
+fn freed_in_use(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compile(slow())?;
+    let out = bench.holding(&[0u32; 8])?;
+    for i in 0..8u64 {
+        let x = bench.holding(&[0u32])?;
+        let args = vec![Arg::Scalar((20_000 + i as u32).into()), Arg::Buffer(x.all())];
+        let copy = Step::Copy { from: x.all(), to: out.region(4 * i, 4) };
+        bench.run(&[launch(&program, [1; 3], [1; 3], args), copy])?;
+        // `x` is freed here, and its memory may be had again in the next turn.
+    }
+    expect_all("what freed memory was copied to", &out.words()?, &Vec::from_iter(20_000..20_008))
+}
+
+fn across_queues(bench: &Bench<'_>) -> Result<()> {
+    let (program, slow) = (bench.compile(turn())?, bench.compile(slow())?);
+    let (x, other) = (bench.holding(&[1u32])?, bench.holding(&[0u32])?);
+    let queues = [QueueId::DEFAULT, bench.device.queue()?, bench.device.queue()?];
+    bench.device.synchronize()?;
+    let mut last = Ticket::Done;
+    for turn in 0..30u32 {
+        let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
+        let delay = vec![Arg::Scalar((turn % 3 * 3000).into()), Arg::Buffer(other.all())];
+        let step = launch(&program, [1; 3], [1; 3], args);
+        let steps = [Step::Wait(last.clone()), launch(&slow, [1; 3], [1; 3], delay), step];
+        last = bench.device.submit(queues[turn as usize * 7 % 3], &steps, false)?;
+    }
+    bench.run(&[Step::Wait(last)])?;
+    expect("thirty turns on three queues", x.words()?, vec![turned(1, 0..30)])?;
+    expect("what delayed them", other.words()?, vec![30 * 3000])
+}
+
+fn done_before(bench: &Bench<'_>) -> Result<()> {
+    let x = bench.holding(&[0u8; 4])?;
+    let queue = bench.device.queue()?;
+    let fill = |value: u8| Step::Fill { to: x.all(), pattern: vec![value] };
+    bench.device.synchronize()?;
+    let ticket = bench.device.submit(queue, &[fill(1)], false)?;
+    ticket.wait()?;
+    bench.run(&[Step::Wait(ticket.clone()), Step::Wait(Ticket::Done), fill(2), Step::Wait(ticket)])?;
+    let read = bench.device.read(QueueId::DEFAULT, x.all())?;
+    read.wait()?;
+    bench.run(&[Step::Wait(read.clone())])?.wait()?;
+    expect("bytes", read.take()?, vec![2; 4])
+}
+
+fn empty(bench: &Bench<'_>) -> Result<()> {
+    let (program, x) = (bench.compile(slow())?, bench.holding(&[0u32])?);
+    let args = vec![Arg::Scalar(300_000u32.into()), Arg::Buffer(x.all())];
+    let work = bench.run(&[launch(&program, [1; 3], [1; 3], args)])?;
+    bench.run(&[])?.wait()?;
+    expect("whether the work before is done", work.poll()?, true)
+}
+
+fn polling(bench: &Bench<'_>) -> Result<()> {
+    let (program, x) = (bench.compile(slow())?, bench.holding(&[0u32])?);
+    for _ in 0..5 {
+        let args = vec![Arg::Scalar(10_000u32.into()), Arg::Buffer(x.all())];
+        let ticket = bench.run(&[launch(&program, [1; 3], [1; 3], args)])?;
+        while !ticket.poll()? {
+            std::thread::yield_now();
+        }
+        expect("poll after it came true", ticket.poll()?, true)?;
+        ticket.wait()?;
+    }
+    expect("what was polled for", x.words()?, vec![50_000])
+}
+
+fn dropped(bench: &Bench<'_>) -> Result<()> {
+    let (program, x) = (bench.compile(turn())?, bench.holding(&[0u32])?);
+    for turn in 0..200u32 {
+        let args = vec![Arg::Scalar(turn.into()), Arg::Buffer(x.all())];
+        drop(bench.run(&[launch(&program, [1; 3], [1; 3], args)])?);
+    }
+    expect("two hundred turns", x.words()?, vec![turned(0, 0..200)])
+}
+
+fn synchronize(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compile(slow())?;
+    let queues = [QueueId::DEFAULT, bench.device.queue()?];
+    let memories = [bench.holding(&[0u32])?, bench.holding(&[0u32])?];
+    bench.device.synchronize()?;
+    let mut tickets = Vec::new();
+    for (queue, x) in queues.into_iter().zip(&memories) {
+        let args = vec![Arg::Scalar(100_000u32.into()), Arg::Buffer(x.all())];
+        tickets.push(bench.device.submit(queue, &[launch(&program, [1; 3], [1; 3], args)], false)?);
+    }
+    bench.device.synchronize()?;
+    for ticket in tickets {
+        expect("whether work is done", ticket.poll()?, true)?;
+    }
+    memories.iter().try_for_each(|x| expect("its result", x.words()?, vec![100_000]))
+}
+
+fn timed(bench: &Bench<'_>) -> Result<()> {
+    let (x, y) = (bench.holding(&[0u8; 4096])?, bench.holding(&[0u8; 4096])?);
+    let fill = Step::Fill { to: x.all(), pattern: vec![1, 2] };
+    let copy = Step::Copy { from: x.all(), to: y.all() };
+    let steps = [fill.clone(), Step::Wait(Ticket::Done), copy, fill, Step::Wait(Ticket::Done)];
+    let mut before = 0;
+    for _ in 0..3 {
+        let times = bench.device.submit(QueueId::DEFAULT, &steps, true)?.times()?;
+        expect("times of five steps", times.len(), steps.len())?;
+        for time in times {
+            if time.start_ns < before || time.end_ns < time.start_ns {
+                return Err(broken(format_args!("{time:?} after a step that ended at {before}")));
+            }
+            before = time.end_ns;
+        }
+    }
+    expect("times nobody asked for", bench.run(&steps)?.times()?.len(), 0)
+}
+
+fn refused(bench: &Bench<'_>) -> Result<()> {
+    let layout = Layout { offset: 0, batch: 0, row: usize::MAX, column: 1 };
+    let nonsense = Gemm { dtype: DType::Bool, batch: 0, m: 0, n: 0, k: 0, a: layout, b: layout, c: layout };
+    let routine = Routine::Gemm(nonsense);
+    expect("whether it offers nonsense", bench.device.offers(&routine), false)?;
+    let x = bench.holding(&[1u8; 4])?;
+    let fill = |value: u8| Step::Fill { to: x.all(), pattern: vec![value] };
+    if bench.run(&[fill(2), Step::Routine(routine, vec![x.all(); 3]), fill(3)]).is_ok() {
+        return Err(broken("a routine that is not offered was taken"));
+    }
+    bench.run(&[fill(4)])?;
+    expect("bytes filled afterwards", x.bytes()?, vec![4; 4])
+}
+
+fn own_queues(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compile(turn())?;
+    let program = &program;
+    in_threads(|thread| {
+        let (queue, x) = (bench.device.queue()?, bench.holding(&[thread])?);
+        bench.device.synchronize()?;
+        for add in 0..100 {
+            let args = vec![Arg::Scalar((add + thread).into()), Arg::Buffer(x.all())];
+            bench.device.submit(queue, &[launch(program, [1; 3], [1; 3], args)], false)?;
+        }
+        let bytes = bench.device.read(queue, x.all())?.take()?;
+        let expected = turned(thread, (0..100).map(|add| add + thread));
+        expect(format_args!("thread {thread}"), bytes, expected.to_le_bytes().to_vec())
+    })
+}
+
+fn one_queue(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compile(turn())?;
+    let program = &program;
+    in_threads(|thread| {
+        let x = bench.holding(&[thread])?;
+        for pair in 0..50 {
+            let step = |add: u32| launch(program, [1; 3], [1; 3], vec![Arg::Scalar(add.into()), Arg::Buffer(x.all())]);
+            bench.run(&[step(pair), step(thread)])?;
+        }
+        expect(
+            format_args!("thread {thread}"),
+            x.words()?,
+            vec![turned(thread, (0..50).flat_map(|pair| [pair, thread]))],
+        )
+    })
+}
+
+fn own_everything(bench: &Bench<'_>) -> Result<()> {
+    in_threads(|thread| {
+        for round in 0..3 {
+            let program = bench.compile(turn())?;
+            let x = bench.holding(&[thread; 100])?;
+            let args = vec![Arg::Scalar(round.into()), Arg::Buffer(x.all())];
+            bench.run(&[launch(&program, [100, 1, 1], bench.group([10, 1, 1]), args)])?;
+            expect_all(format_args!("thread {thread}"), &x.words()?, &[turned(thread, [round]); 100])?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs the same work on four threads; the first failure is the case's.
+fn in_threads(work: impl Fn(u32) -> Result<()> + Sync) -> Result<()> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(thread)
+                })
+            })
+            .collect();
+        let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(broken("a thread panicked"))));
+        // All are joined before the first failure is given.
+        Vec::from_iter(ends).into_iter().collect()
+    })
+}

@@ -1,0 +1,118 @@
+//! Programs: accepted, refused, kept, released.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use panoply_ir::Result;
+use panoply_ir::target::Language;
+use panoply_ir::verify::verify;
+
+use super::bench::{Bench, Held, launch};
+use super::kernels::{slow, turn};
+use super::{Case, Need, broken, expect};
+use crate::program::{Program, SourceText};
+use crate::step::Arg;
+
+pub const CASES: &[Case] = &[
+    Case { name: "a program is released and made again", needs: &[Need::Computing], run: again },
+    Case { name: "program ids are unique among the living", needs: &[], run: unique_ids },
+    Case { name: "a program is released while it runs", needs: &[Need::Computing], run: released_running },
+    Case { name: "a refused program has a log", needs: &[Need::Computing, Need::Text], run: refused },
+    Case { name: "a program comes back from its binary", needs: &[Need::Computing, Need::Text], run: binary },
+    Case { name: "a program in another form is refused", needs: &[], run: other_form },
+];
+
+/// The program adds 7 to twice 5.
+fn works(bench: &Bench<'_>, program: &Held<'_>) -> Result<()> {
+    let x = bench.holding(&[5u32])?;
+    let args = vec![Arg::Scalar(7u32.into()), Arg::Buffer(x.all())];
+    bench.run(&[launch(program, [1; 3], [1; 3], args)])?;
+    expect("what the program made", x.words()?, vec![17])
+}
+
+fn again(bench: &Bench<'_>) -> Result<()> {
+    for _ in 0..3 {
+        works(bench, &bench.compile(turn())?)?;
+    }
+    Ok(())
+}
+
+fn unique_ids(bench: &Bench<'_>) -> Result<()> {
+    let mut held = vec![bench.compile(turn())?, bench.compile(turn())?];
+    for _ in 0..4 {
+        held.remove(0);
+        held.push(bench.compile(turn())?);
+        held.push(bench.compile(slow())?);
+        let ids: HashSet<_> = held.iter().map(|program| program.id).collect();
+        expect("ids of as many programs", ids.len(), held.len())?;
+    }
+    Ok(())
+}
+
+fn released_running(bench: &Bench<'_>) -> Result<()> {
+    let (program, x) = (bench.compile(slow())?, bench.holding(&[1u32])?);
+    let args = vec![Arg::Scalar(100_000u32.into()), Arg::Buffer(x.all())];
+    let ticket = bench.run(&[launch(&program, [1; 3], [1; 3], args)])?;
+    drop(program);
+    ticket.wait()?;
+    expect("what the program made", x.words()?, vec![100_001])
+}
+
+fn text(bench: &Bench<'_>) -> Result<SourceText> {
+    let kernel = Arc::new(verify(turn().finish()?)?);
+    match (bench.render)(&kernel, bench.device.target())? {
+        Program::Text(text) => Ok(text),
+        Program::Ir(_) | Program::Binary { .. } => Err(broken("the renderer gave no text")),
+    }
+}
+
+fn refused(bench: &Bench<'_>) -> Result<()> {
+    let good = text(bench)?;
+    let bad = SourceText { source: format!("{}\nthis is no program;\n", good.source), ..good.clone() };
+    match bench.device.compile(&Program::Text(bad)) {
+        Ok(id) => {
+            drop(bench.own(id));
+            return Err(broken("a text that is no program was accepted"));
+        }
+        Err(error) if error.is_build() && !error.notes().is_empty() => {}
+        Err(error) => return Err(broken("a refused text is a build error with a log").note(error.to_string())),
+    }
+    works(bench, &bench.own(bench.device.compile(&Program::Text(good))?))
+}
+
+fn binary(bench: &Bench<'_>) -> Result<()> {
+    let text = text(bench)?;
+    let first = bench.own(bench.device.compile(&Program::Text(text.clone()))?);
+    let Some(bytes) = bench.device.binary(first.id) else { return Ok(()) };
+    drop(first);
+    // A damaged one must do no harm: the text is there for it.
+    let half = bytes[..bytes.len() / 2].to_vec();
+    let mut altered = bytes.clone();
+    altered.iter_mut().skip(bytes.len() / 3).step_by(61).for_each(|byte| *byte ^= 0x5A);
+    for bytes in [bytes, half, altered, vec![1, 2, 3], Vec::new()] {
+        let program = Program::Binary { bytes, text: text.clone() };
+        works(bench, &bench.own(bench.device.compile(&program)?))?;
+    }
+    Ok(())
+}
+
+fn other_form(bench: &Bench<'_>) -> Result<()> {
+    let kernel = Arc::new(verify(turn().finish()?)?);
+    let other = match bench.device.target().language {
+        Language::OpenClC => Program::Ir(kernel),
+        Language::Ir => Program::Text(SourceText {
+            language: Language::OpenClC,
+            source: "kernel void turn() {}".into(),
+            entry: "turn".into(),
+            signature: crate::program::Signature::of(&kernel, 64),
+        }),
+    };
+    match bench.device.compile(&other) {
+        Err(error) if error.is_unsupported() => Ok(()),
+        Err(error) => Err(broken("a program in another form is unsupported").note(error.to_string())),
+        Ok(id) => {
+            drop(bench.own(id));
+            Err(broken("a program in another form was accepted"))
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The suite on a device that computes nothing, and on devices that are broken on purpose.
+
+use super::*;
+use crate::null::{Failure, Null};
+use crate::program::{Signature, SourceText};
+
+/// Text that names the kernel, which is all a device that computes nothing needs.
+fn render(kernel: &Arc<Verified<Kernel>>, target: &Target) -> Result<Program> {
+    Ok(match target.language {
+        panoply_ir::target::Language::Ir => Program::Ir(kernel.clone()),
+        language => Program::Text(SourceText {
+            language,
+            source: kernel.name.clone(),
+            entry: kernel.name.clone(),
+            signature: Signature::of(kernel, 64),
+        }),
+    })
+}
+
+fn computes_nothing(case: &Case) -> Option<String> {
+    case.needs.contains(&Need::Computing).then(|| "null computes nothing".to_string())
+}
+
+#[test]
+fn names_are_unique() {
+    let mut names: Vec<_> = cases().iter().map(|case| case.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), cases().len());
+}
+
+#[test]
+fn null_passes_whatever_needs_no_computing() {
+    for target in [Target::cpu(), Target::opencl_minimum()] {
+        let device = Null::new(target);
+        let outcomes = run_all(&device, &render, &computes_nothing);
+        let report = report(&device, &outcomes).unwrap();
+        assert!(report.contains("SKIPPED: conformance of") && report.contains("null computes nothing"), "{report}");
+        let passed = outcomes.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Passed)).count();
+        assert!(passed >= 14, "{report}");
+        let counts = device.counts();
+        assert_eq!((counts.allocations, counts.bytes, counts.programs), (0, 0, 0), "the suite gives everything back");
+    }
+}
+
+/// A device that runs nothing must fail every case that needs computing: no case passes by itself.
+#[test]
+fn cases_that_need_computing_fail_without_it() {
+    let device = Null::new(Target { shared_bytes: 32 << 10, ..Target::opencl_minimum() });
+    let trivially = ["a program is released while it runs"];
+    for outcome in run_all(&device, &render, &|case| (!case.needs.contains(&Need::Computing)).then(String::new)) {
+        // A device may offer no routine or no binary, and one that is done at once is done after an empty submission.
+        let excused = ["routines it offers are right", "an empty submission ends after the ones before"];
+        if !excused.contains(&outcome.name) && !trivially[1..].contains(&outcome.name) {
+            assert!(!matches!(outcome.verdict, Verdict::Passed), "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_fails_is_reported_with_every_failure() {
+    let device = Null::new(Target::cpu());
+    device.fail(Failure::Allocation { after: 3 });
+    let outcomes = run_all(&device, &render, &computes_nothing);
+    let error = report(&device, &outcomes).unwrap_err();
+    assert!(error.message().contains("fails 1 of"), "{error}");
+    assert!(error.notes()[0].contains("allocations of any size are apart: out of memory"), "{error}");
+    let device = Null::new(Target::cpu());
+    device.fail(Failure::Lost { after: 0 });
+    assert!(run_all(&device, &render, &|_| None).iter().all(|outcome| !matches!(outcome.verdict, Verdict::Skipped(_))
+        || outcome.name.contains("log")
+        || outcome.name.contains("binary")));
+}

@@ -1,0 +1,534 @@
+//! A device that records what it is asked and computes nothing.
+//!
+//! It impersonates any [`Target`], so planning, caching and launching can be tested for devices nobody has, and what the
+//! host spends on a launch can be measured without a device. It can be told to fail.
+//!
+//! **Bytes.** Memory holds zeros until something is written; writes, copies and fills happen, launches and routines change
+//! nothing. A [`Null::hollow`] device keeps no bytes and no list of steps: every read gives zeros.
+//!
+//! **Time.** Steps happen at once, each taking a microsecond of a clock that only steps move. After [`Null::hold`] tickets
+//! stay pending until somebody waits or [`Null::let_go`] is called.
+//!
+//! **Duty.** A real device validates nothing and may do anything with a bad id. This one checks everything that the contract
+//! asks of the caller (`duty`) and answers with a mistake, so that a test on it shows that the caller does its part.
+
+mod duty;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, mem};
+
+use panoply_ir::routine::Routine;
+use panoply_ir::target::Language;
+use panoply_ir::{Error, ErrorKind, Result, Target};
+
+use crate::contract::{Device, Driver, Pending, StepTime, Ticket};
+use crate::info::{DeviceInfo, Kind, MemoryInfo};
+use crate::program::{Program, Signature};
+use crate::step::{AllocId, ProgramId, QueueId, Region, Step};
+
+/// What a step takes of the pretended clock.
+const STEP_NS: u64 = 1000;
+
+/// A device that records what it is asked and computes nothing.
+pub struct Null {
+    info: DeviceInfo,
+    target: Target,
+    total_bytes: u64,
+    offers: fn(&Routine) -> bool,
+    hollow: bool,
+    state: Arc<Mutex<State>>,
+}
+
+/// What a [`Null`] was asked so far, and what it holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Allocations held now.
+    pub allocations: u64,
+    /// Bytes held now.
+    pub bytes: u64,
+    /// Most bytes held at once.
+    pub peak_bytes: u64,
+    /// Allocations ever made.
+    pub allocated: u64,
+    /// Programs held now.
+    pub programs: u64,
+    /// Programs made from text or IR.
+    pub compiled: u64,
+    /// Programs taken from a binary.
+    pub taken_from_binary: u64,
+    /// Queues.
+    pub queues: u64,
+    /// Calls of `submit`.
+    pub submits: u64,
+    /// Launches.
+    pub dispatches: u64,
+    /// Routines.
+    pub routines: u64,
+    /// Copies.
+    pub copies: u64,
+    /// Fills.
+    pub fills: u64,
+    /// Waits.
+    pub waits: u64,
+    /// Bytes that came from the host.
+    pub bytes_written: u64,
+    /// Bytes that went to the host.
+    pub bytes_read: u64,
+}
+
+/// How a [`Null`] shall fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// After this many more allocations, one is refused for want of memory.
+    Allocation {
+        /// Those that succeed before.
+        after: u64,
+    },
+    /// The next program is refused by the compiler.
+    Build {
+        /// What the compiler says.
+        log: String,
+    },
+    /// After this many more submissions the device is lost for good: everything fails from then on.
+    Lost {
+        /// Those that succeed before.
+        after: u64,
+    },
+}
+
+#[derive(Default)]
+struct State {
+    counts: Counts,
+    next_id: u64,
+    allocations: HashMap<AllocId, Allocation>,
+    programs: HashMap<ProgramId, Compiled>,
+    steps: Vec<(QueueId, Step)>,
+    failures: Vec<Failure>,
+    lost: bool,
+    clock_ns: u64,
+    /// Whether tickets stay pending, and how often they were let go.
+    held: bool,
+    let_go: u64,
+    /// Tokens of tickets that exist.
+    tokens: HashSet<u64>,
+}
+
+struct Allocation {
+    bytes: u64,
+    /// None until something is written: all zero.
+    contents: Option<Vec<u8>>,
+}
+
+struct Compiled {
+    entry: String,
+    signature: Signature,
+    group: Option<[u32; 3]>,
+    binary: Option<Vec<u8>>,
+}
+
+impl Null {
+    /// A device that claims to be this target, with 1 GiB of memory and no routine.
+    pub fn new(target: Target) -> Null {
+        let kind = match target.language {
+            Language::Ir => Kind::Cpu,
+            Language::OpenClC => Kind::OpenCl,
+        };
+        let info = DeviceInfo {
+            kind,
+            index: 0,
+            variant: Some("null".into()),
+            name: "nothing".into(),
+            vendor: "panoply".into(),
+            driver: "null".into(),
+            software: false,
+            unified_memory: false,
+            compute_units: 1,
+            identity: None,
+            details: Vec::new(),
+        };
+        let offers = |_: &Routine| false;
+        let state = State { counts: Counts { queues: 1, ..Counts::default() }, ..State::default() };
+        Null { info, target, total_bytes: 1 << 30, offers, hollow: false, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The same with another description.
+    #[must_use]
+    pub fn described(self, info: DeviceInfo) -> Null {
+        Null { info, ..self }
+    }
+
+    /// The same with this much memory.
+    #[must_use]
+    pub fn in_memory(self, total_bytes: u64) -> Null {
+        Null { total_bytes, ..self }
+    }
+
+    /// The same with routines.
+    #[must_use]
+    pub fn offering(self, offers: fn(&Routine) -> bool) -> Null {
+        Null { offers, ..self }
+    }
+
+    /// The same, keeping no bytes and no list of steps.
+    #[must_use]
+    pub fn hollow(self) -> Null {
+        Null { hollow: true, ..self }
+    }
+
+    /// Plans a failure; several may be planned.
+    pub fn fail(&self, failure: Failure) {
+        self.state().failures.push(failure);
+    }
+
+    /// Keeps tickets pending from here on.
+    pub fn hold(&self) {
+        self.state().held = true;
+    }
+
+    /// Lets everything that is held be done, and holds nothing more.
+    pub fn let_go(&self) {
+        let mut state = self.state();
+        state.held = false;
+        state.let_go += 1;
+    }
+
+    /// What was asked so far.
+    pub fn counts(&self) -> Counts {
+        self.state().counts
+    }
+
+    /// The steps since the last call, in order, each with its queue. What a wait was for is not kept.
+    pub fn take_steps(&self) -> Vec<(QueueId, Step)> {
+        mem::take(&mut self.state().steps)
+    }
+
+    /// The entry point's name of a program it holds.
+    pub fn entry(&self, program: ProgramId) -> Option<String> {
+        self.state().programs.get(&program).map(|compiled| compiled.entry.clone())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mistake(&self, what: impl fmt::Display) -> Error {
+        Error::mistake(format!("{}: {what}", self.info.spelling()))
+    }
+
+    fn ticket(&self, state: &mut State, times: Vec<StepTime>, bytes: Option<Vec<u8>>) -> Ticket {
+        if !state.held && times.is_empty() && bytes.is_none() {
+            return Ticket::Done;
+        }
+        let token = state.fresh_id();
+        state.tokens.insert(token);
+        let done_after = state.held.then_some(state.let_go);
+        let bytes = Mutex::new(bytes);
+        Ticket::Pending(Arc::new(Held { token, done_after, times, bytes, state: self.state.clone() }))
+    }
+
+    fn run(&self, state: &mut State, queue: QueueId, step: &Step) -> Result<StepTime> {
+        self.check_step(state, step)?;
+        let start_ns = state.clock_ns;
+        match step {
+            Step::Dispatch(_) => state.counts.dispatches += 1,
+            Step::Routine(..) => state.counts.routines += 1,
+            Step::Copy { from, to } => {
+                state.counts.copies += 1;
+                let bytes = state.bytes(*from, self.hollow);
+                state.store(*to, &bytes, self.hollow);
+            }
+            Step::Fill { to, pattern } => {
+                state.counts.fills += 1;
+                let bytes: Vec<u8> =
+                    if self.hollow { Vec::new() } else { pattern.repeat(to.bytes as usize / pattern.len()) };
+                state.store(*to, &bytes, self.hollow);
+            }
+            Step::Wait(_) => state.counts.waits += 1,
+        }
+        if !self.hollow {
+            // A recorded ticket would keep the state alive that records it.
+            let step = if let Step::Wait(_) = step { Step::Wait(Ticket::Done) } else { step.clone() };
+            state.steps.push((queue, step));
+        }
+        state.clock_ns += STEP_NS;
+        Ok(StepTime { start_ns, end_ns: state.clock_ns })
+    }
+
+    /// The device is lost if it was, or if a plan says so now.
+    fn check_lost(&self, state: &mut State, submits: u64) -> Result<()> {
+        let due = state.failures.iter_mut().any(|failure| match failure {
+            Failure::Lost { after: 0 } => true,
+            Failure::Lost { after } => {
+                *after -= submits;
+                false
+            }
+            Failure::Allocation { .. } | Failure::Build { .. } => false,
+        });
+        state.lost |= due && submits > 0;
+        match state.lost {
+            true => Err(Error::new(
+                ErrorKind::DeviceLost,
+                format!("{}: lost, as planned; open another", self.info.spelling()),
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+impl State {
+    fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Whether a planned failure of an allocation is due; each happens once.
+    fn allocation_fails(&mut self) -> bool {
+        let mut due = None;
+        for (i, failure) in self.failures.iter_mut().enumerate() {
+            match failure {
+                Failure::Allocation { after: 0 } => due = due.or(Some(i)),
+                Failure::Allocation { after } => *after -= 1,
+                Failure::Build { .. } | Failure::Lost { .. } => {}
+            }
+        }
+        due.map(|i| self.failures.remove(i)).is_some()
+    }
+
+    fn build_fails(&mut self) -> Option<String> {
+        let due = self.failures.iter().position(|failure| matches!(failure, Failure::Build { .. }))?;
+        match self.failures.remove(due) {
+            Failure::Build { log } => Some(log),
+            Failure::Allocation { .. } | Failure::Lost { .. } => None,
+        }
+    }
+
+    fn bytes(&self, region: Region, hollow: bool) -> Vec<u8> {
+        if hollow {
+            return Vec::new();
+        }
+        let range = region.offset as usize..(region.offset + region.bytes) as usize;
+        let contents = self.allocations.get(&region.alloc).and_then(|allocation| allocation.contents.as_ref());
+        contents.map_or_else(|| vec![0; range.len()], |contents| contents[range.clone()].to_vec())
+    }
+
+    fn store(&mut self, region: Region, bytes: &[u8], hollow: bool) {
+        if hollow {
+            return;
+        }
+        if let Some(allocation) = self.allocations.get_mut(&region.alloc) {
+            let contents = allocation.contents.get_or_insert_with(|| vec![0; allocation.bytes as usize]);
+            contents[region.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Device for Null {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        MemoryInfo { total: self.total_bytes, free: Some(self.total_bytes - self.state().counts.bytes) }
+    }
+
+    fn offers(&self, routine: &Routine) -> bool {
+        (self.offers)(routine)
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        let mut state = self.state();
+        self.check_lost(&mut state, 0)?;
+        if bytes == 0 {
+            return Err(self.mistake("an allocation of no bytes; ask for at least 1"));
+        }
+        let free = self.total_bytes - state.counts.bytes;
+        if bytes > free || bytes > self.target.max_buffer_bytes || state.allocation_fails() {
+            let (name, total, largest) = (self.info.spelling(), self.total_bytes, self.target.max_buffer_bytes);
+            let message = format!("out of memory on {name}: needs {bytes} bytes, {free} free of {total}; free buffers");
+            return Err(
+                Error::new(ErrorKind::OutOfMemory, message).note(format!("the largest buffer has {largest} bytes"))
+            );
+        }
+        let id = AllocId(state.fresh_id());
+        state.allocations.insert(id, Allocation { bytes, contents: None });
+        let counts = &mut state.counts;
+        (counts.allocations, counts.allocated, counts.bytes) =
+            (counts.allocations + 1, counts.allocated + 1, counts.bytes + bytes);
+        counts.peak_bytes = counts.peak_bytes.max(counts.bytes);
+        Ok(id)
+    }
+
+    fn free(&self, alloc: AllocId) {
+        let mut state = self.state();
+        if let Some(allocation) = state.allocations.remove(&alloc) {
+            state.counts.allocations -= 1;
+            state.counts.bytes -= allocation.bytes;
+        }
+    }
+
+    fn compile(&self, program: &Program) -> Result<ProgramId> {
+        let mut state = self.state();
+        self.check_lost(&mut state, 0)?;
+        let (compiled, from_binary) = self.read_program(program)?;
+        if let Some(log) = state.build_fails() {
+            let message = format!("{}: the compiler refused {}; its log follows", self.info.spelling(), compiled.entry);
+            return Err(Error::new(ErrorKind::Build, message).note(log));
+        }
+        let id = ProgramId(state.fresh_id());
+        state.programs.insert(id, compiled);
+        state.counts.programs += 1;
+        state.counts.compiled += u64::from(!from_binary);
+        state.counts.taken_from_binary += u64::from(from_binary);
+        Ok(id)
+    }
+
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
+        self.state().programs.get(&program)?.binary.clone()
+    }
+
+    fn release(&self, program: ProgramId) {
+        let mut state = self.state();
+        if state.programs.remove(&program).is_some() {
+            state.counts.programs -= 1;
+        }
+    }
+
+    fn queue(&self) -> Result<QueueId> {
+        let mut state = self.state();
+        self.check_lost(&mut state, 0)?;
+        state.counts.queues += 1;
+        Ok(QueueId(state.counts.queues as u32 - 1))
+    }
+
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        let mut state = self.state();
+        self.check_queue(&state, queue)?;
+        self.check_lost(&mut state, 1)?;
+        state.counts.submits += 1;
+        let mut times = Vec::new();
+        for step in steps {
+            let time = self.run(&mut state, queue, step)?;
+            if timed {
+                times.push(time);
+            }
+        }
+        Ok(self.ticket(&mut state, times, None))
+    }
+
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        let mut state = self.state();
+        self.check_lost(&mut state, 0)?;
+        self.check_queue(&state, queue)?;
+        self.check_region(&state, to)?;
+        if bytes.len() as u64 != to.bytes {
+            return Err(self.mistake(format_args!("{} bytes for a region of {}", bytes.len(), to.bytes)));
+        }
+        state.counts.bytes_written += to.bytes;
+        state.store(to, bytes, self.hollow);
+        Ok(())
+    }
+
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        let mut state = self.state();
+        self.check_lost(&mut state, 0)?;
+        self.check_queue(&state, queue)?;
+        self.check_region(&state, from)?;
+        state.counts.bytes_read += from.bytes;
+        let bytes = if self.hollow { vec![0; from.bytes as usize] } else { state.bytes(from, false) };
+        Ok(self.ticket(&mut state, Vec::new(), Some(bytes)))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let mut state = self.state();
+        self.check_lost(&mut state, 0)?;
+        state.let_go += 1;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Null {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.info.spelling(), self.target.name)
+    }
+}
+
+/// A ticket of a [`Null`].
+struct Held {
+    token: u64,
+    /// Done once the device let go more often than this.
+    done_after: Option<u64>,
+    times: Vec<StepTime>,
+    bytes: Mutex<Option<Vec<u8>>>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Held {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> bool {
+        self.done_after.is_none_or(|before| self.state().let_go > before)
+    }
+}
+
+impl Pending for Held {
+    fn poll(&self) -> Result<bool> {
+        Ok(self.done())
+    }
+
+    fn wait(&self) -> Result<()> {
+        if !self.done() {
+            self.state().let_go += 1;
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Vec<u8>> {
+        if self.done() { self.bytes.lock().unwrap_or_else(PoisonError::into_inner).take() } else { None }
+    }
+
+    fn times(&self) -> Vec<StepTime> {
+        self.times.clone()
+    }
+
+    fn token(&self) -> u64 {
+        self.token
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.state().tokens.remove(&self.token);
+    }
+}
+
+/// A driver that finds what it was given, for tests of choosing a device.
+#[derive(Debug)]
+pub struct NullDriver {
+    /// The kind it stands for.
+    pub kind: Kind,
+    /// What it finds, or why it finds nothing.
+    pub devices: Result<Vec<Arc<Null>>>,
+    /// What it refuses.
+    pub refused: Vec<Error>,
+}
+
+impl Driver for NullDriver {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        Ok(self.devices.clone()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    }
+
+    fn refused(&self) -> Vec<Error> {
+        self.refused.clone()
+    }
+}

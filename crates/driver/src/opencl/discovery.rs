@@ -1,0 +1,185 @@
+//! Which OpenCL devices are here, and what stands in the way of the others.
+
+use std::path::{Path, PathBuf};
+
+use cl3::device::{
+    CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE, CL_DEVICE_ENDIAN_LITTLE, CL_DEVICE_NAME,
+    CL_DEVICE_OPENCL_C_VERSION, CL_DEVICE_TYPE_ALL, CL_DEVICE_VERSION, get_device_ids,
+};
+use cl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_RUNTIME_LOAD_FAILED};
+use cl3::platform::{CL_PLATFORM_NAME, get_platform_data, get_platform_ids};
+use cl3::types::{cl_device_id, cl_platform_id};
+use panoply_device::{Error, Result};
+
+use super::errors::{When, failed};
+use super::query::{Query, text};
+
+/// What the loader shows.
+pub struct Found {
+    /// Devices that can be used.
+    pub devices: Vec<Place>,
+    /// Why the others cannot.
+    pub refused: Vec<Error>,
+}
+
+/// Where a device stands.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// Position among all devices of all platforms, the refused ones included.
+    pub index: usize,
+    /// Its platform; platforms live as long as the process.
+    pub platform: cl_platform_id,
+    /// The device itself; root devices live as long as the process.
+    pub device: cl_device_id,
+}
+
+/// All devices in the loader's order.
+pub fn enumerate() -> Result<Found> {
+    let platforms = get_platform_ids().map_err(no_platform)?;
+    let mut found = Found { devices: Vec::new(), refused: Vec::new() };
+    let mut index = 0;
+    for platform in platforms {
+        let name = text(&get_platform_data(platform, CL_PLATFORM_NAME).unwrap_or_default());
+        let devices = match get_device_ids(platform, CL_DEVICE_TYPE_ALL) {
+            Ok(devices) if devices.is_empty() => {
+                let message = format!("opencl: {name} has no device; connect one or remove the driver");
+                found.refused.push(Error::unavailable(message));
+                continue;
+            }
+            Ok(devices) => devices,
+            Err(code) => {
+                let error = failed(format_args!("opencl: {name}: listing devices"), code, When::Asking);
+                found.refused.push(Error::unavailable(error.message()));
+                continue;
+            }
+        };
+        for device in devices {
+            match objection(Query(device)) {
+                None => found.devices.push(Place { index, platform, device }),
+                Some(why) => {
+                    let device = Query(device).text(CL_DEVICE_NAME);
+                    found.refused.push(Error::unavailable(format!("opencl:{index}: {device} on {name} {why}")));
+                }
+            }
+            index += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// Why a device cannot be used, if so.
+fn objection(query: Query) -> Option<String> {
+    let language = query.text(CL_DEVICE_OPENCL_C_VERSION);
+    let version = version(&query.text(CL_DEVICE_VERSION));
+    if !query.flag(CL_DEVICE_AVAILABLE) {
+        Some("says that it is not available; free it or restart its driver".into())
+    } else if version < (1, 2) {
+        Some(format!("speaks OpenCL {}.{}, 1.2 is needed; update its driver", version.0, version.1))
+    } else if !query.flag(CL_DEVICE_COMPILER_AVAILABLE) || language.is_empty() {
+        Some("has no compiler; install its driver with one".into())
+    } else if !query.flag(CL_DEVICE_ENDIAN_LITTLE) {
+        Some("stores numbers big end first, which no kernel here expects; use another device".into())
+    } else {
+        None
+    }
+}
+
+/// `OpenCL 3.0 PoCL …` is (3, 0); what does not read like that is (0, 0).
+fn version(text: &str) -> (u32, u32) {
+    let number = text.strip_prefix("OpenCL ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let (major, minor) = number.split_once('.').unwrap_or_default();
+    (major.parse().unwrap_or(0), minor.parse().unwrap_or(0))
+}
+
+fn no_platform(code: i32) -> Error {
+    let error = match code {
+        DLOPEN_RUNTIME_LOAD_FAILED => {
+            return Error::unavailable(format!("opencl: {} cannot be loaded; {}", LOADER.0, LOADER.1));
+        }
+        CL_PLATFORM_NOT_FOUND_KHR => Error::unavailable(
+            "opencl: the loader found no driver that works; install your GPU's driver, or PoCL to run on the CPU",
+        ),
+        code => Error::unavailable(failed("opencl: listing platforms", code, When::Asking).message()),
+    };
+    broken_drivers().iter().fold(error, |error, broken| error.note(broken.message()))
+}
+
+/// The library that finds drivers, and how one gets it.
+const LOADER: (&str, &str) = if cfg!(windows) {
+    ("OpenCL.dll", "install your GPU's driver, which brings it")
+} else if cfg!(target_os = "macos") {
+    ("OpenCL.framework", "it is part of macOS on machines that have OpenCL")
+} else {
+    ("libOpenCL.so.1", "install the loader (package ocl-icd-libopencl1 or ocl-icd) and your GPU's driver")
+};
+
+/// Drivers that are registered with the loader and do not load. The loader passes over them in silence.
+pub fn broken_drivers() -> Vec<Error> {
+    if !cfg!(target_os = "linux") {
+        return Vec::new();
+    }
+    // Not a setting of Panoply: it is where the loader itself looks.
+    let chosen = std::env::var_os("OCL_ICD_VENDORS").map(PathBuf::from);
+    registrations(chosen.as_deref().unwrap_or(Path::new("/etc/OpenCL/vendors")))
+        .iter()
+        .filter_map(|icd| broken(icd))
+        .collect()
+}
+
+/// The `.icd` files of a folder, or the file itself.
+fn registrations(place: &Path) -> Vec<PathBuf> {
+    let is_icd = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "icd");
+    let Ok(folder) = std::fs::read_dir(place) else {
+        return Some(place.to_path_buf()).filter(is_icd).into_iter().collect();
+    };
+    let mut paths: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).filter(is_icd).collect();
+    paths.sort();
+    paths
+}
+
+fn broken(icd: &Path) -> Option<Error> {
+    let file = icd.display();
+    let message = match std::fs::read_to_string(icd) {
+        Err(error) => format!("opencl: {file} cannot be read: {error}; give its folder the right permissions"),
+        Ok(text) => {
+            let library = text.lines().next().unwrap_or_default().trim();
+            let why = dlopen2::raw::Library::open(library).err()?;
+            format!(
+                "opencl: {file} names {library:?}, which does not load ({why}); reinstall that driver or delete the file"
+            )
+        }
+    };
+    Some(Error::unavailable(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_and_nonsense_is_old() {
+        let table = [("OpenCL 3.0 PoCL 3.1", (3, 0)), ("OpenCL 1.2 ", (1, 2)), ("OpenCL x.y", (0, 0)), ("", (0, 0))];
+        for (text, expected) in table {
+            assert_eq!(version(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_registration_that_does_not_load_is_named() {
+        let folder = std::env::temp_dir().join(format!("panoply-driver-icd-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("gone.icd");
+        std::fs::write(&file, "libno-such-driver.so\n").unwrap();
+        std::fs::write(folder.join("readme.txt"), "not a registration").unwrap();
+        for place in [&folder, &file] {
+            let found = registrations(place);
+            assert_eq!(found, std::slice::from_ref(&file));
+            let error = broken(&found[0]).unwrap();
+            assert!(
+                error.is_unavailable() && error.message().contains("gone.icd names \"libno-such-driver.so\""),
+                "{error}"
+            );
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! What OpenCL's codes mean in Panoply's one error.
+
+use cl3::error_codes::{
+    CL_BUILD_PROGRAM_FAILURE, CL_COMPILE_PROGRAM_FAILURE, CL_COMPILER_NOT_AVAILABLE, CL_CONTEXT_TERMINATED_KHR,
+    CL_DEVICE_NOT_AVAILABLE, CL_DEVICE_NOT_FOUND, CL_INVALID_BINARY, CL_INVALID_BUFFER_SIZE, CL_INVALID_BUILD_OPTIONS,
+    CL_INVALID_COMMAND_QUEUE, CL_INVALID_CONTEXT, CL_INVALID_DEVICE, CL_INVALID_GLOBAL_WORK_SIZE,
+    CL_INVALID_WORK_GROUP_SIZE, CL_INVALID_WORK_ITEM_SIZE, CL_LINK_PROGRAM_FAILURE, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+    CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, CL_PLATFORM_NOT_FOUND_KHR, DLOPEN_FUNCTION_NOT_AVAILABLE,
+    DLOPEN_RUNTIME_LOAD_FAILED, error_text,
+};
+use panoply_device::{Error, ErrorKind};
+
+/// What NVIDIA's driver answers after a kernel touched memory it does not own.
+const NVIDIA_FAULT: i32 = -9999;
+
+/// When a code came, which decides what the ambiguous ones mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// While something was made or started: running out is the asker's size.
+    Asking,
+    /// While waiting for work that had been accepted: running out is the work's end.
+    Waiting,
+}
+
+/// The error for a code; `doing` names the device and the attempt.
+pub fn failed(doing: impl std::fmt::Display, code: i32, when: When) -> Error {
+    let kind = kind(code, when);
+    let name = if code == NVIDIA_FAULT { "a kernel touched memory it does not own" } else { error_text(code) };
+    Error::new(kind, format!("{doing}: {name} ({code}); {}", remedy(kind, code)))
+}
+
+fn kind(code: i32, when: When) -> ErrorKind {
+    match code {
+        CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_INVALID_BUFFER_SIZE => ErrorKind::OutOfMemory,
+        CL_OUT_OF_RESOURCES if when == When::Asking => ErrorKind::OutOfMemory,
+        CL_OUT_OF_RESOURCES | NVIDIA_FAULT | CL_DEVICE_NOT_AVAILABLE | CL_CONTEXT_TERMINATED_KHR => {
+            ErrorKind::DeviceLost
+        }
+        // Handles of ours are valid as long as we hold them, so these are a driver that gave the device up.
+        CL_INVALID_COMMAND_QUEUE | CL_INVALID_CONTEXT | CL_INVALID_DEVICE => ErrorKind::DeviceLost,
+        CL_BUILD_PROGRAM_FAILURE | CL_COMPILE_PROGRAM_FAILURE | CL_LINK_PROGRAM_FAILURE => ErrorKind::Build,
+        CL_INVALID_BINARY | CL_INVALID_BUILD_OPTIONS => ErrorKind::Build,
+        CL_INVALID_WORK_GROUP_SIZE | CL_INVALID_WORK_ITEM_SIZE | CL_INVALID_GLOBAL_WORK_SIZE => ErrorKind::Unsupported,
+        CL_DEVICE_NOT_FOUND | CL_PLATFORM_NOT_FOUND_KHR | CL_COMPILER_NOT_AVAILABLE => ErrorKind::Unavailable,
+        DLOPEN_RUNTIME_LOAD_FAILED | DLOPEN_FUNCTION_NOT_AVAILABLE => ErrorKind::Unavailable,
+        _ => ErrorKind::Driver,
+    }
+}
+
+fn remedy(kind: ErrorKind, code: i32) -> &'static str {
+    match kind {
+        ErrorKind::OutOfMemory if code == CL_OUT_OF_RESOURCES => "use smaller buffers, groups or shared arrays",
+        ErrorKind::OutOfMemory => "free buffers or use smaller ones",
+        ErrorKind::DeviceLost => "its buffers are gone; restart the program, and update the driver if it happens again",
+        ErrorKind::Unsupported => "use a smaller group",
+        ErrorKind::Build => "the notes hold the compiler's log",
+        ErrorKind::Unavailable => "install or update the device's driver",
+        ErrorKind::Driver | ErrorKind::Mistake | ErrorKind::Io | ErrorKind::Corrupt => {
+            "update the driver or report this"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_one_kind_and_a_sentence() {
+        let table = [
+            (-4, When::Asking, ErrorKind::OutOfMemory),
+            (-5, When::Asking, ErrorKind::OutOfMemory),
+            (-5, When::Waiting, ErrorKind::DeviceLost),
+            (-6, When::Waiting, ErrorKind::OutOfMemory),
+            (-11, When::Asking, ErrorKind::Build),
+            (-36, When::Asking, ErrorKind::DeviceLost),
+            (-54, When::Asking, ErrorKind::Unsupported),
+            (-61, When::Asking, ErrorKind::OutOfMemory),
+            (-1001, When::Asking, ErrorKind::Unavailable),
+            (-2000, When::Asking, ErrorKind::Unavailable),
+            (-9999, When::Waiting, ErrorKind::DeviceLost),
+            (-30, When::Asking, ErrorKind::Driver),
+            (-123_456, When::Asking, ErrorKind::Driver),
+        ];
+        for (code, when, expected) in table {
+            let error = failed("opencl:0: doing this", code, when);
+            assert_eq!(error.kind(), expected, "{code} while {when:?}");
+            assert!(error.message().starts_with("opencl:0: doing this: "), "{error}");
+            assert!(error.message().contains(&format!("({code}); ")), "{error}");
+        }
+    }
+}

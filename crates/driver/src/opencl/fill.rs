@@ -1,0 +1,59 @@
+//! Filling a region whose first byte is no multiple of the pattern.
+//!
+//! `clEnqueueFillBuffer` wants offset and length to be multiples of the pattern's length. Any other region is its bytes up to
+//! the next multiple, a middle in which the pattern is turned, and the bytes after the last multiple.
+
+/// One command's worth: where, how long, with what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; a multiple of the pattern's length.
+    pub bytes: u64,
+    /// What is repeated.
+    pub pattern: Vec<u8>,
+}
+
+/// The commands that fill `bytes` bytes from `offset` on with a pattern of 1, 2, 4 or 8 bytes.
+pub fn parts(offset: u64, bytes: u64, pattern: &[u8]) -> Vec<Part> {
+    let period = pattern.len() as u64;
+    let single = |at: u64| Part { offset: offset + at, bytes: 1, pattern: vec![pattern[(at % period) as usize]] };
+    let head = ((period - offset % period) % period).min(bytes);
+    let middle = (bytes - head) / period * period;
+    let mut parts: Vec<Part> = (0..head).map(single).collect();
+    if middle > 0 {
+        let mut turned = pattern.to_vec();
+        turned.rotate_left(head as usize);
+        parts.push(Part { offset: offset + head, bytes: middle, pattern: turned });
+    }
+    parts.extend((head + middle..bytes).map(single));
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_cover_the_region_exactly_and_are_aligned() {
+        for pattern in [&[7][..], &[1, 2], &[1, 2, 3, 4], &[1, 2, 3, 4, 5, 6, 7, 8]] {
+            for offset in 0..17u64 {
+                for bytes in 0..40u64 {
+                    let mut memory = vec![0xEE; 64];
+                    for part in parts(offset, bytes, pattern) {
+                        let period = part.pattern.len() as u64;
+                        assert!(part.offset % period == 0 && part.bytes % period == 0 && part.bytes > 0, "{part:?}");
+                        for i in 0..part.bytes {
+                            memory[(part.offset + i) as usize] = part.pattern[(i % period) as usize];
+                        }
+                    }
+                    let inside = |i: u64| (offset..offset + bytes).contains(&i);
+                    let expected: Vec<u8> = (0..64)
+                        .map(|i| if inside(i) { pattern[((i - offset) % pattern.len() as u64) as usize] } else { 0xEE })
+                        .collect();
+                    assert_eq!(memory, expected, "{bytes} bytes at {offset} of {pattern:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a device is and can do, asked from its driver.
+
+use cl3::device::*;
+use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, get_platform_data};
+use panoply_device::{DeviceInfo, Kind, Language, MemoryInfo, Style, Target};
+
+use super::discovery::Place;
+use super::query::{Query, text};
+
+/// What only this driver needs to know.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Largest single buffer in bytes.
+    pub max_alloc: u64,
+    /// A part of a buffer may begin at multiples of this many bytes.
+    pub base_align: u64,
+    /// Options every program is built with.
+    pub build_options: &'static str,
+    /// Whether the driver tells how much memory is free.
+    tells_free: bool,
+}
+
+/// Work-items that a CPU driver's compiler runs side by side: several vectors of f32, so that loops over them are unrolled.
+const CPU_BLOCK: u32 = 128;
+
+/// A device in words.
+pub fn info(place: &Place) -> DeviceInfo {
+    let query = Query(place.device);
+    let platform = |what| text(&get_platform_data(place.platform, what).unwrap_or_default());
+    let name = platform(CL_PLATFORM_NAME);
+    DeviceInfo {
+        kind: Kind::OpenCl,
+        index: place.index,
+        variant: None,
+        name: query.text(CL_DEVICE_NAME),
+        vendor: query.text(CL_DEVICE_VENDOR),
+        driver: format!("{name} {}", query.text(CL_DRIVER_VERSION)),
+        software: is_cpu(query),
+        unified_memory: query.flag(CL_DEVICE_HOST_UNIFIED_MEMORY),
+        compute_units: query.small(CL_DEVICE_MAX_COMPUTE_UNITS),
+        identity: identity(query),
+        details: vec![
+            ("type".into(), kind(query).into()),
+            ("platform".into(), platform(CL_PLATFORM_VERSION)),
+            ("version".into(), query.text(CL_DEVICE_VERSION)),
+            ("language".into(), query.text(CL_DEVICE_OPENCL_C_VERSION)),
+            ("clock".into(), format!("{} MHz", query.number(CL_DEVICE_MAX_CLOCK_FREQUENCY))),
+            ("largest buffer".into(), format!("{} bytes", query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE))),
+            ("shared memory".into(), format!("{} bytes a group", query.number(CL_DEVICE_LOCAL_MEM_SIZE))),
+        ],
+    }
+}
+
+fn is_cpu(query: Query) -> bool {
+    query.number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU != 0
+}
+
+fn kind(query: Query) -> &'static str {
+    match query.number(CL_DEVICE_TYPE) {
+        kind if kind & CL_DEVICE_TYPE_GPU != 0 => "gpu",
+        kind if kind & CL_DEVICE_TYPE_CPU != 0 => "cpu",
+        kind if kind & CL_DEVICE_TYPE_ACCELERATOR != 0 => "accelerator",
+        _ => "other",
+    }
+}
+
+/// The PCI address as `lspci -D` writes it, else the UUID, else nothing.
+fn identity(query: Query) -> Option<String> {
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[4 * at..4 * at + 4].try_into().expect("four bytes"));
+    if has(query, "cl_khr_pci_bus_info") {
+        let info = query.bytes(CL_DEVICE_PCI_BUS_INFO_KHR);
+        if info.len() == 16 {
+            return Some(pci(word(&info, 0), word(&info, 1), word(&info, 2), word(&info, 3)));
+        }
+    }
+    if has(query, "cl_nv_device_attribute_query") {
+        /// Undocumented, and known to every tool that matches devices between NVIDIA's interfaces.
+        const CL_DEVICE_PCI_DOMAIN_ID_NV: u32 = 0x400A;
+        let slot = query.small(CL_DEVICE_PCI_SLOT_ID_NV);
+        let (domain, bus) = (query.small(CL_DEVICE_PCI_DOMAIN_ID_NV), query.small(CL_DEVICE_PCI_BUS_ID_NV));
+        return Some(pci(domain, bus, slot >> 3, slot & 7));
+    }
+    if has(query, "cl_amd_device_attribute_query") {
+        // A tagged union of 24 bytes: tag 1 is PCI Express, whose last three bytes are bus, device and function.
+        let topology = query.bytes(CL_DEVICE_TOPOLOGY_AMD);
+        if topology.len() == 24 && word(&topology, 0) == 1 {
+            return Some(pci(0, topology[21].into(), topology[22].into(), topology[23].into()));
+        }
+    }
+    let uuid = if has(query, "cl_khr_device_uuid") { query.bytes(CL_DEVICE_UUID_KHR) } else { Vec::new() };
+    let known = uuid.len() == 16 && uuid.iter().any(|byte| *byte != 0);
+    known.then(|| uuid.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn pci(domain: u32, bus: u32, device: u32, function: u32) -> String {
+    format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
+}
+
+fn has(query: Query, extension: &str) -> bool {
+    query.text(CL_DEVICE_EXTENSIONS).split_ascii_whitespace().any(|name| name == extension)
+}
+
+/// A device as far as generated code must know it.
+pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits) -> Target {
+    let query = Query(place.device);
+    let version = query.text(CL_DEVICE_VERSION);
+    let full = query.text(CL_DEVICE_PROFILE) != "EMBEDDED_PROFILE";
+    let group_items = query.small(CL_DEVICE_MAX_WORK_GROUP_SIZE).max(1);
+    let axes = query.sizes(CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    let axis = |i: usize| axes.get(i).map_or(1, |size| u32::try_from(*size).unwrap_or(u32::MAX)).min(group_items);
+    Target {
+        name: format!("OpenCL C; {}; {}; {}; {version}", limits.build_options, info.driver, info.name),
+        language: Language::OpenClC,
+        style: if is_cpu(query) { Style::Cpu { block: CPU_BLOCK.min(group_items) } } else { Style::Gpu },
+        max_group: [axis(0), axis(1), axis(2)],
+        max_group_items: group_items,
+        // Subgroups need OpenCL C 2.0 or an extension that the renderer does not use yet.
+        subgroup: 1,
+        shared_bytes: query.small(CL_DEVICE_LOCAL_MEM_SIZE),
+        max_bindings: bindings(query.number(CL_DEVICE_MAX_PARAMETER_SIZE)),
+        max_buffer_bytes: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        f16: has(query, "cl_khr_fp16"),
+        bf16: false,
+        f64: query.number(CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
+        int64: full || has(query, "cles_khr_int64"),
+        atomic_f32: false,
+    }
+}
+
+/// Buffers whose pointer, offset and length fit beside three sizes and sixteen scalars.
+fn bindings(parameter_bytes: u64) -> u32 {
+    let others = (3 + 16) * 8;
+    (parameter_bytes.saturating_sub(others) / 24).clamp(8, 256) as u32
+}
+
+/// What the driver itself must respect.
+pub fn limits(place: &Place) -> Limits {
+    let query = Query(place.device);
+    // Never relaxed or unsafe arithmetic: f32 means f32 on every device.
+    let rounds = query.number(CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0;
+    Limits {
+        max_alloc: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        base_align: (query.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8).max(1),
+        build_options: match rounds {
+            true => "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt",
+            false => "-cl-std=CL1.2",
+        },
+        tells_free: has(query, "cl_amd_device_attribute_query"),
+    }
+}
+
+/// Memory now. Only AMD's driver tells what is free, in KiB.
+pub fn memory(place: &Place, limits: &Limits) -> MemoryInfo {
+    let query = Query(place.device);
+    let free = || query.sizes(CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).first().map(|kib| kib * 1024);
+    let free = if limits.tells_free { free() } else { None };
+    MemoryInfo { total: query.number(CL_DEVICE_GLOBAL_MEM_SIZE), free }
+}

@@ -1,0 +1,117 @@
+//! Buffers, and the room for them.
+//!
+//! Many drivers only promise memory at `clCreateBuffer` and look for it at the first use, when it is too late to answer
+//! with an error. Moving the new buffer to the device, contents undefined, is that first use.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use cl3::command_queue::enqueue_migrate_mem_object;
+use cl3::memory::{CL_MEM_READ_WRITE, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, create_buffer};
+use panoply_device::{Error, ErrorKind, Result};
+
+use super::errors::When;
+use super::handles::{Buffer, Context, Event};
+use super::queue::Queue;
+
+/// A buffer and the room it takes.
+pub struct Allocation {
+    /// The buffer.
+    pub buffer: Buffer,
+    _place: Taken,
+}
+
+/// What may be allocated, and how much of it is.
+pub struct Room {
+    total: u64,
+    largest: u64,
+    taken: Arc<AtomicU64>,
+}
+
+/// Bytes of a room that are given back when this is dropped.
+struct Taken {
+    bytes: u64,
+    from: Arc<AtomicU64>,
+}
+
+impl Room {
+    /// The room of a device with this memory, in buffers of at most `largest` bytes.
+    pub fn new(total: u64, largest: u64) -> Room {
+        Room { total, largest, taken: Arc::default() }
+    }
+
+    /// A buffer that the driver has found memory for.
+    pub fn allocate(&self, bytes: u64, context: &Context, queue: &Queue) -> Result<Allocation> {
+        let shared = context.shared();
+        let place = self.take(bytes, &shared.label)?;
+        let failed = |code| {
+            let error = shared.failed(format_args!("allocating {bytes} bytes"), code, When::Asking);
+            error.note(format!("{} bytes of {} are allocated", self.taken.load(Relaxed) - bytes, self.total))
+        };
+        // SAFETY: there is no host memory, and the context is live.
+        let raw = unsafe { create_buffer(context.raw(), CL_MEM_READ_WRITE, bytes as usize, ptr::null_mut()) };
+        // SAFETY: the buffer was just created for us.
+        let buffer = unsafe { Buffer::own(raw.map_err(failed)?, shared) };
+        let (list, undefined) = ([buffer.raw()], CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED);
+        // SAFETY: queue and buffer are live and of one context; the list holds one buffer and outlives the call.
+        let moved =
+            unsafe { enqueue_migrate_mem_object(queue.handle().raw(), 1, list.as_ptr(), undefined, 0, ptr::null()) };
+        match moved {
+            // SAFETY: the enqueue made the event for us.
+            Ok(event) => drop(unsafe { Event::own(event) }),
+            // A driver that cannot move buffers finds the memory when it must; one that has none says so.
+            Err(code) => match failed(code) {
+                error if error.is_out_of_memory() || error.is_device_lost() => return Err(error),
+                _ => return Ok(Allocation { buffer, _place: place }),
+            },
+        }
+        queue.enqueued(1)?;
+        Ok(Allocation { buffer, _place: place })
+    }
+
+    fn take(&self, bytes: u64, label: &str) -> Result<Taken> {
+        let refused = |why: String| Error::new(ErrorKind::OutOfMemory, format!("out of memory on {label}: {why}"));
+        if bytes > self.largest {
+            let largest = self.largest;
+            return Err(refused(format!(
+                "needs {bytes} bytes, the driver's largest buffer has {largest}; use smaller ones"
+            )));
+        }
+        let before = self.taken.fetch_add(bytes, Relaxed);
+        let place = Taken { bytes, from: self.taken.clone() };
+        if before.saturating_add(bytes) > self.total {
+            let (free, total) = (self.total.saturating_sub(before), self.total);
+            return Err(refused(format!(
+                "needs {bytes} bytes, {free} free of {total}; free buffers or use smaller ones"
+            )));
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.from.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_given_back_and_never_exceeded() {
+        let room = Room::new(100, 60);
+        let first = room.take(60, "opencl:0").unwrap();
+        let error = room.take(61, "opencl:0").err().unwrap();
+        assert!(error.is_out_of_memory() && error.message().contains("largest buffer has 60"), "{error}");
+        let error = room.take(50, "opencl:0").err().unwrap();
+        assert!(error.is_out_of_memory() && error.message().contains("needs 50 bytes, 40 free of 100"), "{error}");
+        let second = room.take(40, "opencl:0").unwrap();
+        drop(first);
+        assert!(room.take(60, "opencl:0").is_ok());
+        drop(second);
+        assert_eq!(room.taken.load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,157 @@
+//! Text or binary to a kernel that can be launched.
+
+use std::ffi::CString;
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+use cl3::info_type::InfoType;
+use cl3::kernel::{CL_KERNEL_NUM_ARGS, create_kernel, get_kernel_info};
+use cl3::program::{
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_KERNEL_NAMES, build_program, create_program_with_binary,
+    create_program_with_source, get_program_build_data, get_program_data, get_program_info,
+};
+use cl3::types::{cl_device_id, cl_program};
+use panoply_device::{Error, ErrorKind, Language, Program as Given, Result, Signature, SourceText};
+
+use super::errors::When;
+use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
+use super::kernel::{Kernel, argument_count};
+use super::query::text;
+use crate::seal;
+
+/// A built program and its one entry point.
+pub struct Program {
+    /// What the entry point is called.
+    pub entry: String,
+    /// How it is called.
+    pub signature: Signature,
+    /// Its arguments belong to whoever holds the lock.
+    pub kernel: Mutex<Kernel>,
+    handle: ProgramHandle,
+}
+
+/// Where and how programs are built.
+pub struct Builder<'a> {
+    /// Where they live.
+    pub context: &'a Context,
+    /// What they run on.
+    pub device: cl_device_id,
+    /// The compiler's options.
+    pub options: &'a str,
+    /// What a binary depends on besides its text.
+    pub made_for: &'a str,
+}
+
+/// Characters of a compiler's log that an error keeps.
+const LOG_LIMIT: usize = 16 << 10;
+
+impl Builder<'_> {
+    /// Makes a program ready. A binary the driver does not take is built from its text.
+    pub fn build(&self, program: &Given) -> Result<Program> {
+        match program {
+            Given::Text(text) => self.compile_text(text),
+            Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
+            Given::Ir(kernel) => Err(Error::unsupported(format!(
+                "{}: takes OpenCL C, not the kernel {} itself; render it first",
+                self.shared().label,
+                kernel.name
+            ))),
+        }
+    }
+
+    fn compile_text(&self, text: &SourceText) -> Result<Program> {
+        let Language::OpenClC = text.language else {
+            let label = &self.shared().label;
+            return Err(Error::unsupported(format!("{label}: takes OpenCL C, {} is {:?}", text.entry, text.language)));
+        };
+        let created = create_program_with_source(self.context.raw(), &[&text.source]);
+        self.finish(created, text)
+    }
+
+    fn take_binary(&self, bytes: &[u8], text: &SourceText) -> Result<Program> {
+        let Some(bytes) = seal::open(bytes, self.made_for) else {
+            return Err(Error::corrupt(format!(
+                "{}: the binary of {} is damaged or foreign",
+                self.shared().label,
+                text.entry
+            )));
+        };
+        // SAFETY: the device is the one of the context, and the bytes came from its driver.
+        let created = unsafe { create_program_with_binary(self.context.raw(), &[self.device], &[bytes]) };
+        self.finish(created, text)
+    }
+
+    /// Builds what was created and finds its entry point.
+    fn finish(&self, created: Result<cl_program, i32>, text: &SourceText) -> Result<Program> {
+        let entry = &text.entry;
+        let failed = |code| self.shared().failed(format_args!("compiling {entry}"), code, When::Asking);
+        // SAFETY: the program was just created for us.
+        let handle = unsafe { ProgramHandle::own(created.map_err(failed)?, self.shared()) };
+        let options = CString::new(self.options).expect("our options hold no zero byte");
+        if let Err(code) = build_program(handle.raw(), &[self.device], &options, None, ptr::null_mut()) {
+            return Err(self.refused(&handle, failed(code), entry));
+        }
+        let kernel = self.entry_point(&handle, text)?;
+        Ok(Program {
+            entry: entry.clone(),
+            signature: text.signature.clone(),
+            kernel: Mutex::new(Kernel::new(kernel, &text.signature)),
+            handle,
+        })
+    }
+
+    /// A build's failure: the compiler's refusal with its log, unless the device or the memory is gone.
+    fn refused(&self, handle: &ProgramHandle, error: Error, entry: &str) -> Error {
+        if error.is_device_lost() || matches!(error.kind(), ErrorKind::Unavailable) {
+            return error;
+        }
+        let log = get_program_build_data(handle.raw(), self.device, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
+        let mut log = text(&log);
+        if log.len() > LOG_LIMIT {
+            let end = (0..=LOG_LIMIT).rev().find(|at| log.is_char_boundary(*at)).unwrap_or(0);
+            log.truncate(end);
+            log.push_str("\n(the log goes on)");
+        }
+        let label = &self.shared().label;
+        let refusal =
+            Error::new(ErrorKind::Build, format!("{label}: the driver's compiler refused {entry}; its log follows"));
+        refusal.note(if log.is_empty() { error.message().to_string() } else { log })
+    }
+
+    fn entry_point(&self, handle: &ProgramHandle, source: &SourceText) -> Result<KernelHandle> {
+        let (label, entry) = (&self.shared().label, &source.entry);
+        let wrong = |what: String| Error::new(ErrorKind::Build, format!("{label}: {what}"));
+        let name =
+            CString::new(entry.as_str()).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
+        let kernel = create_kernel(handle.raw(), &name).map_err(|_| {
+            let names = get_program_data(handle.raw(), CL_PROGRAM_KERNEL_NAMES).unwrap_or_default();
+            wrong(format!("the program has no kernel {entry}; it has: {}", text(&names).replace(';', ", ")))
+        })?;
+        // SAFETY: the kernel was just created for us.
+        let kernel = unsafe { KernelHandle::own(kernel, self.shared()) };
+        let (takes, given) = (get_kernel_info(kernel.raw(), CL_KERNEL_NUM_ARGS), argument_count(&source.signature));
+        match takes {
+            Ok(InfoType::Uint(takes)) if takes as usize != given => Err(wrong(format!(
+                "kernel {entry} takes {takes} arguments, its signature gives {given}; make them agree"
+            ))),
+            _ => Ok(kernel),
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.context.shared()
+    }
+}
+
+impl Program {
+    /// What the compiler made of it, in the driver's own format, sealed.
+    pub fn binary(&self, made_for: &str) -> Option<Vec<u8>> {
+        match get_program_info(self.handle.raw(), CL_PROGRAM_BINARIES) {
+            Ok(InfoType::VecVecUchar(binaries)) => {
+                let bytes = binaries.into_iter().next().filter(|bytes| !bytes.is_empty())?;
+                Some(seal::seal(&bytes, made_for))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Steps to commands.
+
+use std::ptr;
+use std::sync::Arc;
+
+use cl3::command_queue::{
+    enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker_with_wait_list, enqueue_nd_range_kernel,
+    enqueue_read_buffer,
+};
+use cl3::kernel::{CL_KERNEL_WORK_GROUP_SIZE, get_kernel_work_group_info};
+use cl3::types::{CL_NON_BLOCKING, cl_device_id, cl_event};
+use panoply_device::{Dispatch, Error, ErrorKind, Region, Result, Step, Ticket};
+
+use super::errors::When;
+use super::fill::parts;
+use super::handles::{Buffer, Event, Shared};
+use super::memory::Allocation;
+use super::program::Program;
+use super::queue::{Queue, locked};
+use super::ticket::Submitted;
+use crate::table::Table;
+
+/// What a device's ids mean.
+#[derive(Default)]
+pub struct Tables {
+    /// Programs.
+    pub programs: Table<Arc<Program>>,
+    /// Buffers.
+    pub memory: Table<Arc<Allocation>>,
+    /// Queues, by position.
+    pub queues: Vec<Arc<Queue>>,
+}
+
+/// Enqueues the steps of one submission.
+pub struct Encoder<'a> {
+    /// Where to.
+    pub queue: &'a Arc<Queue>,
+    /// The device's buffers and programs.
+    pub tables: &'a Tables,
+    /// The device.
+    pub device: cl_device_id,
+    /// Where parts of buffers may begin.
+    pub base_align: u64,
+    /// What the next command waits for.
+    pub waits: Vec<Event>,
+    /// The last command.
+    pub last: Option<Event>,
+    /// How many commands there were.
+    pub commands: u32,
+}
+
+impl Encoder<'_> {
+    /// Enqueues the steps; the ticket knows each one's time if `timed`.
+    pub fn run(mut self, steps: &[Step], timed: bool) -> Result<Ticket> {
+        let mut times = Vec::new();
+        for step in steps {
+            let before = self.commands;
+            let done = self.step(step);
+            if let Err(error) = done {
+                // What was enqueued runs; the queue must know of it.
+                self.queue.enqueued(self.commands)?;
+                return Err(error);
+            }
+            if timed {
+                let event = self.last.as_ref().filter(|_| self.commands > before);
+                times.push(event.map(Event::another));
+            }
+        }
+        if self.last.is_none() || !self.waits.is_empty() {
+            self.marker()?;
+        }
+        self.queue.enqueued(self.commands)?;
+        let Some(last) = self.last else { return Ok(Ticket::Done) };
+        Ok(Ticket::Pending(Arc::new(Submitted::new(self.queue.clone(), last, times, None))))
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Dispatch(dispatch) => self.dispatch(dispatch),
+            Step::Copy { from, to } => self.copy(from, to),
+            Step::Fill { to, pattern } => self.fill(to, pattern),
+            Step::Wait(Ticket::Done) => Ok(()),
+            Step::Wait(Ticket::Pending(pending)) => {
+                let shared = self.shared();
+                let event = shared.tickets.event(pending.token()).ok_or_else(|| {
+                    Error::mistake(format!("{}: the ticket to wait for belongs to another device", shared.label))
+                })?;
+                self.waits.push(event);
+                Ok(())
+            }
+            Step::Routine(routine, _) => {
+                Err(Error::unsupported(format!("{}: offers no routine, {routine:?} neither", self.shared().label)))
+            }
+        }
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<()> {
+        let program =
+            self.tables.programs.get(dispatch.program.0).ok_or_else(|| {
+                Error::mistake(format!("{}: {:?} was released", self.shared().label, dispatch.program))
+            })?;
+        let mut kernel = locked(&program.kernel);
+        kernel.set_arguments(&program.signature, dispatch, &self.tables.memory, self.base_align)?;
+        let (grid, group) = (dispatch.grid, dispatch.group.map(|size| size as usize));
+        // Whole groups; the size asked for is an argument of its own.
+        let whole = |i: usize| usize::try_from(grid[i]).ok()?.div_ceil(group[i].max(1)).checked_mul(group[i]);
+        let (Some(x), Some(y), Some(z)) = (whole(0), whole(1), whole(2)) else {
+            return Err(Error::unsupported(format!(
+                "{}: a grid of {grid:?} is too large; split it",
+                self.shared().label
+            )));
+        };
+        let global = [x, y, z];
+        let axes = (1..3).rfind(|i| global[*i] > 1).map_or(1, |i| i + 1) as u32;
+        let waits = self.wait_list();
+        // SAFETY: kernel and queue are live and of one context, the lock keeps the arguments just set, the lists outlive
+        // the call and hold as many values as it is told.
+        let event = unsafe {
+            enqueue_nd_range_kernel(
+                self.queue.handle().raw(),
+                kernel.handle().raw(),
+                axes,
+                ptr::null(),
+                global.as_ptr(),
+                group.as_ptr(),
+                waits.count(),
+                waits.start(),
+            )
+        };
+        let event = event.map_err(|code| self.not_launched(program, kernel.handle().raw(), dispatch, code))?;
+        self.enqueued(event)
+    }
+
+    #[cold]
+    fn not_launched(&self, program: &Program, kernel: cl3::types::cl_kernel, dispatch: &Dispatch, code: i32) -> Error {
+        let (entry, group) = (&program.entry, dispatch.group);
+        let doing = format!("launching {entry} over {:?} in groups of {group:?}", dispatch.grid);
+        let error = self.shared().failed(doing, code, When::Asking);
+        match get_kernel_work_group_info(kernel, self.device, CL_KERNEL_WORK_GROUP_SIZE) {
+            Ok(cl3::info_type::InfoType::Size(most)) if error.kind() != ErrorKind::DeviceLost => {
+                error.note(format!("groups of {entry} have at most {most} work-items on this device"))
+            }
+            _ => error,
+        }
+    }
+
+    fn copy(&mut self, from: &Region, to: &Region) -> Result<()> {
+        let (source, target) = (self.buffer(from)?, self.buffer(to)?);
+        if from.bytes == 0 {
+            return Ok(());
+        }
+        let waits = self.wait_list();
+        let (at, offset, bytes) = (from.offset as usize, to.offset as usize, from.bytes as usize);
+        // SAFETY: queue and buffers are live and of one context, the ranges lie inside them, the list outlives the call.
+        let event = unsafe {
+            enqueue_copy_buffer(
+                self.queue.handle().raw(),
+                source,
+                target,
+                at,
+                offset,
+                bytes,
+                waits.count(),
+                waits.start(),
+            )
+        };
+        let event =
+            event.map_err(|code| self.shared().failed(format_args!("copying {bytes} bytes"), code, When::Asking))?;
+        self.enqueued(event)
+    }
+
+    fn fill(&mut self, to: &Region, pattern: &[u8]) -> Result<()> {
+        let target = self.buffer(to)?;
+        for part in parts(to.offset, to.bytes, pattern) {
+            let waits = self.wait_list();
+            let (value, length) = (part.pattern.as_ptr().cast(), part.pattern.len());
+            let (offset, bytes) = (part.offset as usize, part.bytes as usize);
+            // SAFETY: queue and buffer are live and of one context, the range lies inside, OpenCL copies the pattern.
+            let event = unsafe {
+                enqueue_fill_buffer(
+                    self.queue.handle().raw(),
+                    target,
+                    value,
+                    length,
+                    offset,
+                    bytes,
+                    waits.count(),
+                    waits.start(),
+                )
+            };
+            let failed = |code| self.shared().failed(format_args!("filling {bytes} bytes"), code, When::Asking);
+            self.enqueued(event.map_err(failed)?)?;
+        }
+        Ok(())
+    }
+
+    /// A command that does nothing but end after all before it and all that is waited for.
+    fn marker(&mut self) -> Result<()> {
+        let waits = self.wait_list();
+        // SAFETY: the queue is live, the list outlives the call.
+        let event = unsafe { enqueue_marker_with_wait_list(self.queue.handle().raw(), waits.count(), waits.start()) };
+        let event = event.map_err(|code| self.shared().failed("marking the end", code, When::Asking))?;
+        self.enqueued(event)
+    }
+
+    fn enqueued(&mut self, event: cl_event) -> Result<()> {
+        // SAFETY: an enqueue made the event for us.
+        self.last = Some(unsafe { Event::own(event) });
+        self.commands += 1;
+        self.waits.clear();
+        Ok(())
+    }
+
+    fn wait_list(&self) -> WaitList {
+        WaitList(self.waits.iter().map(Event::raw).collect())
+    }
+
+    fn buffer(&self, region: &Region) -> Result<cl3::types::cl_mem> {
+        let buffer = self.tables.memory.get(region.alloc.0);
+        let freed = || Error::mistake(format!("{}: {:?} was freed", self.shared().label, region.alloc));
+        Ok(buffer.ok_or_else(freed)?.buffer.raw())
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.queue.shared()
+    }
+}
+
+/// Events as OpenCL takes them: no list rather than an empty one.
+struct WaitList(Vec<cl_event>);
+
+impl WaitList {
+    fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    fn start(&self) -> *const cl_event {
+        if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() }
+    }
+}
+
+/// Starts reading a region.
+pub fn read(queue: &Arc<Queue>, buffer: &Buffer, region: Region) -> Result<Ticket> {
+    let mut bytes = vec![0; region.bytes as usize];
+    let order = queue.order();
+    // SAFETY: queue and buffer are live, the range lies inside the buffer, and `Submitted` keeps the bytes until the command
+    // is done.
+    let event = unsafe {
+        enqueue_read_buffer(
+            queue.handle().raw(),
+            buffer.raw(),
+            CL_NON_BLOCKING,
+            region.offset as usize,
+            bytes.len(),
+            bytes.as_mut_ptr().cast(),
+            0,
+            ptr::null(),
+        )
+    };
+    let shared = queue.shared();
+    let event =
+        event.map_err(|code| shared.failed(format_args!("reading {} bytes", region.bytes), code, When::Asking))?;
+    // SAFETY: the enqueue made the event for us.
+    let event = unsafe { Event::own(event) };
+    let submitted = Submitted::new(queue.clone(), event, Vec::new(), Some(bytes));
+    queue.enqueued(1)?;
+    drop(order);
+    Ok(Ticket::Pending(Arc::new(submitted)))
+}

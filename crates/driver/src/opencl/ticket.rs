@@ -1,0 +1,112 @@
+//! Work under way, and how others wait for it.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cl3::event::{
+    CL_PROFILING_COMMAND_END, CL_PROFILING_COMMAND_START, get_event_profiling_info, retain_event, wait_for_events,
+};
+use cl3::info_type::InfoType;
+use cl3::types::cl_event;
+use panoply_device::{Pending, Result, StepTime};
+
+use super::errors::When;
+use super::handles::Event;
+use super::queue::{Queue, locked, status};
+use crate::table::Table;
+
+/// Submissions that somebody named in a wait. The others, nearly all, never take a place.
+#[derive(Default)]
+pub struct Tickets(Mutex<Table<Listed>>);
+
+/// An event that the [`Submitted`] of the same token owns, and takes off this list before it lets go.
+struct Listed(cl_event);
+
+// SAFETY: events belong to no thread.
+unsafe impl Send for Listed {}
+
+impl Tickets {
+    /// The event of a token, kept alive by the answer; none if no ticket of this device has the token.
+    pub fn event(&self, token: u64) -> Option<Event> {
+        let list = locked(&self.0);
+        let event = list.get(token)?.0;
+        // SAFETY: the event is live: its owner removes it from the list, whose lock we hold, before it releases it.
+        unsafe { retain_event(event) }.ok()?;
+        // SAFETY: the reference just taken is given up to the handle.
+        Some(unsafe { Event::own(event) })
+    }
+}
+
+/// A submission or read under way.
+pub struct Submitted {
+    /// Its place among the device's tickets, once somebody asked.
+    token: OnceLock<u64>,
+    /// Done when the last command is; commands of a queue end in order.
+    event: Event,
+    /// For timed submissions, each step's command; none for a step that needed none.
+    steps: Vec<Option<Event>>,
+    /// Where a read puts its bytes; the command writes into it until it is done.
+    bytes: Mutex<Option<Vec<u8>>>,
+    queue: Arc<Queue>,
+}
+
+impl Submitted {
+    /// A submission whose last command has this event.
+    pub fn new(queue: Arc<Queue>, event: Event, steps: Vec<Option<Event>>, bytes: Option<Vec<u8>>) -> Submitted {
+        Submitted { token: OnceLock::new(), event, steps, bytes: Mutex::new(bytes), queue }
+    }
+}
+
+impl Pending for Submitted {
+    fn poll(&self) -> Result<bool> {
+        self.queue.flush()?;
+        status(&self.event).map_err(|code| self.queue.shared().failed("running commands", code, When::Waiting))
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.queue.wait(&self.event)
+    }
+
+    fn take(&self) -> Option<Vec<u8>> {
+        // Until it is done the command writes into the bytes, so nobody may have them.
+        if status(&self.event) == Ok(true) { locked(&self.bytes).take() } else { None }
+    }
+
+    fn times(&self) -> Vec<StepTime> {
+        let known: Vec<Option<StepTime>> = self.steps.iter().map(|step| step.as_ref().map(ran)).collect();
+        (0..known.len()).map(|i| known[i].unwrap_or_else(|| moment(&known, i))).collect()
+    }
+
+    fn token(&self) -> u64 {
+        *self.token.get_or_init(|| locked(&self.queue.shared().tickets.0).insert(Listed(self.event.raw())))
+    }
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        if let Some(token) = self.token.get() {
+            locked(&self.queue.shared().tickets.0).remove(*token);
+        }
+        let Some(bytes) = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        // The command writes into the bytes until it ends; if it cannot be waited for they are never given back.
+        let _ = wait_for_events(&[self.event.raw()]);
+        if status(&self.event) == Ok(false) {
+            std::mem::forget(bytes);
+        }
+    }
+}
+
+fn ran(event: &Event) -> StepTime {
+    let at = |what| match get_event_profiling_info(event.raw(), what) {
+        Ok(InfoType::Ulong(ns)) => ns,
+        _ => 0,
+    };
+    StepTime { start_ns: at(CL_PROFILING_COMMAND_START), end_ns: at(CL_PROFILING_COMMAND_END) }
+}
+
+/// A step without a command took no time: it ended when the one before it did, or began when the next did.
+fn moment(known: &[Option<StepTime>], i: usize) -> StepTime {
+    let before = known[..i].iter().flatten().last().map(|time| time.end_ns);
+    let after = known[i..].iter().flatten().next().map(|time| time.start_ns);
+    let ns = before.or(after).unwrap_or(0);
+    StepTime { start_ns: ns, end_ns: ns }
+}

@@ -1,0 +1,63 @@
+//! Things behind numbers that are never used twice.
+
+/// Values by id. An id is a place and how often the place was taken before, so a stale id finds nothing.
+pub struct Table<T> {
+    places: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Table<T> {
+    /// Keeps a value and gives its id, which is never 0.
+    pub fn insert(&mut self, value: T) -> u64 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            self.places.len() as u32 - 1
+        });
+        let (turn, slot) = &mut self.places[place as usize];
+        *turn = turn.wrapping_add(1).max(1);
+        *slot = Some(value);
+        u64::from(*turn) << 32 | u64::from(place)
+    }
+
+    /// The value behind an id.
+    pub fn get(&self, id: u64) -> Option<&T> {
+        match self.places.get(id as u32 as usize) {
+            Some((turn, value)) if u64::from(*turn) == id >> 32 => value.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Takes the value behind an id out.
+    pub fn remove(&mut self, id: u64) -> Option<T> {
+        match self.places.get_mut(id as u32 as usize) {
+            Some((turn, value)) if u64::from(*turn) == id >> 32 => {
+                let value = value.take()?;
+                self.free.push(id as u32);
+                Some(value)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_used_again_and_its_old_id_finds_nothing() {
+        let mut table = Table::default();
+        let (a, b) = (table.insert('a'), table.insert('b'));
+        assert_eq!((table.get(a), table.get(b), table.get(0)), (Some(&'a'), Some(&'b'), None));
+        assert_eq!((table.remove(a), table.remove(a)), (Some('a'), None));
+        let c = table.insert('c');
+        assert_eq!(c as u32, a as u32, "the place is used again");
+        assert_eq!((table.get(a), table.get(c), table.get(b)), (None, Some(&'c'), Some(&'b')));
+    }
+}

@@ -1,0 +1,56 @@
+//! Child processes that see one choice of OpenCL drivers.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+const JOB: &str = "PANOPLY_TEST_CHILD";
+
+/// What this process was started to do, if it is a child.
+pub fn job() -> Option<String> {
+    std::env::var(JOB).ok()
+}
+
+/// A process to start, if the machine has what it needs.
+pub struct Child(Option<Vec<(String, String)>>);
+
+/// A child that sees this vendor's driver only.
+pub fn vendor(name: &str) -> Child {
+    let tools = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.tools");
+    let folder = tools.join(format!("icd-{name}"));
+    let registered = std::fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_some());
+    if !registered {
+        println!("SKIPPED: opencl on {name}: not installed here; `cargo xtask test` installs it");
+        return Child(None);
+    }
+    let folder = folder.canonicalize().unwrap();
+    Child::new(&[("OCL_ICD_VENDORS", folder.to_str().unwrap())])
+}
+
+impl Child {
+    /// A child with these settings.
+    pub fn new(settings: &[(&str, &str)]) -> Child {
+        Child(Some(settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()))
+    }
+
+    /// Whether the machine lacks what it needs.
+    pub fn is_missing(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The first file by which the vendor registers itself.
+    pub fn registration(&self) -> Option<PathBuf> {
+        let (_, folder) = self.0.as_ref()?.first()?;
+        std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).next()
+    }
+
+    /// Does a job in the process and gives what it printed; panics if it failed.
+    pub fn run(&self, job: &str, settings: &[(&str, &str)]) -> Option<String> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["child", "--exact", "--nocapture"]).env(JOB, job);
+        command.envs(self.0.as_ref()?.iter().map(|(name, value)| (name, value)));
+        let output = command.envs(settings.iter().copied()).output().unwrap();
+        let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "the child failed ({}):\n{log}", output.status);
+        Some(log)
+    }
+}

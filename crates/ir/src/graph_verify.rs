@@ -1,0 +1,210 @@
+//! Whether every node of a graph has the shape and type its operation gives.
+//!
+//! `tensor` finds a user's mistakes when a node is built and can name the caller's line; this is the check between
+//! stages, for whatever makes or rewrites graphs. The checklist is the match in `result` below: one arm for an operation.
+//!
+//! Besides: inputs come before users, outputs exist, equal leaves (and equal slots) have one shape and type.
+
+use std::collections::HashMap;
+
+use crate::DType;
+use crate::dtype::Type;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Node, NodeId, Op, Slice};
+use crate::shape::Shape;
+
+/// Checks a graph; the first node that breaks a rule is the error.
+pub fn verify(graph: &Graph) -> Result<()> {
+    let mut given: HashMap<&Op, (&Shape, DType)> = HashMap::new();
+    for (position, node) in graph.nodes.iter().enumerate() {
+        let wrong = |why: String| Error::mistake(format!("graph node {position} ({:?}): {why}", node.op));
+        if let Some(input) = node.inputs.iter().find(|input| input.index() >= position) {
+            return Err(wrong(format!("its input {} does not come before it", input.0)));
+        }
+        let inputs: Vec<&Node> = node.inputs.iter().map(|input| graph.node(*input)).collect();
+        let (shape, dtype) = result(node, &inputs).map_err(wrong)?;
+        if (&shape, dtype) != (&node.shape, node.dtype) {
+            return Err(wrong(format!("it is {}{} but gives {dtype}{shape}", node.dtype, node.shape)));
+        }
+        if matches!(node.op, Op::Leaf(_) | Op::Slot(_)) {
+            let (shape, dtype) = *given.entry(&node.op).or_insert((&node.shape, node.dtype));
+            if (shape, dtype) != (&node.shape, node.dtype) {
+                return Err(wrong(format!("it is {}{} here and {dtype}{shape} elsewhere", node.dtype, node.shape)));
+            }
+        }
+    }
+    match graph.outputs.iter().find(|output| output.index() >= graph.nodes.len()) {
+        Some(NodeId(output)) => Err(Error::mistake(format!("graph output {output} does not exist"))),
+        None => Ok(()),
+    }
+}
+
+/// The shape and type an operation gives, or which rule its inputs break.
+fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
+    let wanted = match &node.op {
+        Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => 0,
+        Op::Alu(alu) => alu.arity(),
+        Op::MatMul | Op::Gather(_) => 2,
+        Op::ScatterAdd(_) => 3,
+        Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
+        Op::Pad(_) | Op::Slice(_) => 1,
+    };
+    if inputs.len() != wanted {
+        return Err(format!("it takes {wanted} inputs, not {}", inputs.len()));
+    }
+    let dims = |input: usize| inputs[input].shape.dims();
+    let first = || (inputs[0].shape.clone(), inputs[0].dtype);
+    match &node.op {
+        Op::Leaf(_) => Ok((node.shape.clone(), node.dtype)),
+        Op::Const(value) => Ok((Shape::default(), value.dtype)),
+        Op::Slot(_) => Ok((Shape::default(), node.dtype)),
+        Op::Iota => {
+            rule(node.shape.rank() == 1, "it has one axis")?;
+            Ok((node.shape.clone(), DType::I32))
+        }
+        Op::Alu(alu) => {
+            let types: Vec<Type> = inputs.iter().map(|input| Type::Scalar(input.dtype)).collect();
+            let ty = alu.result_type(&types)?;
+            rule(inputs.iter().all(|input| input.shape == node.shape), "all shapes are equal")?;
+            Ok((node.shape.clone(), ty.dtype().expect("operations on elements give elements")))
+        }
+        Op::Cast => Ok((inputs[0].shape.clone(), node.dtype)),
+        Op::Bitcast => {
+            rule(inputs[0].dtype.bits() == node.dtype.bits(), "both types are equally wide")?;
+            Ok((inputs[0].shape.clone(), node.dtype))
+        }
+        Op::Reduce(_, axes) => {
+            rule(axes.is_sorted_by(|a, b| a < b), "axes ascend")?;
+            rule(axes.iter().all(|axis| *axis < dims(0).len()), "axes exist")?;
+            rule(inputs[0].dtype != DType::Bool, "bools are not combined")?;
+            let kept = dims(0).iter().enumerate().map(|(axis, dim)| if axes.contains(&axis) { 1 } else { *dim });
+            Ok((Shape::new(kept.collect::<Vec<_>>()), inputs[0].dtype))
+        }
+        Op::Scan(_, axis) => {
+            rule(*axis < dims(0).len(), "the axis exists")?;
+            rule(inputs[0].dtype != DType::Bool, "bools are not combined")?;
+            Ok(first())
+        }
+        Op::Reshape => {
+            rule(inputs[0].shape.elems() == node.shape.elems(), "the number of elements stays")?;
+            Ok((node.shape.clone(), inputs[0].dtype))
+        }
+        Op::Permute(perm) => {
+            let mut sorted = perm.clone();
+            sorted.sort_unstable();
+            rule(sorted.into_iter().eq(0..dims(0).len()), "each axis is named once")?;
+            Ok((perm.iter().map(|axis| dims(0)[*axis]).collect::<Vec<_>>().into(), inputs[0].dtype))
+        }
+        Op::Expand => {
+            let (from, to) = (dims(0), node.shape.dims());
+            rule(from.len() == to.len(), "ranks are equal")?;
+            rule(from.iter().zip(to).all(|(from, to)| from == to || *from == 1), "only lengths of 1 change")?;
+            Ok((node.shape.clone(), inputs[0].dtype))
+        }
+        Op::Pad(widths) => {
+            rule(widths.len() == dims(0).len(), "there are widths for each axis")?;
+            let padded = dims(0).iter().zip(widths).map(|(dim, (before, after))| before + dim + after);
+            Ok((padded.collect::<Vec<_>>().into(), inputs[0].dtype))
+        }
+        Op::Slice(slices) => {
+            rule(slices.len() == dims(0).len(), "there is a slice for each axis")?;
+            rule(slices.iter().zip(dims(0)).all(|(slice, dim)| fits(slice, *dim)), "slices stay within the axes")?;
+            Ok((slices.iter().map(|slice| slice.len).collect::<Vec<_>>().into(), inputs[0].dtype))
+        }
+        Op::MatMul => {
+            let (a, b) = (dims(0), dims(1));
+            rule(a.len() == b.len() && a.len() >= 2, "both have the same number of axes, at least 2")?;
+            let rank = a.len();
+            rule(a[..rank - 2] == b[..rank - 2], "leading axes are equal")?;
+            rule(a[rank - 1] == b[rank - 2], "inner lengths are equal")?;
+            rule(inputs[0].dtype == inputs[1].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
+            Ok(([&a[..rank - 1], &b[rank - 1..]].concat().into(), inputs[0].dtype))
+        }
+        Op::Gather(axis) => Ok((gathered(inputs[0], inputs[1], *axis)?, inputs[0].dtype)),
+        Op::ScatterAdd(axis) => {
+            rule(gathered(inputs[0], inputs[1], *axis)? == inputs[2].shape, "the rows have the shape a gather gives")?;
+            rule(inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
+            Ok(first())
+        }
+    }
+}
+
+fn rule(holds: bool, rule: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(format!("the rule is broken that {rule}")) }
+}
+
+fn fits(slice: &Slice, dim: usize) -> bool {
+    if slice.step == 0 || slice.len == 0 {
+        return slice.step != 0;
+    }
+    let last = slice.start as i128 + slice.step as i128 * (slice.len as i128 - 1);
+    slice.start < dim && (0..dim as i128).contains(&last)
+}
+
+fn gathered(values: &Node, positions: &Node, axis: usize) -> Result<Shape, String> {
+    let dims = values.shape.dims();
+    rule(axis < dims.len(), "the axis exists")?;
+    rule(matches!(positions.dtype, DType::I32 | DType::I64), "positions are i32 or i64")?;
+    Ok([&dims[..axis], positions.shape.dims(), &dims[axis + 1..]].concat().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alu::Alu;
+    use crate::reduce::ReduceOp;
+
+    fn check(op: Op, inputs: &[(&[usize], DType)], shape: &[usize], dtype: DType, complaint: Option<&str>) {
+        let mut graph = Graph::default();
+        let leaves: Vec<NodeId> = inputs
+            .iter()
+            .enumerate()
+            .map(|(n, (shape, dtype))| graph.push(Op::Leaf(n as u32), &[], *shape, *dtype))
+            .collect();
+        graph.push(op, &leaves, shape, dtype);
+        match (verify(&graph), complaint) {
+            (Ok(()), None) => {}
+            (Err(error), Some(part)) => assert!(error.message().contains(part), "{error}"),
+            (result, _) => panic!("{result:?}"),
+        }
+    }
+
+    #[test]
+    fn right_nodes_pass_and_wrong_ones_are_named() {
+        use DType::*;
+        let slice = |start, step, len| Op::Slice(vec![Slice { start, step, len }]);
+        check(Op::Alu(Alu::Add), &[(&[2], F32), (&[2], F32)], &[2], F32, None);
+        check(Op::Alu(Alu::Add), &[(&[2], F32), (&[3], F32)], &[2], F32, Some("shapes are equal"));
+        check(Op::Alu(Alu::Add), &[(&[2], F32), (&[2], F16)], &[2], F32, Some("differ"));
+        check(Op::Alu(Alu::Lt), &[(&[2], F32), (&[2], F32)], &[2], F32, Some("gives bool"));
+        check(Op::Reduce(ReduceOp::Sum, vec![1]), &[(&[2, 3], F32)], &[2, 1], F32, None);
+        check(Op::Reduce(ReduceOp::Sum, vec![1]), &[(&[2, 3], F32)], &[2], F32, Some("gives f32[2, 1]"));
+        check(Op::Reduce(ReduceOp::Sum, vec![1, 1]), &[(&[2, 3], F32)], &[2, 1], F32, Some("ascend"));
+        check(Op::Reshape, &[(&[2, 3], F32)], &[3, 2], F32, None);
+        check(Op::Reshape, &[(&[2, 3], F32)], &[4], F32, Some("number of elements"));
+        check(Op::Permute(vec![1, 0]), &[(&[2, 3], F32)], &[3, 2], F32, None);
+        check(Op::Permute(vec![0, 0]), &[(&[2, 3], F32)], &[3, 2], F32, Some("named once"));
+        check(Op::Expand, &[(&[1, 3], F32)], &[2, 3], F32, None);
+        check(Op::Expand, &[(&[2, 3], F32)], &[4, 3], F32, Some("lengths of 1"));
+        check(Op::Pad(vec![(1, 2)]), &[(&[3], F32)], &[6], F32, None);
+        check(slice(4, -2, 3), &[(&[5], F32)], &[3], F32, None);
+        check(slice(4, -2, 4), &[(&[5], F32)], &[4], F32, Some("within"));
+        check(Op::MatMul, &[(&[5, 2, 3], F32), (&[5, 3, 4], F32)], &[5, 2, 4], F32, None);
+        check(Op::MatMul, &[(&[2, 3], F32), (&[4, 3], F32)], &[2, 3], F32, Some("inner lengths"));
+        check(Op::Gather(1), &[(&[2, 3, 4], F32), (&[5, 6], I32)], &[2, 5, 6, 4], F32, None);
+        check(Op::Gather(0), &[(&[2], F32), (&[5], F32)], &[5], F32, Some("i32 or i64"));
+        check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[5, 4], F32)], &[9, 4], F32, None);
+        check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[4, 5], F32)], &[9, 4], F32, Some("gather"));
+        check(Op::Iota, &[], &[3], F32, Some("gives i32"));
+        check(Op::Cast, &[], &[3], F32, Some("takes 1 inputs"));
+    }
+
+    #[test]
+    fn order_is_checked() {
+        let mut graph = Graph::default();
+        graph.push(Op::Cast, &[NodeId(0)], [2], DType::F32);
+        assert!(verify(&graph).unwrap_err().message().contains("come before"));
+        let graph = Graph { nodes: vec![], outputs: vec![NodeId(0)] };
+        assert!(verify(&graph).unwrap_err().message().contains("does not exist"));
+    }
+}

@@ -1,0 +1,260 @@
+//! One kernel for each rule of the verifier's checklist, and kernels that are right up to each rule's edge.
+
+use panoply_ir::kernel::*;
+use panoply_ir::verify::uniformity::Uniformity;
+use panoply_ir::verify::verify;
+use panoply_ir::{Alu, DType, Scalar, Type, text};
+
+fn refused(source: &str, expected: &str) {
+    let kernel = text::parse(source).unwrap_or_else(|error| panic!("{source}\n{error}"));
+    match verify(kernel) {
+        Ok(_) => panic!("{source}\nwas accepted; expected: {expected}"),
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.contains(expected), "{source}\nexpected: {expected}\nfound: {error}");
+            assert!(error.starts_with("kernel k: "), "{error}");
+        }
+    }
+}
+
+fn accepted(source: &str) {
+    let kernel = text::parse(source).unwrap_or_else(|error| panic!("{source}\n{error}"));
+    verify(kernel).unwrap_or_else(|error| panic!("{source}\n{error}"));
+}
+
+/// A body in a kernel with every kind of memory and groups of 8 x 4 x 1.
+fn body(lines: &str) -> String {
+    format!(
+        "kernel k(a: f32, n: index, x: &[f32], y: &mut [f32], z: &out [f32], h: &mut [u32]) group(8, 4, 1) {{
+            shared tile: [u32; 32]
+            private own: [f32; 4]
+            {lines}
+        }}"
+    )
+}
+
+#[test]
+fn tables() {
+    refused("kernel k() group(0, 1, 1) {}", "a group of 0 x 1 x 1 is empty");
+    refused("kernel k() group(1024, 65, 1) {}", "a group of 66560 work-items; at most 65536");
+    accepted("kernel k() group(1024, 64, 1) {}");
+    refused("kernel k(v: f32x4) {}", "parameter v is f32x4; pass a buffer");
+    refused("kernel k() { shared s: [f32; 4] }", "shared array s in a kernel without a group size");
+    refused("kernel k() { private s: [f32; 0] }", "array s has no elements");
+    refused("kernel k() { private s: [f64; 134217729] }", "brings its kind of memory to 1073741832 bytes");
+    accepted("kernel k() group(1, 1, 1) { shared s: [f64; 134217728] private p: [u8; 1073741824] }");
+}
+
+/// What the text form cannot express, made by hand.
+#[test]
+fn broken_tables() {
+    let base = || text::parse("kernel k(x: &mut [f32]) { let a: f32 = x[0] //@ k.rs:1\n x[1] = a }").unwrap();
+    let check = |change: &dyn Fn(&mut Kernel), expected: &str| {
+        let mut kernel = base();
+        change(&mut kernel);
+        let error = verify(kernel).unwrap_err().to_string();
+        assert!(error.contains(expected), "expected: {expected}\nfound: {error}");
+    };
+    let far = ExprId(99);
+    check(&|k| k.params.clear(), "buffer x is no parameter");
+    check(&|k| k.mems.clear(), "parameter memory 0 is not a buffer");
+    check(&|k| k.mems[0].space = Space::Private(1), "parameter memory 0 is not a buffer");
+    check(&|k| k.params.push(Param::Buffer(MemId(0))), "buffer parameter 1 is memory 0");
+    check(&|k| k.locals[0].ty = Type::Vector(DType::F32, 3), "vectors have 2, 4, 8 or 16 lanes");
+    check(&|k| k.locals.clear(), "no local 0; there are 0");
+    check(&|k| k.body[0].op = Op::Let { local: LocalId(7), value: ExprId(1) }, "no local 7; there are 1");
+    check(&|k| k.body[0].op = Op::If { condition: far, then: vec![], otherwise: vec![] }, "no expression 99");
+    check(&|k| k.body[0].at.file = 3, "line 1 of an unknown file 3");
+    check(&|k| drop(k.exprs.intern(Expr::Param(5), Type::Index)), "no parameter 5; there are 1");
+    check(&|k| drop(k.exprs.intern(Expr::Param(0), Type::Index)), "x is a buffer and has no value");
+    check(&|k| drop(k.exprs.intern(Expr::Len(MemId(4)), Type::Index)), "no memory 4; there are 1");
+    check(&|k| drop(k.exprs.intern(Expr::Index(9), Type::BOOL)), "it is index, not bool");
+    check(&|k| drop(k.exprs.intern(Expr::Builtin(Builtin::GlobalId(3)), Type::Index)), "axes are 0, 1 and 2");
+    check(
+        &|k| drop(k.exprs.intern(Expr::Alu(Alu::Neg, Args::new(&[far])), Type::Index)),
+        "operand 99 does not come before it",
+    );
+    let wide = Scalar { dtype: DType::U8, bits: 256 };
+    check(&|k| drop(k.exprs.intern(Expr::Const(wide), DType::U8.into())), "0x100 are more bits than a u8 has");
+    check(
+        &|k| {
+            for _ in 0..100 {
+                let then = std::mem::take(&mut k.body);
+                let condition = k.exprs.intern(Expr::Const(true.into()), Type::BOOL);
+                k.body.push(Stmt { op: Op::If { condition, then, otherwise: vec![] }, at: Loc::default() });
+            }
+        },
+        "blocks nest deeper than 64",
+    );
+}
+
+#[test]
+fn expressions() {
+    for builtin in ["local_id.x", "group_id.y", "group_size.z", "group_count.x", "subgroup_lane()", "subgroup_size()"] {
+        let source = format!("kernel k() {{ let i: index = {builtin} }}");
+        assert!(text::parse(&source).unwrap_err().message().contains("in a kernel without a group size"), "{builtin}");
+    }
+    for (expr, expected) in [
+        ("let v: f32 = z[0]", "z is only written and cannot be read; make it an InOut buffer"),
+        ("let v: f32 = x[1u32]", "x is indexed with u32, not an index"),
+        ("let v: f32 = x[0; 3]", "3 lanes; a vector has 2, 4, 8 or 16"),
+        ("let v: f32 = own[proven 4]", "index 4 is claimed to be proven, but own has 4 elements"),
+        ("let v: f32 = own[proven 1; 4]", "index 1 is claimed to be proven, but own has 4 elements"),
+        ("let v: f32 = cast<u8>(x[0; 2])", "a f32x2 cannot be cast to u8: the lanes differ"),
+        ("let v: f32 = bitcast<u64>(a)", "the bits of a f32 cannot be read as u64: the widths differ"),
+        ("let v: f32 = bitcast<u64>(x[0; 2])", "the bits of a f32x2 cannot be read as u64: the widths differ"),
+        ("let v: f32 = bitcast<u64>(n)", "the bits of a index cannot be read as u64"),
+        ("let v: f32 = splat<4>(n)", "index cannot be spread over 4 lanes"),
+        ("let v: f32 = splat<5>(a)", "5 lanes; a vector has 2, 4, 8 or 16"),
+        ("let v: f32 = extract<2>(x[0; 2])", "f32x2 has no lane 2"),
+        ("let v: f32 = add(a, n)", "add: operand types f32 and index differ"),
+        ("let v: f32 = exp(n)", "exp is not defined for index"),
+        ("let v: f32 = shl(a, a)", "shl is not defined for f32"),
+        ("let v: f32 = and(a, a)", "and is not defined for f32"),
+        ("let v: f32 = add(true, true)", "add is not defined for bool"),
+        ("let v: f32 = select(a, a, a)", "select: the condition is f32, not a bool of 1 lanes"),
+        ("let v: f32 = neg(a, a)", "neg takes 1 operands, not 2"),
+    ] {
+        let error = text::parse(&body(expr)).unwrap_err();
+        assert!(error.message().contains(expected), "{expr}\nexpected: {expected}\nfound: {error}");
+    }
+    accepted(&body("let v: f32x4 = own[proven 0; 4]"));
+}
+
+#[test]
+fn statements() {
+    for (lines, expected) in [
+        ("let v: u32 = a", "local v is u32 and cannot become f32"),
+        ("let v: f32 = a v = a", "local v is assigned but not mutable"),
+        ("let mut v: f32 = a v = 1.0f64", "local v is f32 and cannot become f64"),
+        ("if true { let v: f32 = a } y[0] = v", "local v is read where it has no value"),
+        ("if true { let mut v: f32 = a } v = a", "local v is assigned where it has no value"),
+        ("for i: u8 in 0u8..9u8 { } let v: u8 = i", "local i is read where it has no value"),
+        ("x[0] = a", "x is only read and cannot be written; make it an Out or InOut buffer"),
+        ("y[0] = 1.0f16", "y holds f32 and cannot take f16"),
+        ("y[0u8] = a", "y is indexed with u8, not an index"),
+        ("y[0] = n", "y holds f32 and cannot take index"),
+        ("own[proven 4] = a", "index 4 is claimed to be proven, but own has 4 elements"),
+        ("own[proven 3] = x[0; 2]", "index 3 is claimed to be proven, but own has 4 elements"),
+        ("atomic_add(x[0], a)", "x cannot be changed atomically; an InOut buffer or shared array can"),
+        ("atomic_add(z[0], a)", "z cannot be changed atomically"),
+        ("atomic_add(own[0], a)", "own cannot be changed atomically"),
+        ("atomic_min(y[0], a)", "y holds f32; atomics take u32 and i32, add and exchange also f32"),
+        ("atomic_add(h[0], a)", "h holds u32 and cannot take f32"),
+        ("atomic_add(h[0], 1u32, 2u32)", "a compare-exchange, and nothing else, has an expected value"),
+        ("atomic_compare_exchange(h[0], 1u32)", "a compare-exchange, and nothing else, has an expected value"),
+        ("let v: f32 = atomic_add(h[0], 1u32)", "local v is f32 and cannot become u32"),
+        ("atomic_add(h[true], 1u32)", "h is indexed with bool, not an index"),
+        ("let v: index = group_sum(n)", "a collective of index; it takes one element, so cast an index to u32"),
+        ("let v: bool = group_sum(true)", "a collective of bools; cast them to u32"),
+        ("let v: bool = group_broadcast<32>(true)", "a broadcast from work-item 32 of a group of 32"),
+        ("let v: u32 = subgroup_broadcast<1>(1u32)", "of a subgroup, which may be a single one; use 0"),
+        ("let v: u32 = group_sum(a)", "local v is u32 and cannot become f32"),
+        ("if a { }", "a condition is f32, not bool"),
+        ("while n { }", "a condition is index, not bool"),
+        ("for i: f32 in a..a step a { }", "a loop from f32 to f32 by f32: one integer type is needed"),
+        ("for i: bool in true..false step true { }", "one integer type is needed"),
+        ("for i: index in 0..9u32 { }", "a loop from index to u32 by index: one integer type is needed"),
+        ("for i: u8 in 0..9 step 1 { }", "local i is u8 and cannot become index"),
+        ("for i: index in 0..9 step 0 { }", "a loop by steps of 0; at least 1 is needed"),
+        ("for i: i8 in 0i8..9i8 step -1i8 { }", "a loop by steps of -1; at least 1 is needed"),
+        ("if true { break }", "break outside a loop"),
+        ("continue", "continue outside a loop"),
+    ] {
+        refused(&body(lines), expected);
+    }
+    refused(&body("y[0] = 1.0f16 //@ k.rs:7"), "k.rs:7");
+    refused("kernel k() { barrier() }", "a barrier in a kernel without a group size; fix one");
+    refused("kernel k() { let v: u8 = group_sum(1u8) }", "a collective in a kernel without a group size; fix one");
+    accepted(&body("let v: bool = group_broadcast<31>(true) while v { if true { break } else { continue } } return"));
+
+    let mut twice = text::parse("kernel k() { let v: u8 = 1u8 }").unwrap();
+    twice.body.push(twice.body[0].clone());
+    assert!(verify(twice).unwrap_err().message().contains("local v is introduced twice"));
+    let mut counted = text::parse("kernel k() { for i: u8 in 1u8..9u8 { } }").unwrap();
+    counted.locals[0].mutable = true;
+    assert!(verify(counted).unwrap_err().message().contains("the counter i is mutable"));
+}
+
+#[test]
+fn barriers_need_uniform_flow() {
+    for lines in [
+        "if lt(local_id.x, 3) { barrier() }",
+        "if lt(global_id.y, 3) { } else { barrier() }",
+        "if lt(x[global_id.x], a) { let s: f32 = group_sum(a) }",
+        "if lt(y[0], a) { barrier() }",
+        "if lt(own[0], a) { barrier() }",
+        "if lt(tile[0], 3u32) { let s: f32 = subgroup_sum(a) }",
+        "if lt(subgroup_lane(), 1) { barrier() }",
+        "let old: u32 = atomic_add(h[0], 1u32) if eq(old, 0u32) { barrier() }",
+        "let s: u32 = group_inclusive_sum(1u32) if lt(s, 3u32) { barrier() }",
+        "let s: u32 = subgroup_sum(1u32) if lt(s, 3u32) { barrier() }",
+        "if lt(global_id.x, n) { return } barrier()",
+        "for i: index in 0..n { if lt(global_id.x, n) { return } } barrier()",
+        "for i: index in 0..n { barrier() if lt(i, local_id.x) { break } }",
+        "for i: index in 0..n { if lt(i, local_id.x) { continue } barrier() }",
+        "for i: index in 0..n { barrier() if lt(i, local_id.x) { return } }",
+        "for i: index in 0..local_id.x { barrier() }",
+        "for i: index in local_id.x..n { barrier() }",
+        "for i: index in 0..n step add(local_id.x, 1) { barrier() }",
+        "while lt(local_id.x, n) { barrier() }",
+        "let mut k: index = 0 if lt(local_id.x, n) { k = 1 } if lt(k, 1) { barrier() }",
+        "let mut k: index = 0 while lt(k, local_id.x) { k = add(k, 1) } if lt(k, 1) { barrier() }",
+        "let mut k: index = 0 for i: index in 0..n { if lt(k, 5) { barrier() } k = add(k, local_id.y) }",
+        "let mut k: index = 0 for i: index in 0..n { k = add(k, 1) if lt(i, local_id.x) { break } } if lt(k, n) { barrier() }",
+        "let mut k: index = 0 for i: index in 0..n { if lt(i, local_id.x) { continue } k = add(k, 1) } if lt(k, n) { barrier() }",
+        "for i: index in 0..n { for j: index in 0..n { if lt(j, local_id.x) { return } } barrier() }",
+        "for i: index in 0..n { if lt(i, local_id.x) { if lt(n, 4) { break } } barrier() }",
+    ] {
+        refused(&body(lines), "in control flow that differs between work-items of a group");
+    }
+    for lines in [
+        "if lt(group_id.x, n) { barrier() }",
+        "if lt(local_id.z, global_id.z) { barrier() }",
+        "if lt(x[n], a) { barrier() }",
+        "for i: index in 0..len(y) step group_size.x { if lt(i, local_id.x) { y[0] = a } barrier() }",
+        "for i: index in 0..n { if lt(n, 4) { break } barrier() if lt(i, n) { continue } barrier() }",
+        "for i: index in 0..n { for j: index in 0..n { if lt(j, local_id.x) { break } } barrier() }",
+        "for i: index in 0..n { for j: index in 0..n { if lt(j, local_id.x) { continue } } barrier() }",
+        "let s: f32 = group_sum(y[global_id.x]) if lt(s, a) { barrier() }",
+        "let s: u32 = group_broadcast<3>(tile[0]) while lt(s, 4u32) { barrier() }",
+        "let mut k: index = n while lt(0, k) { barrier() k = div(k, 2) }",
+        "if lt(n, 4) { return } barrier()",
+        "if lt(local_id.x, 3) { y[local_id.x] = a } barrier() if lt(local_id.x, 3) { return }",
+    ] {
+        accepted(&body(lines));
+    }
+    accepted(&format!("unchecked {}", body("if lt(local_id.x, 3) { barrier() }")));
+}
+
+#[test]
+fn a_differing_barrier_names_both_lines() {
+    let source = "kernel k() group(8, 1, 1) {
+        if lt(local_id.x, 3) { //@ k.rs:2
+            return //@ k.rs:3
+        }
+        barrier() //@ k.rs:5
+    }";
+    refused(
+        source,
+        "a barrier in control flow that differs between work-items of a group\n  k.rs:5\n  the flow differs since k.rs:2;",
+    );
+}
+
+#[test]
+fn uniformity_is_known_for_each_value() {
+    let source = "kernel k(x: &[f32], y: &mut [f32]) group(8, 1, 1) {
+        let same: f32 = x[group_id.x]
+        let other: f32 = x[global_id.x]
+        for i: index in 0..local_id.x { }
+        for j: index in local_id.x..9 { }
+        let one: index = global_id.y
+    }";
+    let kernel = verify(text::parse(source).unwrap()).unwrap();
+    let uniformity = Uniformity::of(&kernel);
+    let known: Vec<(&str, bool)> =
+        kernel.locals.iter().enumerate().map(|(i, l)| (l.name.as_str(), uniformity.local(LocalId(i as u32)))).collect();
+    assert_eq!(known, [("same", true), ("other", false), ("i", true), ("j", false), ("one", true)]);
+    let loads = kernel.exprs.iter().filter(|(_, expr, _)| matches!(expr, Expr::Load { .. }));
+    assert_eq!(loads.map(|(id, ..)| uniformity.expr(id)).collect::<Vec<_>>(), [true, false]);
+}

@@ -1,0 +1,206 @@
+//! THE table of what a kernel may call.
+//!
+//! Each function and method here is a method of the emitter with the same name, and a real Rust function of the facade's
+//! `kernel` module or of the type itself, by which rustc checks the call.
+
+use syn::Path;
+
+/// How a function of the language is called.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Function {
+    /// Values in, a value out, nothing else happens.
+    Pure,
+    /// As [`Function::Pure`], and costs next to nothing.
+    Cheap,
+    /// A number the launch gives.
+    Id,
+    /// A number the launch gives for an axis, which is constant.
+    IdOf,
+    /// A value to another type, which may be named.
+    Cast,
+    /// Changes an element; the first argument is `&mut x[i]`.
+    Atomic,
+    /// All work-items of a group or subgroup take part.
+    Collective,
+    /// As [`Function::Collective`]; the second argument, whose value it is, is constant.
+    Broadcast,
+    /// Waits for the group.
+    Barrier,
+    /// A shared array; stands only behind `let`.
+    Shared,
+}
+
+const FUNCTIONS: &[(&str, Function)] = &[
+    ("global_index", Function::Id),
+    ("local_index", Function::Id),
+    ("global_id", Function::IdOf),
+    ("local_id", Function::IdOf),
+    ("group_id", Function::IdOf),
+    ("global_size", Function::IdOf),
+    ("group_size", Function::IdOf),
+    ("group_count", Function::IdOf),
+    ("subgroup_lane", Function::Id),
+    ("subgroup_size", Function::Id),
+    ("select", Function::Cheap),
+    ("minimum", Function::Cheap),
+    ("maximum", Function::Cheap),
+    ("erf", Function::Pure),
+    ("cast", Function::Cast),
+    ("shared", Function::Shared),
+    ("barrier", Function::Barrier),
+    ("group_sum", Function::Collective),
+    ("group_product", Function::Collective),
+    ("group_min", Function::Collective),
+    ("group_max", Function::Collective),
+    ("group_inclusive_sum", Function::Collective),
+    ("group_inclusive_product", Function::Collective),
+    ("group_inclusive_min", Function::Collective),
+    ("group_inclusive_max", Function::Collective),
+    ("group_exclusive_sum", Function::Collective),
+    ("group_exclusive_product", Function::Collective),
+    ("group_exclusive_min", Function::Collective),
+    ("group_exclusive_max", Function::Collective),
+    ("group_broadcast", Function::Broadcast),
+    ("subgroup_sum", Function::Collective),
+    ("subgroup_product", Function::Collective),
+    ("subgroup_min", Function::Collective),
+    ("subgroup_max", Function::Collective),
+    ("subgroup_inclusive_sum", Function::Collective),
+    ("subgroup_inclusive_product", Function::Collective),
+    ("subgroup_inclusive_min", Function::Collective),
+    ("subgroup_inclusive_max", Function::Collective),
+    ("subgroup_exclusive_sum", Function::Collective),
+    ("subgroup_exclusive_product", Function::Collective),
+    ("subgroup_exclusive_min", Function::Collective),
+    ("subgroup_exclusive_max", Function::Collective),
+    ("subgroup_broadcast", Function::Broadcast),
+    ("atomic_add", Function::Atomic),
+    ("atomic_min", Function::Atomic),
+    ("atomic_max", Function::Atomic),
+    ("atomic_exchange", Function::Atomic),
+    ("atomic_compare_exchange", Function::Atomic),
+];
+
+/// Methods of numbers: name, arguments beside the receiver, whether it costs next to nothing.
+const METHODS: &[(&str, usize, bool)] = &[
+    ("sqrt", 0, false),
+    ("exp", 0, false),
+    ("exp2", 0, false),
+    ("exp_m1", 0, false),
+    ("ln", 0, false),
+    ("ln_1p", 0, false),
+    ("log2", 0, false),
+    ("sin", 0, false),
+    ("cos", 0, false),
+    ("tan", 0, false),
+    ("atan", 0, false),
+    ("tanh", 0, false),
+    ("powf", 1, false),
+    ("powi", 1, false),
+    ("pow", 1, false),
+    ("mul_add", 2, true),
+    ("recip", 0, false),
+    ("abs", 0, true),
+    ("signum", 0, false),
+    ("copysign", 1, false),
+    ("floor", 0, true),
+    ("ceil", 0, true),
+    ("round", 0, false),
+    ("round_ties_even", 0, true),
+    ("trunc", 0, true),
+    ("fract", 0, true),
+    ("min", 1, true),
+    ("max", 1, true),
+    ("clamp", 2, true),
+    ("rem_euclid", 1, false),
+    ("is_nan", 0, true),
+    ("is_finite", 0, true),
+    ("is_infinite", 0, true),
+    ("is_sign_negative", 0, true),
+    ("is_sign_positive", 0, true),
+    ("to_bits", 0, true),
+    ("to_f32", 0, true),
+    ("to_f64", 0, true),
+    ("wrapping_add", 1, true),
+    ("wrapping_sub", 1, true),
+    ("wrapping_mul", 1, true),
+    ("wrapping_neg", 0, true),
+    ("wrapping_shl", 1, true),
+    ("wrapping_shr", 1, true),
+    ("saturating_add", 1, true),
+    ("saturating_sub", 1, true),
+    ("rotate_left", 1, true),
+    ("rotate_right", 1, true),
+    ("abs_diff", 1, true),
+    ("div_ceil", 1, false),
+    ("next_multiple_of", 1, false),
+    ("is_power_of_two", 0, true),
+    ("count_ones", 0, false),
+    ("count_zeros", 0, false),
+    ("leading_zeros", 0, false),
+    ("trailing_zeros", 0, false),
+];
+
+/// The function behind a path: its bare name, or behind the module `kernel`.
+pub fn function(path: &Path) -> Option<Function> {
+    let last = path.segments.last()?;
+    let module = path.segments.iter().rev().nth(1);
+    if module.is_some_and(|module| module.ident != "kernel") {
+        return None;
+    }
+    FUNCTIONS.iter().find(|(name, _)| last.ident == name).map(|(_, function)| *function)
+}
+
+/// Whether a call does nothing but give a value.
+pub fn is_pure(path: &Path) -> bool {
+    use Function::*;
+    match function(path) {
+        Some(Pure | Cheap | Id | IdOf | Cast) => true,
+        Some(Atomic | Collective | Broadcast | Barrier | Shared) => false,
+        None => is_of_a_type(path),
+    }
+}
+
+/// Whether a pure call costs next to nothing.
+pub fn is_cheap(path: &Path) -> bool {
+    use Function::*;
+    matches!(function(path), Some(Cheap | Id | IdOf | Cast))
+}
+
+/// Whether a call makes a shared array.
+pub fn is_shared(path: &Path) -> bool {
+    function(path) == Some(Function::Shared)
+}
+
+/// Whether only a kernel with a group size can call it.
+pub fn needs_group(path: &Path) -> bool {
+    use Function::*;
+    let local = path.segments.last().is_some_and(|last| {
+        ["local_index", "local_id", "group_id", "group_size", "group_count"].iter().any(|name| last.ident == name)
+    });
+    local || matches!(function(path), Some(Collective | Broadcast | Barrier | Shared))
+}
+
+/// Whether the path is a function of a type, `f32::max`: what comes before the name begins with a capital, or is a
+/// primitive type.
+pub fn is_of_a_type(path: &Path) -> bool {
+    path.segments.iter().rev().nth(1).is_some_and(|ty| {
+        let text = ty.ident.to_string();
+        text.starts_with(char::is_uppercase) || PRIMITIVES.contains(&text.as_str())
+    })
+}
+
+const PRIMITIVES: &[&str] = &[
+    "bool", "i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize", "f16", "bf16", "f32", "f64", "str",
+    "char",
+];
+
+/// Whether numbers have such a method with so many arguments beside the receiver.
+pub fn is_method(name: &str, arguments: usize) -> bool {
+    METHODS.iter().any(|(known, count, _)| *known == name && *count == arguments)
+}
+
+/// Whether the method costs next to nothing.
+pub fn is_cheap_method(name: &str) -> bool {
+    name == "len" || METHODS.iter().any(|(known, _, cheap)| *known == name && *cheap)
+}

@@ -1,0 +1,179 @@
+//! Whole bodies, and `return`.
+//!
+//! In a kernel `return` ends the work-item. In a kernel function, which is inlined, it gives the value and goes to the
+//! end of the function: what follows an `if` that returns becomes its other side. A `return` inside a loop has no such
+//! form and is reported.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Block, Expr, ExprIf, ExprReturn, Ident, Stmt, Type};
+
+use super::{Lower, order, ours};
+use crate::hints;
+
+/// What a function gives back.
+#[derive(Clone)]
+pub enum Returns {
+    /// It is a kernel: nothing, and `return` ends the work-item.
+    Kernel,
+    /// It is a kernel function with this many values of this type.
+    Values(usize, Box<Type>),
+}
+
+impl Returns {
+    /// What a kernel function with this return type gives back.
+    pub fn of(output: &syn::ReturnType) -> Returns {
+        match output {
+            syn::ReturnType::Default => Returns::Values(0, syn::parse_quote!(())),
+            syn::ReturnType::Type(_, ty) => match &**ty {
+                Type::Tuple(tuple) => Returns::Values(tuple.elems.len(), ty.clone()),
+                _ => Returns::Values(1, ty.clone()),
+            },
+        }
+    }
+}
+
+impl Lower {
+    /// A whole body. For a kernel function the building code is a vector of its values.
+    pub fn body(&mut self, body: &mut Block) -> TokenStream {
+        let Returns::Values(count, ty) = self.returns.clone() else {
+            return self.scoped(|lower| lower.statements(&mut body.stmts));
+        };
+        self.scoped(|lower| {
+            if !has_return(&body.stmts) {
+                return if count == 0 {
+                    let stmts = lower.statements(&mut body.stmts);
+                    quote! {{ #stmts ::std::vec![] }}
+                } else {
+                    lower.block_values(body, count)
+                };
+            }
+            let (emitter, results) = (lower.emitter.clone(), ours("returned"));
+            let code = lower.tail(&mut body.stmts, &results, count);
+            quote! {{
+                let #results = #emitter.results_of::<#ty>();
+                { #code }
+                #emitter.taken(&#results)
+            }}
+        })
+    }
+
+    /// A `return` met where statements are: in a kernel, or where [`Lower::tail`] cannot reach.
+    pub(super) fn return_from(&mut self, ret: &mut ExprReturn) -> TokenStream {
+        match self.returns {
+            Returns::Kernel => {
+                if let Some(value) = &ret.expr {
+                    self.mistakes.add(value, "a kernel returns nothing; write through a `&mut [T]` argument");
+                }
+                let emitter = &self.emitter;
+                quote! { #emitter.ret(); }
+            }
+            Returns::Values(..) => {
+                let what = if self.loops > 0 { "`return` inside a loop of a kernel function" } else { "`return` here" };
+                self.mistakes.outside_of(&*ret, what, hints::RETURN);
+                TokenStream::new()
+            }
+        }
+    }
+
+    /// Statements after which the function ends.
+    fn tail(&mut self, stmts: &mut [Stmt], results: &Ident, count: usize) -> TokenStream {
+        let Some(position) = stmts.iter().position(|stmt| has_return(std::slice::from_ref(stmt))) else {
+            return self.last(stmts, results, count);
+        };
+        let (before, rest) = stmts.split_at_mut(position);
+        let before = self.statements(before);
+        let Some((returning, after)) = rest.split_first_mut() else { return before };
+        let line = self.line(returning);
+        let code = match returning {
+            Stmt::Expr(expr, _) => self.tail_expression(expr, after, results, count),
+            other => {
+                self.mistakes.outside_of(&*other, "`return` within `let`", hints::RETURN);
+                TokenStream::new()
+            }
+        };
+        quote! { #before #line #code }
+    }
+
+    fn tail_expression(&mut self, expr: &mut Expr, after: &mut [Stmt], results: &Ident, count: usize) -> TokenStream {
+        match expr {
+            Expr::Return(ret) => match &mut ret.expr {
+                Some(value) => self.give(value, results, count),
+                None => TokenStream::new(),
+            },
+            Expr::If(branch) => self.tail_branch(branch, after, results, count),
+            Expr::Block(block) if after.is_empty() => {
+                self.scoped(|lower| lower.tail(&mut block.block.stmts, results, count))
+            }
+            Expr::ForLoop(_) | Expr::While(_) | Expr::Loop(_) => self.expression(expr),
+            other => {
+                self.mistakes.outside_of(&*other, "`return` here", hints::RETURN);
+                TokenStream::new()
+            }
+        }
+    }
+
+    fn tail_branch(&mut self, branch: &mut ExprIf, after: &mut [Stmt], results: &Ident, count: usize) -> TokenStream {
+        let emitter = self.emitter.clone();
+        let leaves = order::block_diverges(&branch.then_branch);
+        let other_leaves = branch.else_branch.as_ref().is_some_and(|(_, other)| order::diverges(other));
+        let ends = after.is_empty();
+        if !ends && !leaves && !other_leaves {
+            self.mistakes.outside_of(&branch.cond, "an `if` that returns on some paths only", hints::RETURN);
+            return TokenStream::new();
+        }
+        let condition = self.condition(&mut branch.cond);
+        let then = &mut branch.then_branch.stmts;
+        let then = if leaves || ends {
+            self.scoped(|lower| lower.tail(then, results, count))
+        } else {
+            let own = self.scoped(|lower| lower.statements(then));
+            let rest = self.tail(after, results, count);
+            quote! { { #own } #rest }
+        };
+        let mut other = branch.else_branch.as_mut().map(|(_, other)| &mut **other);
+        let otherwise = if other_leaves || ends {
+            match &mut other {
+                Some(Expr::Block(block)) => self.scoped(|lower| lower.tail(&mut block.block.stmts, results, count)),
+                Some(Expr::If(nested)) => self.tail_branch(nested, &mut [], results, count),
+                _ => TokenStream::new(),
+            }
+        } else {
+            let own = other.map(|other| self.expression(other));
+            let rest = self.tail(after, results, count);
+            quote! { { #own } #rest }
+        };
+        quote! {
+            #emitter.begin_if(#condition);
+            { #then }
+            #emitter.begin_else();
+            { #otherwise }
+            #emitter.end();
+        }
+    }
+
+    /// Statements without `return`, the last of which may be the value.
+    fn last(&mut self, stmts: &mut [Stmt], results: &Ident, count: usize) -> TokenStream {
+        match stmts.split_last_mut() {
+            Some((Stmt::Expr(value, None), before)) if count > 0 => {
+                let before = self.statements(before);
+                let line = self.line(value);
+                let given = self.give(value, results, count);
+                quote! { #before #line #given }
+            }
+            _ => self.statements(stmts),
+        }
+    }
+}
+
+/// Whether `return` stands anywhere in the statements.
+fn has_return(stmts: &[Stmt]) -> bool {
+    fn within(tokens: TokenStream) -> bool {
+        tokens.into_iter().any(|token| match token {
+            proc_macro2::TokenTree::Ident(ident) => ident == "return",
+            proc_macro2::TokenTree::Group(group) => within(group.stream()),
+            _ => false,
+        })
+    }
+    within(quote! { #(#stmts)* })
+}

@@ -1,0 +1,138 @@
+//! What an expression does besides having a value, seen from its syntax.
+//!
+//! All answers are cautious: a call that is not in the table is assumed to do anything.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{BinOp, Block, Expr, Stmt};
+
+use super::{Lower, literal};
+use crate::language;
+
+impl Lower {
+    /// Operands in order. One that a later operand could change is held in a local first.
+    pub(super) fn operands(&mut self, operands: &mut [&mut Expr]) -> Vec<TokenStream> {
+        let emit: Vec<bool> = operands.iter().map(|operand| emits(operand)).collect();
+        let emitter = self.emitter.clone();
+        let mut lowered = Vec::with_capacity(operands.len());
+        for (position, operand) in operands.iter_mut().enumerate() {
+            let fixed = self.is_constant(operand);
+            let value = self.value(operand);
+            let overtaken = !fixed && emit[position + 1..].contains(&true);
+            lowered.push(if overtaken {
+                quote! { #emitter.hold(#value) }
+            } else {
+                value
+            });
+        }
+        lowered
+    }
+}
+
+/// Whether building the expression makes statements.
+pub fn emits(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(_) | Expr::Path(_) => false,
+        Expr::Paren(inner) => emits(&inner.expr),
+        Expr::Group(inner) => emits(&inner.expr),
+        Expr::Reference(inner) => emits(&inner.expr),
+        Expr::Unary(unary) => emits(&unary.expr),
+        Expr::Cast(cast) => emits(&cast.expr),
+        Expr::Index(index) => emits(&index.index),
+        Expr::Tuple(tuple) => tuple.elems.iter().any(emits),
+        Expr::Binary(binary) => {
+            let branches = matches!(binary.op, BinOp::And(_) | BinOp::Or(_)) && !is_cheap(&binary.right);
+            branches || emits(&binary.left) || emits(&binary.right)
+        }
+        Expr::MethodCall(call) => emits(&call.receiver) || call.args.iter().any(emits),
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => !language::is_pure(&path.path) || call.args.iter().any(emits),
+            _ => true,
+        },
+        Expr::If(branch) => !is_selection(branch),
+        _ => true,
+    }
+}
+
+/// Whether the expression may be computed although its value is not wanted: it costs next to nothing. It may read an
+/// element at a position that is computed, not read: there the read is compared with the length whatever the kernel says.
+pub fn is_cheap(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(_) | Expr::Path(_) => true,
+        Expr::Paren(inner) => is_cheap(&inner.expr),
+        Expr::Group(inner) => is_cheap(&inner.expr),
+        Expr::Unary(unary) => is_cheap(&unary.expr),
+        Expr::Cast(cast) => is_cheap(&cast.expr),
+        Expr::Binary(binary) => {
+            !matches!(binary.op, BinOp::Div(_) | BinOp::Rem(_)) && is_cheap(&binary.left) && is_cheap(&binary.right)
+        }
+        Expr::Index(index) => is_cheap(&index.index) && !reads(&index.index),
+        Expr::MethodCall(call) => {
+            language::is_cheap_method(&call.method.to_string())
+                && is_cheap(&call.receiver)
+                && call.args.iter().all(is_cheap)
+        }
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => language::is_cheap(&path.path) && call.args.iter().all(is_cheap),
+            _ => false,
+        },
+        Expr::If(branch) => is_selection(branch),
+        _ => false,
+    }
+}
+
+/// Whether a cheap expression reads memory.
+fn reads(expr: &Expr) -> bool {
+    match expr {
+        Expr::Index(_) | Expr::If(_) => true,
+        Expr::Paren(inner) => reads(&inner.expr),
+        Expr::Group(inner) => reads(&inner.expr),
+        Expr::Unary(unary) => reads(&unary.expr),
+        Expr::Cast(cast) => reads(&cast.expr),
+        Expr::Binary(binary) => reads(&binary.left) || reads(&binary.right),
+        Expr::MethodCall(call) => reads(&call.receiver) || call.args.iter().any(reads),
+        Expr::Call(call) => call.args.iter().any(reads),
+        _ => false,
+    }
+}
+
+/// Whether both sides of an `if` with a value can be computed and one of them taken.
+pub fn is_selection(branch: &syn::ExprIf) -> bool {
+    let side = |block: &Block| only_value(block).is_some_and(is_cheap);
+    let other = branch.else_branch.as_ref().is_some_and(|(_, other)| match &**other {
+        Expr::Block(block) => side(&block.block),
+        other => is_cheap(other),
+    });
+    !matches!(*branch.cond, Expr::Let(_)) && !emits(&branch.cond) && side(&branch.then_branch) && other
+}
+
+/// The value of a block that is nothing else.
+pub fn only_value(block: &Block) -> Option<&Expr> {
+    match block.stmts.as_slice() {
+        [Stmt::Expr(value, None)] => Some(value),
+        _ => None,
+    }
+}
+
+/// Whether control never passes the end of a statement's expression.
+pub fn diverges(expr: &Expr) -> bool {
+    match expr {
+        Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => true,
+        Expr::Block(block) => block_diverges(&block.block),
+        Expr::If(branch) => {
+            let other = branch.else_branch.as_ref().is_some_and(|(_, other)| diverges(other));
+            block_diverges(&branch.then_branch) && other
+        }
+        _ => false,
+    }
+}
+
+/// Whether control never passes the end of a block.
+pub fn block_diverges(block: &Block) -> bool {
+    block.stmts.iter().any(|stmt| matches!(stmt, Stmt::Expr(expr, _) if diverges(expr)))
+}
+
+/// Whether the expression is a number's literal, which types alone can change.
+pub fn is_number(expr: &Expr) -> bool {
+    literal::number(expr).is_some()
+}

@@ -1,0 +1,27 @@
+//! Dropout. [Srivastava et al. 2014]
+
+use panoply_tensor::{Error, Tensor};
+
+use crate::layer::Pass;
+
+/// Dropping elements in training.
+pub trait Dropout {
+    /// In training each element becomes 0 with this probability and the others grow to keep the mean; otherwise nothing.
+    fn dropout(&self, probability: f64, pass: &mut Pass<'_>) -> Tensor;
+}
+
+impl Dropout for Tensor {
+    fn dropout(&self, probability: f64, pass: &mut Pass<'_>) -> Tensor {
+        let Ok(shape) = self.shape() else { return self.clone() };
+        if !(0.0..1.0).contains(&probability) {
+            return Tensor::from_mistake(Error::mistake(format!("dropout: probability {probability} is not in 0 .. 1")));
+        }
+        match pass.rng() {
+            Some(rng) if probability > 0.0 => {
+                let kept = rng.uniform(shape.clone()).ge(&Tensor::scalar(probability as f32));
+                (self * (1.0 / (1.0 - probability))).where_(&kept, &self.zeros_like())
+            }
+            _ => self.clone(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Dense layers with relu between.
+
+use panoply_tensor::{Result, Rng, Tensor};
+
+use crate::layer::{Layer, Pass};
+use crate::layers::{Dropout, Linear};
+use crate::module::{Module, Visitor, VisitorMut};
+
+/// A dense network: linear layers, relu and dropout between them.
+#[derive(Clone, Debug)]
+pub struct Mlp {
+    /// In order.
+    pub layers: Vec<Linear>,
+    /// Probability of dropping an activation in training.
+    pub dropout: f64,
+}
+
+impl Mlp {
+    /// Layers between these widths: `[64, 128, 10]` are two layers.
+    pub fn new(widths: &[usize], dropout: f64, rng: &mut Rng) -> Mlp {
+        let layers = widths.windows(2).map(|pair| Linear::new(pair[0], pair[1], rng));
+        Mlp { layers: layers.collect(), dropout }
+    }
+}
+
+impl Layer for Mlp {
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let mut hidden = input.clone();
+        for (i, layer) in self.layers.iter().enumerate() {
+            hidden = layer.forward(&hidden, pass);
+            if i + 1 < self.layers.len() {
+                hidden = hidden.relu().dropout(self.dropout, pass);
+            }
+        }
+        hidden
+    }
+}
+
+impl Module for Mlp {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.field("layers", &self.layers);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+        visitor.field("layers", &mut self.layers)
+    }
+}

@@ -1,0 +1,52 @@
+//! Adam with decoupled weight decay.
+//!
+//! Source: Kingma and Ba, Adam, 2015; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019. The order of
+//! operations is PyTorch's, so that both agree to rounding.
+
+use panoply_tensor::Tensor;
+
+use super::{Optimiser, Rule};
+
+/// Settings of [`super::AdamW`].
+#[derive(Clone, Debug)]
+pub struct AdamWRule {
+    /// Decay of the running mean of gradients.
+    pub beta1: f64,
+    /// Decay of the running mean of their squares.
+    pub beta2: f64,
+    /// Added to the root of the squares.
+    pub epsilon: f64,
+    /// Pull towards zero, apart from the gradient.
+    pub weight_decay: f64,
+}
+
+impl Optimiser<AdamWRule> {
+    /// Betas 0.9 and 0.999, epsilon 1e-8, weight decay 0.01.
+    pub fn new(learning_rate: f64) -> Optimiser<AdamWRule> {
+        let rule = AdamWRule { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 };
+        Optimiser::with_rule(rule, learning_rate)
+    }
+
+    /// Another pull towards zero; 0 is plain Adam.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Optimiser<AdamWRule> {
+        self.rule.weight_decay = weight_decay;
+        self
+    }
+}
+
+impl Rule for AdamWRule {
+    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], rate: f64, step: u64) -> (Tensor, Vec<Tensor>) {
+        let (mean, square) = match state {
+            [mean, square] => (mean.clone(), square.clone()),
+            _ => (value.zeros_like(), value.zeros_like()),
+        };
+        let mean = mean * self.beta1 + gradient * (1.0 - self.beta1);
+        let square = square * self.beta2 + gradient.square() * (1.0 - self.beta2);
+        let power = i32::try_from(step).unwrap_or(i32::MAX);
+        let (bias1, bias2) = (1.0 - self.beta1.powi(power), 1.0 - self.beta2.powi(power));
+        let spread = square.sqrt() / bias2.sqrt() + self.epsilon;
+        let next = value * (1.0 - rate * self.weight_decay) - (&mean / spread) * (rate / bias1);
+        (next, vec![mean, square])
+    }
+}

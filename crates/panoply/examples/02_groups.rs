@@ -1,0 +1,46 @@
+//! Work-items that work together: a sum over groups, with shared memory and a barrier, then with one call.
+
+use panoply::prelude::*;
+
+const GROUP: usize = 64;
+
+/// One sum for each group, halving in shared memory.
+#[kernel(group = GROUP)]
+fn sum_by_hand(x: &[f32], sums: &mut [f32]) {
+    let mut part = shared::<f32>(GROUP);
+    let local = local_index();
+    part[local] = x[global_index()]; // zero beyond the end
+    barrier();
+    let mut half = GROUP / 2;
+    while half > 0 {
+        if local < half {
+            part[local] += part[local + half];
+        }
+        barrier();
+        half /= 2;
+    }
+    if local == 0 {
+        sums[group_id(0)] = part[0];
+    }
+}
+
+/// The same by a collective, for any number type.
+#[kernel(group = GROUP)]
+fn sum_by_call<T: panoply::kernel::Number>(x: &[T], sums: &mut [T]) {
+    let sum = group_sum(x[global_index()]);
+    if local_index() == 0 {
+        sums[group_id(0)] = sum;
+    }
+}
+
+fn main() -> Result<()> {
+    let device = Device::auto()?;
+    let numbers: Vec<f32> = (0..200).map(|i| i as f32).collect();
+    let x = device.buffer(&numbers)?;
+    let mut sums = device.zeros::<f32>(numbers.len().div_ceil(GROUP))?;
+    sum_by_hand(&x, &mut sums).launch(x.len())?;
+    println!("by hand {:?} on {device}", sums.to_vec()?);
+    sum_by_call(&x, &mut sums).launch(x.len())?;
+    println!("by call {:?}", sums.to_vec()?);
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! The kernels that ship, on every device that is here: are they right, and how fast?
+
+use std::time::Duration;
+
+use panoply::kernels::{self, Size};
+use panoply::prelude::*;
+
+fn main() -> Result<()> {
+    for device in Device::all()? {
+        println!("{device}");
+        for shipped in kernels::ALL {
+            let outcome = shipped.run(&device, Size::Small, 1, Duration::from_millis(50))?;
+            let ms = outcome.time.as_secs_f64() * 1e3;
+            println!(
+                "  {:14} {ms:8.3} ms {:8.2} GB/s  {}",
+                shipped.name,
+                outcome.gigabytes_per_second(),
+                outcome.verdict
+            );
+        }
+    }
+    Ok(())
+}

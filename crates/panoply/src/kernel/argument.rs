@@ -1,0 +1,32 @@
+//! The launch that a kernel's function prepares. Not part of the public interface.
+
+use panoply_ir::Result;
+use panoply_ir::dtype::Element;
+use panoply_ir::kernel::Kernel;
+use panoply_runtime::{Buffer, Launch, LaunchArg};
+
+use super::number::{Constant, Value};
+
+/// A number.
+pub fn scalar<T: Value>(value: T) -> LaunchArg<'static> {
+    match value.constant() {
+        Constant::Element(scalar) => LaunchArg::Scalar(scalar),
+        Constant::Index(index) => LaunchArg::Index(index),
+    }
+}
+
+/// A buffer to read.
+pub fn read<T: Element>(buffer: &Buffer<T>) -> LaunchArg<'_> {
+    buffer.into()
+}
+
+/// A buffer to read and write.
+pub fn write<T: Element>(buffer: &mut Buffer<T>) -> LaunchArg<'_> {
+    buffer.into()
+}
+
+/// The launch.
+#[track_caller]
+pub fn launch(build: fn() -> Result<Kernel>, args: Vec<LaunchArg<'_>>) -> Launch<'_> {
+    Launch::new(build, args)
+}

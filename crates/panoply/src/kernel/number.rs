@@ -1,0 +1,265 @@
+//! What a kernel computes with, as traits: what rustc checks the author's program against.
+
+use std::ops::{Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not};
+use std::ops::{Rem, RemAssign, Shl, Shr, Sub, SubAssign};
+
+use panoply_ir::dtype::{DType, Element, Scalar, Type};
+use panoply_ir::interpret::scalar;
+use panoply_ir::{bf16, f16};
+
+/// A value known while a kernel is built.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Constant {
+    /// An element.
+    Element(Scalar),
+    /// A position or length.
+    Index(u64),
+}
+
+/// A type of the kernel language: a bool, an integer, `usize` (the IR's index) or a float.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a type of the kernel language",
+    label = "kernels compute with bool, integers up to 64 bits, usize, f16, bf16, f32 and f64"
+)]
+pub trait Value: Values + Copy + 'static {
+    /// Its type in the IR.
+    const TYPE: Type;
+
+    /// A value as a constant.
+    fn constant(self) -> Constant;
+
+    /// The value of a constant, converted as Rust's `as` does.
+    fn converted(constant: Constant) -> Self;
+}
+
+/// What a function of the kernel language gives back: a value, a tuple of values, or nothing.
+pub trait Values {
+    /// The types of the values in order.
+    fn types() -> Vec<Type>;
+}
+
+/// A number that a buffer can hold.
+pub trait Number:
+    Element
+    + Value
+    + Default
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Rem<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+    + RemAssign
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// No number is below it: -∞ for floats.
+    const LEAST: Self;
+    /// No number is above it: ∞ for floats.
+    const GREATEST: Self;
+}
+
+/// An integer that a buffer can hold.
+pub trait Int:
+    Number
+    + Ord
+    + Not<Output = Self>
+    + BitAnd<Output = Self>
+    + BitOr<Output = Self>
+    + BitXor<Output = Self>
+    + Shl<u32, Output = Self>
+    + Shr<u32, Output = Self>
+{
+}
+
+/// A number that several work-items may change at once.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no atomic operations",
+    label = "they exist for u32, i32 and f32"
+)]
+pub trait Atomic: Number {}
+
+/// An integer that several work-items may change at once.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no atomic minimum, maximum or compare-exchange",
+    label = "they exist for u32 and i32"
+)]
+pub trait AtomicInt: Atomic {}
+
+impl Atomic for u32 {}
+impl Atomic for i32 {}
+impl Atomic for f32 {}
+impl AtomicInt for u32 {}
+impl AtomicInt for i32 {}
+
+macro_rules! float_methods {
+    (
+        unary { $($unary:ident)* } test { $($test:ident)* } binary { $($binary:ident)* }
+    ) => {
+        /// A float. The methods are those of Rust's own floats, for all four float types.
+        pub trait Float: Number + Neg<Output = Self> {
+            $(#[doc = concat!("As `f32::", stringify!($unary), "`.")] fn $unary(self) -> Self;)*
+            $(#[doc = concat!("As `f32::", stringify!($test), "`.")] fn $test(self) -> bool;)*
+            $(#[doc = concat!("As `f32::", stringify!($binary), "`.")] fn $binary(self, other: Self) -> Self;)*
+            /// As `f32::powi`.
+            fn powi(self, n: i32) -> Self;
+            /// As `f32::mul_add`.
+            fn mul_add(self, a: Self, b: Self) -> Self;
+            /// As `f32::clamp`.
+            fn clamp(self, least: Self, most: Self) -> Self;
+        }
+
+        macro_rules! native {
+            ($ty:ident) => {
+                impl Float for $ty {
+                    $(fn $unary(self) -> Self { $ty::$unary(self) })*
+                    $(fn $test(self) -> bool { $ty::$test(self) })*
+                    $(fn $binary(self, other: Self) -> Self { $ty::$binary(self, other) })*
+                    fn powi(self, n: i32) -> Self { $ty::powi(self, n) }
+                    fn mul_add(self, a: Self, b: Self) -> Self { $ty::mul_add(self, a, b) }
+                    fn clamp(self, least: Self, most: Self) -> Self { $ty::clamp(self, least, most) }
+                }
+            };
+        }
+
+        macro_rules! through_f32 {
+            ($ty:ident) => {
+                impl Float for $ty {
+                    $(fn $unary(self) -> Self { $ty::from_f32(self.to_f32().$unary()) })*
+                    $(fn $test(self) -> bool { self.to_f32().$test() })*
+                    $(fn $binary(self, other: Self) -> Self { $ty::from_f32(self.to_f32().$binary(other.to_f32())) })*
+                    fn powi(self, n: i32) -> Self { $ty::from_f32(self.to_f32().powi(n)) }
+                    fn mul_add(self, a: Self, b: Self) -> Self {
+                        $ty::from_f32(self.to_f32().mul_add(a.to_f32(), b.to_f32()))
+                    }
+                    fn clamp(self, least: Self, most: Self) -> Self {
+                        $ty::from_f32(self.to_f32().clamp(least.to_f32(), most.to_f32()))
+                    }
+                }
+            };
+        }
+    };
+}
+
+float_methods! {
+    unary {
+        sqrt exp exp2 exp_m1 ln ln_1p log2 sin cos tan atan tanh recip abs signum floor ceil round round_ties_even trunc
+        fract
+    }
+    test { is_nan is_finite is_infinite is_sign_negative is_sign_positive }
+    binary { powf min max copysign rem_euclid }
+}
+
+native!(f32);
+native!(f64);
+through_f32!(f16);
+through_f32!(bf16);
+
+macro_rules! values {
+    ($($ty:ident: $dtype:ident, $from_bits:expr;)*) => {$(
+        impl Value for $ty {
+            const TYPE: Type = Type::Scalar(DType::$dtype);
+
+            fn constant(self) -> Constant {
+                Constant::Element(self.into())
+            }
+
+            fn converted(constant: Constant) -> Self {
+                let bits = match constant {
+                    Constant::Element(value) => scalar::cast(DType::$dtype, value).bits,
+                    Constant::Index(index) => scalar::cast(DType::$dtype, index.into()).bits,
+                };
+                let from_bits: fn(u64) -> $ty = $from_bits;
+                from_bits(bits)
+            }
+        }
+
+        impl Values for $ty {
+            fn types() -> Vec<Type> {
+                vec![<$ty>::TYPE]
+            }
+        }
+    )*};
+}
+
+values! {
+    bool: Bool, |bits| bits != 0;
+    i8: I8, |bits| bits as i8;
+    i16: I16, |bits| bits as i16;
+    i32: I32, |bits| bits as i32;
+    i64: I64, |bits| bits as i64;
+    u8: U8, |bits| bits as u8;
+    u16: U16, |bits| bits as u16;
+    u32: U32, |bits| bits as u32;
+    u64: U64, |bits| bits;
+    f16: F16, |bits| f16::from_bits(bits as u16);
+    bf16: BF16, |bits| bf16::from_bits(bits as u16);
+    f32: F32, |bits| f32::from_bits(bits as u32);
+    f64: F64, f64::from_bits;
+}
+
+impl Value for usize {
+    const TYPE: Type = Type::Index;
+
+    fn constant(self) -> Constant {
+        Constant::Index(self as u64)
+    }
+
+    fn converted(constant: Constant) -> Self {
+        match constant {
+            Constant::Element(value) => scalar::cast(DType::U64, value).bits as usize,
+            Constant::Index(index) => index as usize,
+        }
+    }
+}
+
+impl Values for usize {
+    fn types() -> Vec<Type> {
+        vec![Type::Index]
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident)*))*) => {$(
+        impl<$($name: Value),*> Values for ($($name,)*) {
+            fn types() -> Vec<Type> {
+                vec![$($name::TYPE),*]
+            }
+        }
+    )*};
+}
+
+tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
+
+macro_rules! numbers {
+    ($($ty:ident: $zero:expr, $one:expr, $least:expr, $greatest:expr;)*) => {$(
+        impl Number for $ty {
+            const ZERO: Self = $zero;
+            const ONE: Self = $one;
+            const LEAST: Self = $least;
+            const GREATEST: Self = $greatest;
+        }
+    )*};
+}
+
+macro_rules! ints {
+    ($($ty:ident)*) => {
+        numbers! { $($ty: 0, 1, $ty::MIN, $ty::MAX;)* }
+        $(impl Int for $ty {})*
+    };
+}
+
+ints! { i8 i16 i32 i64 u8 u16 u32 u64 }
+
+numbers! {
+    f16: f16::ZERO, f16::ONE, f16::NEG_INFINITY, f16::INFINITY;
+    bf16: bf16::ZERO, bf16::ONE, bf16::NEG_INFINITY, bf16::INFINITY;
+    f32: 0.0, 1.0, f32::NEG_INFINITY, f32::INFINITY;
+    f64: 0.0, 1.0, f64::NEG_INFINITY, f64::INFINITY;
+}

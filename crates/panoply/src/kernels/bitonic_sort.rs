@@ -1,0 +1,83 @@
+//! Sorting by a network (Batcher 1968): which elements are compared depends on nothing but their places, so all pairs of a
+//! step are independent. Steps whose partners are far apart are one launch each; the rest of a merge is done in shared memory.
+
+use crate::kernel;
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+const GROUP: usize = 256;
+
+/// Compares each element with the one `distance` away; runs of `run` elements become ascending and descending in turn. Both
+/// are powers of two, and so is the length; there is one work-item for each pair.
+#[kernel]
+pub fn compare_far(x: &mut [u32], distance: usize, run: usize) {
+    let pair = global_index();
+    let low = pair % distance;
+    let i = (pair - low) * 2 + low;
+    let (a, b) = (x[i], x[i + distance]);
+    if (a > b) == ((i & run) == 0) {
+        x[i] = b;
+        x[i + distance] = a;
+    }
+}
+
+/// As many steps of the merge of runs as stay within the `2 * GROUP` elements that a group owns.
+#[kernel(group = GROUP)]
+pub fn merge_near(x: &mut [u32], run: usize) {
+    let mut own = shared::<u32>(2 * GROUP);
+    let local = local_index();
+    let first = group_id(0) * (2 * GROUP);
+    own[local] = x[first + local];
+    own[local + GROUP] = x[first + local + GROUP];
+    let mut distance = (run / 2).min(GROUP);
+    while distance > 0 {
+        barrier();
+        let low = local % distance;
+        let i = (local - low) * 2 + low;
+        let (a, b) = (own[i], own[i + distance]);
+        if (a > b) == (((first + i) & run) == 0) {
+            own[i] = b;
+            own[i + distance] = a;
+        }
+        distance /= 2;
+    }
+    barrier();
+    x[first + local] = own[local];
+    x[first + local + GROUP] = own[local + GROUP];
+}
+
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "bitonic_sort",
+    about: "sorting by a network",
+    kernels: &[("merge_near", merge_near::build), ("compare_far", compare_far::build)],
+    job,
+};
+
+fn job(size: Size, seed: u64) -> Job {
+    let n = size.pick(1 << 11, 1 << 16, 1 << 20);
+    let mut samples = Samples::new(seed);
+    // Some words occur twice.
+    let x: Vec<u32> = (0..n).map(|_| samples.word() % (n as u32)).collect();
+    let (mut steps, mut compared) = (Vec::new(), 0);
+    let mut run = 2;
+    while run <= n {
+        let mut distance = run / 2;
+        while distance > GROUP {
+            let args = vec![Pass::Write(0), distance.into(), run.into()];
+            steps.push(Step::new(compare_far::build, n / 2, args));
+            distance /= 2;
+        }
+        steps.push(Step::new(merge_near::build, n / 2, vec![Pass::Write(0), run.into()]));
+        compared += n as u64 / 2 * run.ilog2() as u64;
+        run *= 2;
+    }
+    let bytes = 8 * (n * steps.len()) as u64;
+    Job { data: vec![Data::of(&x)], steps, check, bytes, ops: compared }
+}
+
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let mut want = job.data[0].elements::<u32>();
+    want.sort_unstable();
+    Verdict::exact(&after[0].elements(), &want)
+}

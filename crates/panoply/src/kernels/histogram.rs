@@ -1,0 +1,53 @@
+//! How often each byte occurs. A group counts in shared memory, where its work-items meet often, and adds its counts to
+//! the global ones at the end.
+
+use crate::kernel;
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+const GROUP: usize = 256;
+const BINS: usize = 256;
+
+/// Adds the number of occurrences of each byte to `counts`.
+#[kernel(group = GROUP)]
+pub fn histogram(x: &[u8], counts: &mut [u32]) {
+    let mut own = shared::<u32>(BINS);
+    let local = local_index();
+    own[local] = 0;
+    barrier();
+    for i in (global_index()..x.len()).step_by(group_count(0) * GROUP) {
+        atomic_add(&mut own[x[i] as usize], 1);
+    }
+    barrier();
+    atomic_add(&mut counts[local], own[local]);
+}
+
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "histogram",
+    about: "counts of bytes, by atomic additions",
+    kernels: &[("histogram", histogram::build)],
+    job,
+};
+
+fn job(size: Size, seed: u64) -> Job {
+    let n = size.pick(3000, 1 << 20, 1 << 25);
+    let mut samples = Samples::new(seed);
+    // The square makes small bytes frequent, so that work-items meet.
+    let x: Vec<u8> = (0..n).map(|_| (samples.between(0.0, 1.0).powi(2) * 256.0) as u8).collect();
+    Job {
+        data: vec![Data::of(&x), Data::zeros::<u32>(BINS)],
+        steps: vec![Step::new(histogram::build, size.pick(3, 64, 256) * GROUP, vec![Pass::Read(0), Pass::Write(1)])],
+        check,
+        bytes: n as u64,
+        ops: n as u64,
+    }
+}
+
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let mut want = vec![0u32; BINS];
+    for byte in &job.data[0].bytes {
+        want[*byte as usize] += 1;
+    }
+    Verdict::exact(&after[1].elements(), &want)
+}

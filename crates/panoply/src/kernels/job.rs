@@ -1,0 +1,202 @@
+//! A program as data: what it starts with, what it launches, and what its results must be. It runs on any device and on
+//! the IR's interpreter alike.
+
+use panoply_ir::dtype::{Element, Scalar};
+use panoply_ir::interpret::{self, Arg};
+use panoply_ir::verify::verify;
+use panoply_ir::{DType, Error, Result};
+use panoply_runtime::{Device, Launch, LaunchArg, Storage};
+
+use super::{Build, Verdict};
+
+/// A program with its inputs.
+pub struct Job {
+    /// Every buffer, as it is at the start.
+    pub data: Vec<Data>,
+    /// What is launched, in order.
+    pub steps: Vec<Step>,
+    /// Compares the buffers at the end with what they must be.
+    pub check: fn(&Job, &[Data]) -> Verdict,
+    /// Bytes the algorithm must move.
+    pub bytes: u64,
+    /// Operations the algorithm must do.
+    pub ops: u64,
+}
+
+/// A launch.
+pub struct Step {
+    /// Builds the kernel.
+    pub build: Build,
+    /// Work-items along each axis.
+    pub grid: [u64; 3],
+    /// The arguments in order.
+    pub args: Vec<Pass>,
+}
+
+/// An argument.
+#[derive(Clone, Copy, Debug)]
+pub enum Pass {
+    /// A number.
+    Scalar(Scalar),
+    /// A length or position.
+    Index(u64),
+    /// A buffer to read, by its position in [`Job::data`].
+    Read(usize),
+    /// A buffer to read and write.
+    Write(usize),
+}
+
+/// The elements of a buffer on the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data {
+    /// What they are.
+    pub dtype: DType,
+    /// Their bytes in the machine's order.
+    pub bytes: Vec<u8>,
+}
+
+impl Data {
+    /// Some elements.
+    pub fn of<T: Element>(elements: &[T]) -> Data {
+        Data { dtype: T::DTYPE, bytes: bytemuck::cast_slice(elements).to_vec() }
+    }
+
+    /// So many zeros.
+    pub fn zeros<T: Element>(len: usize) -> Data {
+        Data { dtype: T::DTYPE, bytes: vec![0; len * size_of::<T>()] }
+    }
+
+    /// The elements, if they are of this type.
+    pub fn elements<T: Element>(&self) -> Vec<T> {
+        if self.dtype != T::DTYPE {
+            return Vec::new();
+        }
+        self.bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+    }
+}
+
+impl Step {
+    /// A launch over one axis.
+    pub fn new(build: Build, items: usize, args: Vec<Pass>) -> Step {
+        Step { build, grid: [items as u64, 1, 1], args }
+    }
+
+    /// A launch over two axes.
+    pub fn over(build: Build, (x, y): (usize, usize), args: Vec<Pass>) -> Step {
+        Step { build, grid: [x as u64, y as u64, 1], args }
+    }
+}
+
+impl From<f32> for Pass {
+    fn from(value: f32) -> Pass {
+        Pass::Scalar(value.into())
+    }
+}
+
+impl From<u32> for Pass {
+    fn from(value: u32) -> Pass {
+        Pass::Scalar(value.into())
+    }
+}
+
+impl From<usize> for Pass {
+    fn from(value: usize) -> Pass {
+        Pass::Index(value as u64)
+    }
+}
+
+impl Job {
+    /// The buffers on a device.
+    pub fn upload(&self, device: &Device) -> Result<Vec<Storage>> {
+        self.data.iter().map(|data| device.upload(&data.bytes)).collect()
+    }
+
+    /// Launches every step.
+    pub fn launch(&self, memory: &[Storage]) -> Result<()> {
+        for step in &self.steps {
+            let args = step.args.iter().map(|pass| match *pass {
+                Pass::Scalar(value) => LaunchArg::Scalar(value),
+                Pass::Index(value) => LaunchArg::Index(value),
+                Pass::Read(at) => LaunchArg::read(&memory[at], self.data[at].dtype),
+                Pass::Write(at) => LaunchArg::write(&memory[at], self.data[at].dtype),
+            });
+            Launch::new(step.build, args.collect()).launch(step.grid)?;
+        }
+        Ok(())
+    }
+
+    /// The buffers as they are now.
+    pub fn download(&self, memory: &[Storage]) -> Result<Vec<Data>> {
+        let download = |(data, storage): (&Data, &Storage)| {
+            let mut bytes = vec![0; data.bytes.len()];
+            storage.read_bytes(&mut bytes)?;
+            Ok(Data { dtype: data.dtype, bytes })
+        };
+        self.data.iter().zip(memory).map(download).collect()
+    }
+
+    /// The buffers after the interpreter ran every step.
+    pub fn interpret(&self) -> Result<Vec<Data>> {
+        let mut data = self.data.clone();
+        for step in &self.steps {
+            let kernel = verify((step.build)()?)?;
+            let group = kernel.group.unwrap_or([1; 3]);
+            let mut args = arguments(step, &mut data)?;
+            interpret::run(&kernel, step.grid, group, &mut args, &mut ())?;
+        }
+        Ok(data)
+    }
+}
+
+/// The arguments of a step for the interpreter, which borrows each buffer once.
+fn arguments<'a>(step: &Step, data: &'a mut [Data]) -> Result<Vec<Arg<'a>>> {
+    let mut bytes: Vec<Option<&mut Vec<u8>>> = data.iter_mut().map(|data| Some(&mut data.bytes)).collect();
+    let mut take = |at: usize| {
+        let twice = || Error::mistake(format!("buffer {at} is passed twice in one launch"));
+        bytes.get_mut(at).and_then(Option::take).ok_or_else(twice)
+    };
+    let arg = |pass: &Pass| {
+        Ok(match *pass {
+            Pass::Scalar(value) => Arg::Scalar(value),
+            Pass::Index(value) => Arg::Index(value),
+            Pass::Read(at) => Arg::Read(take(at)?),
+            Pass::Write(at) => Arg::Write(take(at)?),
+        })
+    };
+    step.args.iter().map(arg).collect()
+}
+
+/// Numbers to start with, the same for the same seed everywhere: SplitMix64 (Steele, Lea, Flood 2014).
+pub struct Samples(u64);
+
+impl Samples {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Samples {
+        Samples(seed)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// 32 random bits.
+    pub fn word(&mut self) -> u32 {
+        (self.bits() >> 32) as u32
+    }
+
+    /// A number from `least` up to `most`.
+    pub fn between(&mut self, least: f32, most: f32) -> f32 {
+        let unit = (self.bits() >> 40) as f32 / (1 << 24) as f32;
+        least + unit * (most - least)
+    }
+
+    /// Many numbers from -1 to 1.
+    pub fn signed(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.between(-1.0, 1.0)).collect()
+    }
+}

@@ -1,0 +1,75 @@
+//! How fast points of the plane escape under z² + c. Neighbours take different numbers of turns, so this is a test of
+//! divergence; it uses no function but + - *, so the counts are the same on every device.
+
+use crate::{kernel, kernel_fn};
+
+use super::job::{Data, Job, Pass, Step};
+use super::{Shipped, Size, Verdict};
+
+/// Turns until |z| passes 2, or `most`.
+#[kernel_fn]
+pub fn escape(re: f32, im: f32, most: u32) -> u32 {
+    let mut x = 0.0;
+    let mut y = 0.0;
+    let mut turns = 0;
+    while turns < most && x * x + y * y <= 4.0 {
+        let next = x * x - y * y + re;
+        y = 2.0 * x * y + im;
+        x = next;
+        turns += 1;
+    }
+    turns
+}
+
+/// The picture of `[-2, 1] × [-1, 1]`, row by row.
+#[kernel]
+pub fn mandelbrot(turns: &mut [u32], width: usize, height: usize, most: u32) {
+    let (column, row) = (global_id(0), global_id(1));
+    let re = column as f32 * (3.0 / width as f32) - 2.0;
+    let im = row as f32 * (2.0 / height as f32) - 1.0;
+    turns[row * width + column] = escape(re, im, most);
+}
+
+pub(super) const SHIPPED: Shipped =
+    Shipped { name: "mandelbrot", about: "the picture of z² + c", kernels: &[("mandelbrot", mandelbrot::build)], job };
+
+fn job(size: Size, _seed: u64) -> Job {
+    let (width, height) = (size.pick(30, 600, 3000), size.pick(20, 400, 2000));
+    let most = size.pick(50, 200, 500) as u32;
+    let args = vec![Pass::Write(0), width.into(), height.into(), most.into()];
+    // Every turn is 10 operations; how many turns there are is known only afterwards, so they are counted here.
+    let turns: u64 = picture(width, height, most).map(u64::from).sum();
+    Job {
+        data: vec![Data::zeros::<u32>(width * height)],
+        steps: vec![Step::over(mandelbrot::build, (width, height), args)],
+        check,
+        bytes: 4 * (width * height) as u64,
+        ops: 10 * turns,
+    }
+}
+
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let (Pass::Index(width), Pass::Index(height), Pass::Scalar(most)) =
+        (job.steps[0].args[1], job.steps[0].args[2], job.steps[0].args[3])
+    else {
+        return Verdict::exact(&[0], &[1]);
+    };
+    let want: Vec<u32> = picture(width as usize, height as usize, most.bits as u32).collect();
+    Verdict::exact(&after[0].elements(), &want)
+}
+
+/// By complex numbers as pairs, one point after the other.
+fn picture(width: usize, height: usize, most: u32) -> impl Iterator<Item = u32> {
+    let scale = (3.0f32 / width as f32, 2.0f32 / height as f32);
+    let point = move |i: usize| ((i % width) as f32 * scale.0 - 2.0, (i / width) as f32 * scale.1 - 1.0);
+    let square = |(x, y): (f32, f32)| (x * x - y * y, 2.0 * x * y);
+    (0..width * height).map(move |i| {
+        let c = point(i);
+        let step = |z: &(f32, f32)| {
+            let (x, y) = square(*z);
+            Some((x + c.0, y + c.1))
+        };
+        let inside = |z: &(f32, f32)| z.0 * z.0 + z.1 * z.1 <= 4.0;
+        std::iter::successors(Some((0.0, 0.0)), step).take(most as usize).take_while(inside).count() as u32
+    })
+}

@@ -1,0 +1,80 @@
+//! The product of two matrices in tiles: a group keeps a tile of each factor in shared memory and uses every element as
+//! often as the tile is wide. The classic; a device's own routine is several times faster.
+
+use crate::kernel;
+use crate::kernel::Float;
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+/// `c[m, n] = a[m, k] b[k, n]`, all row by row, in tiles of `N` by `N`.
+#[kernel(group = (N, N))]
+pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize, k: usize, n: usize) {
+    let mut left = shared::<T>(N * N);
+    let mut right = shared::<T>(N * N);
+    let (x, y) = (local_id(0), local_id(1));
+    let (column, row) = (global_id(0), global_id(1));
+    let mut sum = T::ZERO;
+    for start in (0..k).step_by(N) {
+        // Beyond the edges the tiles are zero, which adds nothing.
+        left[y * N + x] = if row < m && start + x < k { a[row * k + start + x] } else { T::ZERO };
+        right[y * N + x] = if column < n && start + y < k { b[(start + y) * n + column] } else { T::ZERO };
+        barrier();
+        for i in 0..N {
+            sum += left[y * N + i] * right[i * N + x];
+        }
+        barrier();
+    }
+    if row < m && column < n {
+        c[row * n + column] = sum;
+    }
+}
+
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "matmul",
+    about: "a matrix product, in shared tiles",
+    kernels: &[("matmul", matmul::build::<f32, TILE>)],
+    job,
+};
+
+const TILE: usize = 16;
+
+fn shape(size: Size) -> [usize; 3] {
+    match size {
+        Size::Tiny => [19, 35, 21],
+        Size::Small => [256, 256, 256],
+        Size::Large => [1024, 1024, 1024],
+    }
+}
+
+fn job(size: Size, seed: u64) -> Job {
+    let [m, k, n] = shape(size);
+    let mut samples = Samples::new(seed);
+    let args = vec![Pass::Read(0), Pass::Read(1), Pass::Write(2), m.into(), k.into(), n.into()];
+    Job {
+        data: vec![Data::of(&samples.signed(m * k)), Data::of(&samples.signed(k * n)), Data::zeros::<f32>(m * n)],
+        steps: vec![Step::over(matmul::build::<f32, TILE>, (n, m), args)],
+        check,
+        bytes: 4 * (m * k + k * n + m * n) as u64,
+        ops: 2 * (m * k * n) as u64,
+    }
+}
+
+/// In f64, row by row of `b`.
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let (a, b) = (job.data[0].elements::<f32>(), job.data[1].elements::<f32>());
+    let dim = |at: usize| match job.steps[0].args[at] {
+        Pass::Index(dim) => dim as usize,
+        Pass::Scalar(_) | Pass::Read(_) | Pass::Write(_) => 0,
+    };
+    let (k, n) = (dim(4), dim(5));
+    let mut want = Vec::new();
+    for row in a.chunks(k) {
+        let mut sums = vec![0.0; n];
+        for (a, b) in row.iter().zip(b.chunks(n)) {
+            sums.iter_mut().zip(b).for_each(|(sum, b)| *sum += *a as f64 * *b as f64);
+        }
+        want.extend(sums);
+    }
+    Verdict::close(&after[2].elements(), &want, 1e-5)
+}

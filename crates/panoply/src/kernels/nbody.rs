@@ -1,0 +1,97 @@
+//! One step of bodies that attract each other, all with all. A group loads as many bodies as it has work-items into shared
+//! memory, and each work-item meets all of them there.
+
+use crate::{kernel, kernel_fn};
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+const GROUP: usize = 128;
+
+/// Keeps bodies that meet from flying apart: the square of the distance below which attraction fades.
+const SOFTENING: f32 = 1e-2;
+
+/// What one body adds to the acceleration of another that sees it at `(x, y, z)`.
+#[kernel_fn]
+pub fn attraction(x: f32, y: f32, z: f32, mass: f32) -> (f32, f32, f32) {
+    let square = x * x + y * y + z * z + SOFTENING;
+    let pull = mass / (square * square.sqrt());
+    (x * pull, y * pull, z * pull)
+}
+
+/// Moves every body by a time step: `bodies` are x, y, z and mass, `speeds` x, y, z and nothing; `moved` takes the new places.
+#[kernel(group = GROUP)]
+pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
+    let mut tile = shared::<f32>(GROUP * 4);
+    let (i, local) = (global_index() * 4, local_index() * 4);
+    let count = bodies.len() / 4;
+    let (x, y, z) = (bodies[i], bodies[i + 1], bodies[i + 2]);
+    let mut ax = 0.0;
+    let mut ay = 0.0;
+    let mut az = 0.0;
+    for start in (0..count).step_by(GROUP) {
+        // Beyond the last body a read gives zero: a body without mass.
+        for part in 0..4 {
+            tile[local + part] = bodies[start * 4 + local + part];
+        }
+        barrier();
+        for other in (0..GROUP * 4).step_by(4) {
+            let (px, py, pz) = attraction(tile[other] - x, tile[other + 1] - y, tile[other + 2] - z, tile[other + 3]);
+            ax += px;
+            ay += py;
+            az += pz;
+        }
+        barrier();
+    }
+    if i < bodies.len() {
+        let (vx, vy, vz) = (speeds[i] + ax * step, speeds[i + 1] + ay * step, speeds[i + 2] + az * step);
+        speeds[i] = vx;
+        speeds[i + 1] = vy;
+        speeds[i + 2] = vz;
+        moved[i] = x + vx * step;
+        moved[i + 1] = y + vy * step;
+        moved[i + 2] = z + vz * step;
+        moved[i + 3] = bodies[i + 3];
+    }
+}
+
+pub(super) const SHIPPED: Shipped =
+    Shipped { name: "nbody", about: "bodies that attract each other", kernels: &[("nbody", nbody::build)], job };
+
+const STEP: f32 = 0.01;
+
+fn job(size: Size, seed: u64) -> Job {
+    let count = size.pick(150, 2048, 16384);
+    let mut samples = Samples::new(seed);
+    let body =
+        |_| [samples.between(-1.0, 1.0), samples.between(-1.0, 1.0), samples.between(-1.0, 1.0), 1.0 / count as f32];
+    let bodies: Vec<f32> = (0..count).flat_map(body).collect();
+    let args = vec![Pass::Read(0), Pass::Write(1), Pass::Write(2), STEP.into()];
+    Job {
+        data: vec![Data::of(&bodies), Data::zeros::<f32>(4 * count), Data::zeros::<f32>(4 * count)],
+        steps: vec![Step::new(nbody::build, count, args)],
+        check,
+        bytes: 64 * count as u64,
+        // Twenty operations for each pair, as is the custom.
+        ops: 20 * (count * count) as u64,
+    }
+}
+
+/// In f64, pair by pair. Bodies start at rest, so the speeds are one step of acceleration.
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let bodies: Vec<[f64; 4]> =
+        job.data[0].elements::<f32>().chunks(4).map(|body| std::array::from_fn(|i| body[i] as f64)).collect();
+    let step = STEP as f64;
+    let (mut speeds, mut moved) = (Vec::new(), Vec::new());
+    for body in &bodies {
+        let mut speed = [0.0; 4];
+        for other in &bodies {
+            let away: [f64; 3] = std::array::from_fn(|axis| other[axis] - body[axis]);
+            let square = away.iter().map(|away| away * away).sum::<f64>() + SOFTENING as f64;
+            (0..3).for_each(|axis| speed[axis] += away[axis] * other[3] * square.powf(-1.5) * step);
+        }
+        speeds.extend(speed);
+        moved.extend((0..4).map(|axis| body[axis] + speed[axis] * step));
+    }
+    Verdict::close(&after[1].elements(), &speeds, 1e-4).and(Verdict::close(&after[2].elements(), &moved, 1e-5))
+}

@@ -1,0 +1,78 @@
+//! Running sums. Each group scans its own elements and notes its total, one group scans the totals, and a third kernel
+//! adds to each group what all groups before it had.
+
+use crate::kernel;
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+const GROUP: usize = 256;
+
+/// Running sums within each group, and each group's total.
+#[kernel(group = GROUP)]
+pub fn scan_groups(x: &[u32], y: &mut [u32], totals: &mut [u32]) {
+    let i = global_index();
+    let own = x[i];
+    let sum = group_inclusive_sum(own);
+    y[i] = sum;
+    if local_index() == GROUP - 1 {
+        totals[group_id(0)] = sum;
+    }
+}
+
+/// Each total becomes the sum of those before it; for one group, which carries the sum from part to part.
+#[kernel(group = GROUP)]
+pub fn scan_totals(totals: &mut [u32]) {
+    let local = local_index();
+    let mut carry = 0;
+    for start in (0..totals.len()).step_by(GROUP) {
+        let own = totals[start + local];
+        let before = group_exclusive_sum(own);
+        totals[start + local] = carry + before;
+        carry += group_sum(own);
+    }
+}
+
+/// Adds to each element what the groups before its own have.
+#[kernel(group = GROUP)]
+pub fn add_totals(y: &mut [u32], totals: &[u32]) {
+    y[global_index()] += totals[group_id(0)];
+}
+
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "prefix_scan",
+    about: "running sums of an array",
+    kernels: &[
+        ("scan_groups", scan_groups::build),
+        ("scan_totals", scan_totals::build),
+        ("add_totals", add_totals::build),
+    ],
+    job,
+};
+
+fn job(size: Size, seed: u64) -> Job {
+    let n = size.pick(1111, 1 << 20, 1 << 24);
+    let mut samples = Samples::new(seed);
+    let x: Vec<u32> = (0..n).map(|_| samples.word()).collect();
+    Job {
+        data: vec![Data::of(&x), Data::zeros::<u32>(n), Data::zeros::<u32>(n.div_ceil(GROUP))],
+        steps: vec![
+            Step::new(scan_groups::build, n, vec![Pass::Read(0), Pass::Write(1), Pass::Write(2)]),
+            Step::new(scan_totals::build, GROUP, vec![Pass::Write(2)]),
+            Step::new(add_totals::build, n, vec![Pass::Write(1), Pass::Read(2)]),
+        ],
+        check,
+        bytes: 8 * n as u64,
+        ops: n as u64,
+    }
+}
+
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let mut sum = 0u32;
+    let running = |x: u32| {
+        sum = sum.wrapping_add(x);
+        sum
+    };
+    let want: Vec<u32> = job.data[0].elements::<u32>().into_iter().map(running).collect();
+    Verdict::exact(&after[1].elements(), &want)
+}

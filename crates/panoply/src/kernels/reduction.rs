@@ -1,0 +1,60 @@
+//! The sum of many numbers as a tree. Each work-item adds up every so-many-th element, the group halves what is left in
+//! shared memory until one number remains, and a second launch does the same to those of all groups.
+
+use crate::kernel;
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+const GROUP: usize = 256;
+
+/// One sum for each group.
+#[kernel(group = GROUP)]
+pub fn sum(x: &[f32], sums: &mut [f32]) {
+    let local = local_index();
+    let mut total = 0.0;
+    for i in (global_index()..x.len()).step_by(group_count(0) * GROUP) {
+        total += x[i];
+    }
+    let mut part = shared::<f32>(GROUP);
+    part[local] = total;
+    barrier();
+    let mut half = GROUP / 2;
+    while half > 0 {
+        if local < half {
+            part[local] += part[local + half];
+        }
+        barrier();
+        half /= 2;
+    }
+    if local == 0 {
+        sums[group_id(0)] = part[0];
+    }
+}
+
+pub(super) const SHIPPED: Shipped =
+    Shipped { name: "reduction", about: "the sum of an array", kernels: &[("sum", sum::build)], job };
+
+fn job(size: Size, seed: u64) -> Job {
+    let n = size.pick(3000, 1 << 20, 1 << 24);
+    let groups = size.pick(3, 256, 1024);
+    let steps = vec![
+        Step::new(sum::build, groups * GROUP, vec![Pass::Read(0), Pass::Write(1)]),
+        Step::new(sum::build, GROUP, vec![Pass::Read(1), Pass::Write(2)]),
+    ];
+    let mut samples = Samples::new(seed);
+    let x: Vec<f32> = (0..n).map(|_| samples.between(0.0, 1.0)).collect();
+    Job {
+        data: vec![Data::of(&x), Data::zeros::<f32>(groups), Data::zeros::<f32>(1)],
+        steps,
+        check,
+        bytes: 4 * n as u64,
+        ops: n as u64,
+    }
+}
+
+/// In f64, in one go. A work-item adds at most 64 numbers before the tree, so few roundings are in each path.
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let want: f64 = job.data[0].elements::<f32>().into_iter().map(f64::from).sum();
+    Verdict::close(&after[2].elements(), &[want], 4e-6)
+}

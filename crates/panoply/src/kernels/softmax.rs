@@ -1,0 +1,57 @@
+//! The softmax of each row: a group takes a row, finds its largest element and the sum of exponentials together, and
+//! writes the quotients.
+
+use crate::kernel;
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+const GROUP: usize = 256;
+
+/// `y[row, i] = exp(x[row, i]) / Σ exp(x[row, ..])`, shifted by the largest element so that nothing overflows.
+#[kernel(group = GROUP)]
+pub fn softmax(x: &[f32], y: &mut [f32], width: usize) {
+    let first = group_id(0) * width;
+    let mut largest = f32::NEG_INFINITY;
+    for i in (local_index()..width).step_by(GROUP) {
+        largest = largest.max(x[first + i]);
+    }
+    let largest = group_max(largest);
+    let mut sum = 0.0;
+    for i in (local_index()..width).step_by(GROUP) {
+        sum += (x[first + i] - largest).exp();
+    }
+    let sum = group_sum(sum);
+    for i in (local_index()..width).step_by(GROUP) {
+        y[first + i] = (x[first + i] - largest).exp() / sum;
+    }
+}
+
+pub(super) const SHIPPED: Shipped =
+    Shipped { name: "softmax", about: "softmax of each row", kernels: &[("softmax", softmax::build)], job };
+
+fn job(size: Size, seed: u64) -> Job {
+    let (rows, width) = (size.pick(3, 512, 4096), size.pick(300, 1000, 2048));
+    let mut samples = Samples::new(seed);
+    let x: Vec<f32> = (0..rows * width).map(|_| samples.between(-10.0, 10.0)).collect();
+    Job {
+        data: vec![Data::of(&x), Data::zeros::<f32>(rows * width)],
+        steps: vec![Step::new(softmax::build, rows * GROUP, vec![Pass::Read(0), Pass::Write(1), width.into()])],
+        check,
+        bytes: 8 * (rows * width) as u64,
+        ops: 5 * (rows * width) as u64,
+    }
+}
+
+/// In f64, without the shift: the exponents here are small enough.
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let x = job.data[0].elements::<f32>();
+    let Pass::Index(width) = job.steps[0].args[2] else { return Verdict::exact(&[0], &[1]) };
+    let mut want = Vec::with_capacity(x.len());
+    for row in x.chunks(width as usize) {
+        let exps: Vec<f64> = row.iter().map(|x| (*x as f64).exp()).collect();
+        let sum: f64 = exps.iter().sum();
+        want.extend(exps.iter().map(|exp| exp / sum));
+    }
+    Verdict::close(&after[1].elements(), &want, 3e-6)
+}

@@ -1,0 +1,63 @@
+//! A matrix turned over. A group reads a tile row by row into shared memory and writes it column by column, so that both
+//! sides of the memory traffic are contiguous; one column of padding keeps the columns in different banks.
+
+use crate::kernel;
+use crate::kernel::Number;
+
+use super::job::{Data, Job, Pass, Samples, Step};
+use super::{Shipped, Size, Verdict};
+
+/// `y[width, height]` becomes `x[height, width]` with the axes exchanged, in tiles of `N` by `N`.
+#[kernel(group = (N, N))]
+pub fn transpose<T: Number, const N: usize>(x: &[T], y: &mut [T], width: usize, height: usize) {
+    let mut tile = shared::<T>(N * (N + 1));
+    let (local_x, local_y) = (local_id(0), local_id(1));
+    let (column, row) = (group_id(0) * N + local_x, group_id(1) * N + local_y);
+    if column < width && row < height {
+        tile[local_y * (N + 1) + local_x] = x[row * width + column];
+    }
+    barrier();
+    let (column, row) = (group_id(1) * N + local_x, group_id(0) * N + local_y);
+    if column < height && row < width {
+        y[row * height + column] = tile[local_x * (N + 1) + local_y];
+    }
+}
+
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "transpose",
+    about: "a matrix turned over, in shared tiles",
+    kernels: &[("transpose", transpose::build::<f32, TILE>)],
+    job,
+};
+
+const TILE: usize = 16;
+
+fn shape(size: Size) -> (usize, usize) {
+    (size.pick(37, 1024, 4096), size.pick(21, 768, 4096))
+}
+
+fn job(size: Size, seed: u64) -> Job {
+    let (width, height) = shape(size);
+    let n = width * height;
+    let args = vec![Pass::Read(0), Pass::Write(1), width.into(), height.into()];
+    Job {
+        data: vec![Data::of(&Samples::new(seed).signed(n)), Data::zeros::<f32>(n)],
+        steps: vec![Step::over(transpose::build::<f32, TILE>, (width, height), args)],
+        check,
+        bytes: 8 * n as u64,
+        ops: n as u64,
+    }
+}
+
+fn check(job: &Job, after: &[Data]) -> Verdict {
+    let x = job.data[0].elements::<f32>();
+    let (Pass::Index(width), Pass::Index(height)) = (job.steps[0].args[2], job.steps[0].args[3]) else {
+        return Verdict::exact(&[0], &[1]);
+    };
+    let (width, height) = (width as usize, height as usize);
+    let mut want = Vec::with_capacity(x.len());
+    for column in 0..width {
+        want.extend((0..height).map(|row| x[row * width + column]));
+    }
+    Verdict::exact(&after[1].elements(), &want)
+}

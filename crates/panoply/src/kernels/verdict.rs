@@ -1,0 +1,110 @@
+//! How results are compared with what they must be.
+
+use std::fmt;
+
+/// Whether results are right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// How many values were compared.
+    pub compared: usize,
+    /// How many were wrong.
+    pub wrong: usize,
+    /// The largest error, relative to the scale of the results; the share of wrong values where they must be exact.
+    pub error: f64,
+    /// The largest error that is right; 0 where values must be exact.
+    pub tolerance: f64,
+    /// The first wrong value, told.
+    pub first: Option<String>,
+}
+
+impl Verdict {
+    /// Whether everything is right.
+    pub fn passed(&self) -> bool {
+        self.wrong == 0 && self.compared > 0
+    }
+
+    /// Every value must be the same.
+    pub fn exact<T: PartialEq + fmt::Debug>(have: &[T], want: &[T]) -> Verdict {
+        let wrong = |(i, (have, want)): (usize, (&T, &T))| (have != want).then(|| told(i, have, want));
+        let mut wrong: Vec<String> = have.iter().zip(want).enumerate().filter_map(wrong).collect();
+        if have.len() != want.len() {
+            wrong.push(format!("{} values instead of {}", have.len(), want.len()));
+        }
+        let error = wrong.len() as f64 / want.len().max(1) as f64;
+        let (count, first) = (wrong.len(), wrong.into_iter().next());
+        Verdict { compared: want.len(), wrong: count, error, tolerance: 0.0, first }
+    }
+
+    /// Every value must be within `tolerance` of its own, times the scale (the root mean square of what is wanted) where
+    /// that is larger than the value.
+    pub fn close(have: &[f32], want: &[f64], tolerance: f64) -> Verdict {
+        let square: f64 = want.iter().map(|want| want * want).sum();
+        let scale = (square / want.len().max(1) as f64).sqrt();
+        let mut verdict = Verdict { compared: want.len(), wrong: 0, error: 0.0, tolerance, first: None };
+        for (i, (have, want)) in have.iter().zip(want).enumerate() {
+            let error = (*have as f64 - want).abs() / want.abs().max(scale).max(f64::MIN_POSITIVE);
+            // Not `>`: NaN must not pass.
+            let right = error <= tolerance;
+            verdict.error = if error.is_nan() { f64::INFINITY } else { verdict.error.max(error) };
+            if !right {
+                verdict.wrong += 1;
+                verdict.first.get_or_insert_with(|| told(i, have, want));
+            }
+        }
+        if have.len() != want.len() {
+            verdict.wrong += 1;
+            verdict.first.get_or_insert_with(|| format!("{} values instead of {}", have.len(), want.len()));
+        }
+        verdict
+    }
+
+    /// Two verdicts as one.
+    pub fn and(self, other: Verdict) -> Verdict {
+        Verdict {
+            compared: self.compared + other.compared,
+            wrong: self.wrong + other.wrong,
+            error: self.error.max(other.error),
+            tolerance: self.tolerance.max(other.tolerance),
+            first: self.first.or(other.first),
+        }
+    }
+}
+
+#[cold]
+fn told(i: usize, have: &impl fmt::Debug, want: &impl fmt::Debug) -> String {
+    format!("value {i} is {have:?} instead of {want:?}")
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.first, self.tolerance) {
+            (Some(first), _) => write!(f, "{} of {} wrong: {first}", self.wrong, self.compared),
+            (None, 0.0) => write!(f, "exact"),
+            (None, tolerance) => write!(f, "error {:.1e} of {tolerance:.0e}", self.error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_is_told() {
+        assert!(Verdict::exact(&[1, 2], &[1, 2]).passed());
+        let verdict = Verdict::exact(&[1, 5, 6], &[1, 2, 3]);
+        assert!(!verdict.passed());
+        assert_eq!(verdict.to_string(), "2 of 3 wrong: value 1 is 5 instead of 2");
+        assert!(!Verdict::exact::<u32>(&[], &[]).passed(), "nothing compared is nothing shown");
+        assert!(!Verdict::exact(&[1], &[1, 2]).passed());
+    }
+
+    #[test]
+    fn nan_is_never_close() {
+        assert!(Verdict::close(&[1.0, 2.0], &[1.0, 2.0000001], 1e-6).passed());
+        assert!(!Verdict::close(&[1.0, f32::NAN], &[1.0, 2.0], 1e-6).passed());
+        assert!(!Verdict::close(&[1.0, 2.1], &[1.0, 2.0], 1e-6).passed());
+        assert!(!Verdict::close(&[1.0], &[1.0, 2.0], 1e-6).passed());
+        assert!(Verdict::close(&[1e-9, 1.0], &[0.0, 1.0], 1e-6).passed(), "small beside the scale");
+    }
+}

@@ -1,0 +1,168 @@
+//! What work-items do together: ids, shared arrays, barriers, collectives, atomics. The oracle is the definition, computed
+//! in a loop over all work-items.
+
+use panoply::kernel;
+use panoply::kernel::Number;
+use panoply_ir::interpret::Arg;
+
+use crate::oracle::{bits, bytes, interpret};
+
+#[kernel(group = (4, 2))]
+fn ids(out: &mut [u32]) {
+    let (x, y) = (global_id(0), global_id(1));
+    let width = group_count(0) * group_size(0);
+    let item = (y * width + x) * 4;
+    out[item] = local_index() as u32;
+    out[item + 1] = (group_id(1) * 100 + group_id(0)) as u32;
+    out[item + 2] = (global_size(0) * 100 + global_size(1)) as u32;
+    out[item + 3] = (local_id(1) * 100 + local_id(0)) as u32;
+}
+
+#[test]
+fn work_items_know_where_they_are() {
+    let mut out = vec![0; 8 * 4 * 4 * 4];
+    interpret(ids::build().unwrap(), [7, 3, 1], &mut [Arg::Write(&mut out)]);
+    for (item, values) in bits(&out, 4).chunks(4).enumerate() {
+        let (x, y) = (item as u64 % 8, item as u64 / 8);
+        let want = [x % 4 + 4 * (y % 2), y / 2 * 100 + x / 4, 703, y % 2 * 100 + x % 4];
+        assert_eq!(values, want, "work-item ({x}, {y})");
+    }
+}
+
+#[kernel(group = N)]
+fn reversed<T: Number, const N: usize>(x: &[T], y: &mut [T]) {
+    let mut tile = shared::<T>(N);
+    let (i, local) = (global_index(), local_index());
+    tile[local] = x[i];
+    barrier();
+    y[i] = tile[tile.len() - 1 - local];
+}
+
+#[test]
+fn shared_arrays_and_generics() {
+    let x: Vec<u16> = (0..12).map(|i| i * 7).collect();
+    let (input, mut out) = (bytes(&x), vec![0; 24]);
+    interpret(reversed::build::<u16, 4>().unwrap(), [12, 1, 1], &mut [Arg::Read(&input), Arg::Write(&mut out)]);
+    let want: Vec<u16> = x.chunks(4).flat_map(|group| group.iter().rev().copied()).collect();
+    assert_eq!(out, bytes(&want));
+}
+
+#[kernel(group = 8)]
+fn collectives(x: &[i32], out: &mut [i32]) {
+    let i = global_index();
+    let v = x[i];
+    out[i * 8] = group_sum(v);
+    out[i * 8 + 1] = group_min(v) * 1000 + group_max(v);
+    out[i * 8 + 2] = group_inclusive_sum(v);
+    out[i * 8 + 3] = group_exclusive_sum(v);
+    out[i * 8 + 4] = group_broadcast(v, 3);
+    out[i * 8 + 5] = group_inclusive_max(v);
+    out[i * 8 + 6] = group_exclusive_min(v);
+    out[i * 8 + 7] = group_product(v);
+}
+
+#[test]
+fn groups_combine() {
+    let x = [3, -1, 4, 1, -5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3];
+    let (input, mut out) = (bytes(&x), vec![0; 16 * 8 * 4]);
+    interpret(collectives::build().unwrap(), [16, 1, 1], &mut [Arg::Read(&input), Arg::Write(&mut out)]);
+    let out: Vec<i32> = bits(&out, 4).into_iter().map(|bits| bits as i32).collect();
+    for (group, values) in x.chunks(8).enumerate() {
+        for local in 0..8 {
+            let have = &out[(group * 8 + local) * 8..][..8];
+            let (before, upto) = (&values[..local], &values[..=local]);
+            let want = [
+                values.iter().sum(),
+                values.iter().min().unwrap() * 1000 + values.iter().max().unwrap(),
+                upto.iter().sum(),
+                before.iter().sum(),
+                values[3],
+                *upto.iter().max().unwrap(),
+                before.iter().copied().min().unwrap_or(i32::MAX),
+                values.iter().product(),
+            ];
+            assert_eq!(have, want, "work-item {local} of group {group}");
+        }
+    }
+}
+
+#[kernel(group = 4)]
+fn subgroups(out: &mut [u32]) {
+    let i = global_index();
+    let lane = subgroup_lane() as u32;
+    out[i] = subgroup_exclusive_sum(1u32)
+        + 10 * (subgroup_inclusive_sum(1u32) - 1)
+        + 100 * lane
+        + 1000 * (subgroup_max(lane) + 1 - subgroup_size() as u32)
+        + 10000 * subgroup_broadcast(lane, 0);
+}
+
+#[test]
+fn subgroups_combine() {
+    let mut out = vec![0; 32];
+    interpret(subgroups::build().unwrap(), [8, 1, 1], &mut [Arg::Write(&mut out)]);
+    // Whatever its size, three counts of the lane agree and the rest is zero.
+    assert!(bits(&out, 4).iter().all(|value| value % 111 == 0 && *value < 1000), "{:?}", bits(&out, 4));
+}
+
+#[kernel]
+fn atomics(x: &[u32], cells: &mut [u32], old: &mut [u32], sum: &mut [f32]) {
+    let i = global_index();
+    atomic_add(&mut cells[x[i] as usize % 2], x[i]);
+    atomic_min(&mut cells[2], x[i]);
+    atomic_max(&mut cells[3], x[i]);
+    old[i] = atomic_exchange(&mut cells[4], x[i]);
+    if atomic_compare_exchange(&mut cells[5], 0, x[i]) == 0 {
+        atomic_add(&mut cells[6], 1);
+    }
+    atomic_add(&mut sum[0], x[i] as f32);
+}
+
+#[test]
+fn atomics_are_indivisible() {
+    let x: Vec<u32> = vec![5, 8, 2, 9, 4, 7];
+    let (input, mut cells, mut old, mut sum) =
+        (bytes(&x), bytes(&[0u32, 0, 100, 0, 77, 0, 0]), vec![0; 24], vec![0; 4]);
+    let mut args = [Arg::Read(&input), Arg::Write(&mut cells), Arg::Write(&mut old), Arg::Write(&mut sum)];
+    interpret(atomics::build().unwrap(), [6, 1, 1], &mut args);
+    let cells = bits(&cells, 4);
+    assert_eq!(cells[..4], [14, 21, 2, 9]);
+    assert_eq!(cells[6], 1, "exactly one exchanged");
+    assert!(x.contains(&(cells[5] as u32)));
+    // The exchanges form one chain: what went in or was there comes out, but for the last.
+    let mut seen = bits(&old, 4);
+    seen.push(cells[4]);
+    seen.sort();
+    assert_eq!(seen, [2, 4, 5, 7, 8, 9, 77]);
+    assert_eq!(f32::from_bits(bits(&sum, 4)[0] as u32), 35.0);
+}
+
+#[kernel(unchecked)]
+fn gather(x: &[f32], index: &[u32], y: &mut [f32]) {
+    let i = global_index();
+    let far = i + 1 < x.len();
+    y[i] = if far { x[i + 1] } else { x[index[i] as usize] };
+}
+
+#[test]
+fn unchecked_kernels_promise_only_what_they_reach() {
+    let text = gather::build().unwrap().to_string();
+    assert!(text.starts_with("unchecked kernel gather"), "{text}");
+    let (x, index, mut y) = (bytes(&[1.0f32, 2.0, 3.0]), bytes(&[9u32, 9, 0]), vec![0; 12]);
+    let mut args = [Arg::Read(&x), Arg::Read(&index), Arg::Write(&mut y)];
+    interpret(gather::build().unwrap(), [3, 1, 1], &mut args);
+    assert_eq!(y, bytes(&[2.0f32, 3.0, 1.0]));
+}
+
+#[kernel]
+fn beyond(x: &[f32], y: &mut [f32]) {
+    let i = global_index();
+    y[i + 2] = x[i + 1] + 1.0;
+}
+
+#[test]
+fn beyond_the_length_reads_are_zero_and_writes_are_dropped() {
+    let (x, mut y) = (bytes(&[1.0f32, 2.0, 3.0]), vec![0; 16]);
+    interpret(beyond::build().unwrap(), [4, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)]);
+    assert_eq!(y, bytes(&[0.0f32, 0.0, 3.0, 4.0]));
+}

@@ -1,0 +1,15 @@
+//! `return` inside a loop of a function that is inlined.
+
+use panoply::kernel_fn;
+
+#[kernel_fn]
+fn find(x: &[f32], wanted: f32) -> u32 {
+    for i in 0..x.len() {
+        if x[i] == wanted {
+            return i as u32;
+        }
+    }
+    0
+}
+
+fn main() {}

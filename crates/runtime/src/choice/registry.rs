@@ -1,0 +1,213 @@
+//! The drivers, and the devices they found.
+//!
+//! Every driver is asked once, on a thread of its own, with a deadline: one that hangs or panics is reported and left behind.
+//! Drivers are asked only when their kind is wanted, so that taking the CPU never waits for a GPU's library.
+
+use std::any::Any;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use panoply_cpu::{CpuDriver, CpuOptions};
+use panoply_device::{Driver, Kind};
+use panoply_ir::{Error, Result};
+
+use crate::device::{Device, DeviceOptions};
+use crate::log;
+
+/// How long a driver may take to answer. The first start of an OpenCL compiler takes seconds; a hung driver takes for ever.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Drivers and the devices they found.
+pub struct Registry {
+    entries: RwLock<Vec<Arc<Entry>>>,
+    deadline: Duration,
+    options: DeviceOptions,
+}
+
+struct Entry {
+    driver: Arc<dyn Driver>,
+    state: Mutex<State>,
+    answered: Condvar,
+}
+
+enum State {
+    Unasked,
+    Asked { since: Instant },
+    Answered(Answer),
+}
+
+/// What a driver answered.
+#[derive(Clone)]
+pub(super) struct Answer {
+    pub kind: Kind,
+    /// Its devices, or why it has none.
+    pub devices: Result<Vec<Device>>,
+    /// What is here but cannot be used.
+    pub refused: Vec<Error>,
+}
+
+impl Registry {
+    /// A registry of these drivers, for programs that want one of their own; most use [`Registry::global`].
+    pub fn new(drivers: Vec<Arc<dyn Driver>>, options: DeviceOptions) -> Registry {
+        Registry::with_deadline(drivers, options, DEADLINE)
+    }
+
+    /// [`Registry::new`], with the time a driver may take to answer.
+    pub fn with_deadline(drivers: Vec<Arc<dyn Driver>>, options: DeviceOptions, deadline: Duration) -> Registry {
+        let entries = drivers.into_iter().map(Entry::new).collect();
+        Registry { entries: RwLock::new(entries), deadline, options }
+    }
+
+    /// The registry of this process: the drivers it was built with, and those it registered. An error if the environment says
+    /// something that means nothing.
+    pub fn global() -> Result<&'static Registry> {
+        static GLOBAL: OnceLock<Result<Registry>> = OnceLock::new();
+        let make = || Ok(Registry::new(built_in()?, DeviceOptions::from_env()?));
+        GLOBAL.get_or_init(make).as_ref().map_err(Error::clone)
+    }
+
+    /// Adds a driver; its devices follow those of earlier drivers of its kind.
+    pub fn register(&self, driver: Arc<dyn Driver>) {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).push(Entry::new(driver));
+    }
+
+    /// What the drivers of these kinds answered, asking those that were not yet asked, all at once.
+    pub(super) fn answers(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Answer> {
+        let entries: Vec<Arc<Entry>> = {
+            let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+            entries.iter().filter(|entry| wanted(entry.driver.kind())).cloned().collect()
+        };
+        entries.iter().for_each(|entry| entry.ask(&self.options));
+        entries.iter().map(|entry| entry.answer(self.deadline)).collect()
+    }
+
+    /// The devices of a kind, in the order of their drivers; the reason if there are none.
+    pub fn devices(&self, kind: Kind) -> Result<Vec<Device>> {
+        joined(kind, &self.answers(|other| other == kind))
+    }
+}
+
+/// The devices of a kind that its drivers found together; the first reason if they found none.
+pub(super) fn joined(kind: Kind, answers: &[Answer]) -> Result<Vec<Device>> {
+    let mut devices = Vec::new();
+    let mut reason = None;
+    for answer in answers.iter().filter(|answer| answer.kind == kind) {
+        match &answer.devices {
+            Ok(found) if found.is_empty() => reason = reason.or_else(|| Some(Error::unavailable("the driver found none"))),
+            Ok(found) => devices.extend(found.iter().cloned()),
+            Err(error) => reason = reason.or_else(|| Some(error.clone())),
+        }
+    }
+    if devices.is_empty() { Err(reason.unwrap_or_else(|| absent(kind))) } else { Ok(devices) }
+}
+
+/// Why a kind for which there is no driver has no devices.
+fn absent(kind: Kind) -> Error {
+    let feature = match kind {
+        Kind::OpenCl if cfg!(not(feature = "opencl")) => Some("opencl"),
+        Kind::Cuda
+        | Kind::Rocm
+        | Kind::Metal
+        | Kind::OneApi
+        | Kind::OpenCl
+        | Kind::Vulkan
+        | Kind::Dx12
+        | Kind::WebGpu
+        | Kind::Cpu => None,
+    };
+    match feature {
+        Some(feature) => Error::unavailable(format!(
+            "this program was built without it; build with the feature `{feature}`, which is on by default"
+        )),
+        None => Error::unavailable("this version of Panoply has no driver for it; register a driver of your own"),
+    }
+}
+
+/// The drivers this program was built with.
+fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
+    let threads = crate::env::settings()?.threads.map(NonZeroUsize::get);
+    Ok(vec![
+        #[cfg(feature = "opencl")]
+        Arc::new(panoply_driver::OpenClDriver),
+        Arc::new(CpuDriver::new(CpuOptions { threads, ..CpuOptions::default() })),
+    ])
+}
+
+impl Entry {
+    fn new(driver: Arc<dyn Driver>) -> Arc<Entry> {
+        Arc::new(Entry { driver, state: Mutex::new(State::Unasked), answered: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts asking, unless it was asked before.
+    fn ask(self: &Arc<Entry>, options: &DeviceOptions) {
+        let mut state = self.lock();
+        if !matches!(*state, State::Unasked) {
+            return;
+        }
+        *state = State::Asked { since: Instant::now() };
+        drop(state);
+        let (entry, options) = (self.clone(), options.clone());
+        let probe = move || {
+            let started = Instant::now();
+            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                (entry.driver.probe(), entry.driver.refused())
+            }));
+            let (found, refused) = asked.unwrap_or_else(|panic| (Err(panicked(panic.as_ref())), Vec::new()));
+            log::debug(|| format!("{}: asked for devices in {:.1?}", entry.driver.kind(), started.elapsed()));
+            let devices = |raw: Vec<_>| raw.into_iter().map(|raw| Device::new(raw, options.clone())).collect();
+            entry.settle(found.map(devices), refused);
+        };
+        let thread = thread::Builder::new().name(format!("panoply-probe-{}", self.driver.kind())).spawn(probe);
+        if let Err(error) = thread {
+            self.settle(Err(Error::io("starting a thread that looks for devices", error)), Vec::new());
+        }
+    }
+
+    /// The first answer stays: a driver that answers after its deadline was given up.
+    fn settle(&self, devices: Result<Vec<Device>>, refused: Vec<Error>) {
+        let mut state = self.lock();
+        if !matches!(*state, State::Answered(_)) {
+            *state = State::Answered(Answer { kind: self.driver.kind(), devices, refused });
+            self.answered.notify_all();
+        }
+    }
+
+    fn answer(&self, deadline: Duration) -> Answer {
+        let mut state = self.lock();
+        loop {
+            let since = match &*state {
+                State::Answered(answer) => return answer.clone(),
+                State::Asked { since } => *since,
+                State::Unasked => unreachable!("`ask` comes first"),
+            };
+            match deadline.checked_sub(since.elapsed()) {
+                Some(left) if !left.is_zero() => {
+                    state = self.answered.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                _ => {
+                    let (kind, devices) = (self.driver.kind(), Err(late(deadline)));
+                    *state = State::Answered(Answer { kind, devices, refused: Vec::new() });
+                }
+            }
+        }
+    }
+}
+
+fn late(deadline: Duration) -> Error {
+    Error::unavailable(format!(
+        "the driver did not answer within {deadline:?}, its library hangs; \
+         try the vendor's own information tool, and reinstall or remove the driver"
+    ))
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Error::unavailable(format!("the driver panicked while it was asked for devices ({text}); report this defect"))
+}

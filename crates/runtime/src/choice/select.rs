@@ -1,0 +1,214 @@
+//! Choosing a device, and the reasons.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use panoply_device::Kind;
+use panoply_ir::{Error, ErrorKind, Result};
+
+use super::registry::Registry;
+use super::report::{Backend, Refusal};
+use super::scope;
+use super::spelling::{Wanted, parse, title};
+use crate::bytes::human;
+use crate::device::Device;
+use crate::env;
+use crate::log;
+
+/// A device that was chosen, and why not another.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The device.
+    pub device: Device,
+    /// Who chose it.
+    pub how: How,
+    /// What was considered before it and not taken: a kind or device as a user spells it, and why.
+    pub refused: Vec<(String, Refusal)>,
+    /// Whether this is a fallback: nobody chose it and no accelerator was found.
+    pub degraded: bool,
+}
+
+/// Who chose a device, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    /// The code named it.
+    Explicit,
+    /// [`Device::scope`].
+    Scope,
+    /// [`Device::set_default`].
+    Default,
+    /// `PANOPLY_DEVICE`.
+    Environment,
+    /// Nobody: the best there is.
+    Auto,
+}
+
+/// The first hardware device in the order of preference. Software devices are never taken.
+pub(super) fn auto(backends: &[Backend]) -> Result<Selection> {
+    let mut refused = Vec::new();
+    for Backend { kind, state, .. } in backends {
+        match state {
+            Err(refusal) => refused.push((kind.to_string(), refusal.clone())),
+            Ok(devices) => {
+                for device in devices {
+                    let info = device.info();
+                    let refusal = if info.software {
+                        Refusal {
+                            reason: format!("{} is software that only pretends to be a device", info.name),
+                            fix: Some(format!("name {} to use it all the same", device.spelling())),
+                            notes: Vec::new(),
+                        }
+                    } else if info.variant.is_some() {
+                        continue;
+                    } else {
+                        let (device, how) = (device.clone(), How::Auto);
+                        return Ok(Selection { device, how, refused, degraded: *kind == Kind::Cpu });
+                    };
+                    refused.push((device.spelling().to_string(), refusal));
+                }
+            }
+        }
+    }
+    let error = Error::unavailable("no device can be used");
+    Err(refused.iter().fold(error, |error, (candidate, refusal)| error.note(format!("{candidate}: {refusal}"))))
+}
+
+impl Registry {
+    /// The device a user spells so.
+    pub fn get(&self, spelling: &str) -> Result<Device> {
+        let wanted = parse(spelling)?;
+        let kind = match wanted {
+            Wanted::Auto => return Ok(self.report()?.recommended.device),
+            Wanted::Index(kind, _) | Wanted::Variant(kind, _) => kind,
+        };
+        let devices = self.devices(kind).map_err(|error| {
+            let Refusal { reason, fix, notes } = Refusal::of(kind, &error);
+            let fix = fix.unwrap_or_else(|| "see `panoply devices`".to_string());
+            let sentence = format!("{}: no such device; no {} here: {reason}; {fix}", spelling.trim(), title(kind));
+            notes.into_iter().fold(Error::unavailable(sentence), Error::note)
+        })?;
+        let is_wanted = |device: &&Device| match &wanted {
+            Wanted::Variant(_, variant) => device.info().variant.as_ref() == Some(variant),
+            Wanted::Index(_, index) => device.info().variant.is_none() && device.info().index == *index,
+            Wanted::Auto => false,
+        };
+        devices.iter().find(is_wanted).cloned().ok_or_else(|| no_such(spelling.trim(), kind, &devices))
+    }
+}
+
+/// `cuda:1: no such device; 1 CUDA device here (cuda:0, H200); try cuda:0 or `panoply devices``.
+fn no_such(spelling: &str, kind: Kind, devices: &[Device]) -> Error {
+    let here: Vec<String> = devices.iter().map(|device| format!("{}, {}", device.spelling(), device.info().name)).collect();
+    let (count, plural) = (here.len(), if here.len() == 1 { "" } else { "s" });
+    let (title, here, first) = (title(kind), here.join("; "), devices[0].spelling());
+    Error::unavailable(format!(
+        "{spelling}: no such device; {count} {title} device{plural} here ({here}); try {first} or `panoply devices`"
+    ))
+}
+
+/// Chooses: a scope of this thread, else the default of this process, else `PANOPLY_DEVICE`, else the best hardware. A choice
+/// somebody made that cannot be had is an error, never replaced.
+pub fn select() -> Result<Selection> {
+    let chosen = |device, how| Ok(Selection { device, how, refused: Vec::new(), degraded: false });
+    if let Some(device) = scope::current() {
+        return chosen(device, How::Scope);
+    }
+    if let Some(device) = scope::default() {
+        return chosen(device, How::Default);
+    }
+    // The environment does not change under a program, so its answer is kept; a failure is asked again.
+    static UNCHOSEN: OnceLock<Selection> = OnceLock::new();
+    if let Some(selection) = UNCHOSEN.get() {
+        return Ok(selection.clone());
+    }
+    let selection = match env::settings()?.device.as_deref() {
+        Some(spelling) if spelling != "auto" => {
+            let device = Registry::global()?.get(spelling).map_err(|error| error.note("asked for by PANOPLY_DEVICE"))?;
+            Selection { device, how: How::Environment, refused: Vec::new(), degraded: false }
+        }
+        _ => Registry::global()?.report()?.recommended,
+    };
+    log::info(|| selection.to_string());
+    Ok(UNCHOSEN.get_or_init(|| selection).clone())
+}
+
+impl Device {
+    /// The best hardware device, else the CPU; see [`select`] for the reasons, and for what others chose.
+    pub fn auto() -> Result<Device> {
+        static AUTO: OnceLock<Device> = OnceLock::new();
+        if let Some(device) = AUTO.get() {
+            return Ok(device.clone());
+        }
+        let device = Registry::global()?.report()?.recommended.device;
+        Ok(AUTO.get_or_init(|| device).clone())
+    }
+
+    /// The device a user spells so: `cpu`, `opencl:0`, `cpu:checked`, `auto`.
+    pub fn get(spelling: &str) -> Result<Device> {
+        match parse(spelling)? {
+            Wanted::Auto => Device::auto(),
+            Wanted::Index(..) | Wanted::Variant(..) => Registry::global()?.get(spelling),
+        }
+    }
+
+    /// The device that is taken where none is named: [`select`].
+    pub fn current() -> Result<Device> {
+        match scope::current().or_else(scope::default) {
+            Some(device) => Ok(device),
+            None => Ok(select()?.device),
+        }
+    }
+
+    /// The best device with room for so many bytes.
+    pub fn for_bytes(bytes: u64) -> Result<Device> {
+        Registry::global()?.for_bytes(bytes)
+    }
+
+    /// Every device here, software ones included, the preferred kinds first.
+    pub fn all() -> Result<Vec<Device>> {
+        Ok(Registry::global()?.report()?.devices().cloned().collect())
+    }
+
+    /// How many devices of a kind are here; the diagnosis if none.
+    pub fn count(kind: Kind) -> Result<usize> {
+        Ok(Registry::global()?.devices(kind)?.iter().filter(|device| device.info().variant.is_none()).count())
+    }
+}
+
+impl Registry {
+    /// The best hardware device with room for so many bytes; the error states need against have for each refused.
+    pub fn for_bytes(&self, bytes: u64) -> Result<Device> {
+        let report = self.report()?;
+        let hardware = report.devices().filter(|device| !device.info().software && device.info().variant.is_none());
+        let mut error = Error::new(ErrorKind::OutOfMemory, format!("no device has room for {}; use a smaller batch or model", human(bytes)));
+        for device in hardware {
+            let memory = device.memory();
+            let room = memory.free.unwrap_or(memory.total).min(device.stats().cap.unwrap_or(u64::MAX));
+            if bytes <= room {
+                return Ok(device.clone());
+            }
+            error = error.note(format!("{device}: {} free of {}", human(room), human(memory.total)));
+        }
+        Err(error)
+    }
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            How::Explicit => "named by the program",
+            How::Scope => "chosen by a scope",
+            How::Default => "the default of the process",
+            How::Environment => "asked for by PANOPLY_DEVICE",
+            How::Auto => "the best here",
+        })
+    }
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Selection { device, how, degraded, .. } = self;
+        let how = if *degraded { "no accelerator was found".to_string() } else { how.to_string() };
+        write!(f, "{device} ({}), {how}", device.info().name)
+    }
+}

@@ -1,0 +1,81 @@
+//! How users spell devices, and how messages name their kinds.
+
+use panoply_device::Kind;
+use panoply_ir::{Error, Result};
+
+/// A device as a user asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Whatever is best.
+    Auto,
+    /// One of a kind, the first if no index is given.
+    Index(Kind, usize),
+    /// One with a name of its own: `cpu:checked`.
+    Variant(Kind, String),
+}
+
+pub(super) fn parse(text: &str) -> Result<Wanted> {
+    let text = text.trim();
+    if text == "auto" {
+        return Ok(Wanted::Auto);
+    }
+    let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+    let kind: Kind = kind.parse()?;
+    match rest {
+        None => Ok(Wanted::Index(kind, 0)),
+        Some(rest) if rest.is_empty() || rest.starts_with(|c: char| !c.is_ascii_alphanumeric()) => {
+            Err(Error::mistake(format!("{text}: no device is spelled so; write {kind}:0")))
+        }
+        Some(rest) if rest.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let index = rest.parse().map_err(|_| Error::mistake(format!("{text}: no machine has so many devices")))?;
+            Ok(Wanted::Index(kind, index))
+        }
+        Some(rest) => Ok(Wanted::Variant(kind, rest.to_string())),
+    }
+}
+
+/// The kind's name in a sentence.
+pub(super) fn title(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cuda => "CUDA",
+        Kind::Rocm => "ROCm",
+        Kind::Metal => "Metal",
+        Kind::OneApi => "oneAPI",
+        Kind::OpenCl => "OpenCL",
+        Kind::Vulkan => "Vulkan",
+        Kind::Dx12 => "DirectX 12",
+        Kind::WebGpu => "WebGPU",
+        Kind::Cpu => "CPU",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_are_understood() {
+        for (text, wanted) in [
+            ("auto", Wanted::Auto),
+            ("cpu", Wanted::Index(Kind::Cpu, 0)),
+            (" opencl:7 ", Wanted::Index(Kind::OpenCl, 7)),
+            ("cpu:checked", Wanted::Variant(Kind::Cpu, "checked".into())),
+        ] {
+            assert_eq!(parse(text).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_a_mistake() {
+        for (text, message) in [
+            ("gpu:0", "gpu: no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu"),
+            ("cuda:", "cuda:: no device is spelled so; write cuda:0"),
+            ("cuda:-1", "cuda:-1: no device is spelled so; write cuda:0"),
+            ("cuda:99999999999999999999999", "cuda:99999999999999999999999: no machine has so many devices"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.is_mistake());
+            assert_eq!(error.message(), message);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The handle of a device.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use panoply_device::{Device as RawDevice, DeviceInfo, MemoryInfo};
+use panoply_ir::kernel::Kernel;
+use panoply_ir::routine::Routine;
+use panoply_ir::{Element, Error, Result, Target, Verified};
+
+use crate::env::{self, PoolSetting};
+use crate::memory::buffer::Buffer;
+use crate::memory::pool::Pool;
+use crate::memory::stats::{Holder, Stats};
+use crate::memory::storage::Storage;
+use crate::memory::tag;
+use crate::profile::recording::Profiler;
+use crate::program::cache::{ProgramCounts, Programs};
+use crate::program::prepared::Prepared;
+use crate::queue::Queues;
+
+/// A device with its memory pool, its programs and its queues. Clones are the same device.
+#[derive(Clone)]
+pub struct Device(Arc<Shared>);
+
+struct Shared {
+    raw: Arc<dyn RawDevice>,
+    spelling: String,
+    pool: Pool,
+    programs: Programs,
+    queues: Queues,
+    profiler: Profiler,
+    submissions: AtomicU64,
+    uploaded: AtomicU64,
+    downloaded: AtomicU64,
+}
+
+/// How a device keeps what it made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Freed memory.
+    pub pool: PoolSetting,
+    /// Where compiled programs are kept for the next process; none keeps none.
+    pub cache_dir: Option<PathBuf>,
+}
+
+impl DeviceOptions {
+    /// What the environment asks for.
+    pub fn from_env() -> Result<DeviceOptions> {
+        let settings = env::settings()?;
+        Ok(DeviceOptions { pool: settings.pool, cache_dir: settings.cache_dir.clone() })
+    }
+}
+
+impl Device {
+    /// A handle to a device that a driver found. Devices of the registry have theirs: [`Device::get`]. Each call makes a pool
+    /// and a program cache of its own.
+    pub fn new(raw: Arc<dyn RawDevice>, options: DeviceOptions) -> Device {
+        Device(Arc::new(Shared {
+            spelling: raw.info().spelling(),
+            pool: Pool::new(raw.clone(), options.pool),
+            programs: Programs::new(raw.clone(), options.cache_dir),
+            queues: Queues::default(),
+            profiler: Profiler::default(),
+            submissions: AtomicU64::new(0),
+            uploaded: AtomicU64::new(0),
+            downloaded: AtomicU64::new(0),
+            raw,
+        }))
+    }
+
+    /// What it says about itself.
+    pub fn info(&self) -> &DeviceInfo {
+        self.0.raw.info()
+    }
+
+    /// What code for it must know.
+    pub fn target(&self) -> &Target {
+        self.0.raw.target()
+    }
+
+    /// How a user spells it: `cpu`, `opencl:0`.
+    pub fn spelling(&self) -> &str {
+        &self.0.spelling
+    }
+
+    /// Its memory now, as the driver sees it.
+    pub fn memory(&self) -> MemoryInfo {
+        self.0.raw.memory()
+    }
+
+    /// Whether it takes this routine.
+    pub fn offers(&self, routine: &Routine) -> bool {
+        self.0.raw.offers(routine)
+    }
+
+    /// Waits for everything submitted to every queue.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.raw.synchronize()
+    }
+
+    // Memory.
+
+    /// A buffer holding these elements.
+    #[track_caller]
+    pub fn buffer<T: Element>(&self, data: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = Buffer::undefined(self, data.len())?;
+        buffer.write(data)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of zeros.
+    pub fn zeros<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        self.full(len, bytemuck::Zeroable::zeroed())
+    }
+
+    /// A buffer of equal elements.
+    pub fn full<T: Element>(&self, len: usize, value: T) -> Result<Buffer<T>> {
+        let mut buffer = Buffer::undefined(self, len)?;
+        buffer.fill(value)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of anything: whatever its memory held before.
+    pub fn undefined<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::undefined(self, len)
+    }
+
+    /// Bytes of anything.
+    pub fn allocate(&self, bytes: u64) -> Result<Storage> {
+        Storage::allocate(self, bytes)
+    }
+
+    /// A storage holding these bytes.
+    pub fn upload(&self, bytes: &[u8]) -> Result<Storage> {
+        let storage = self.allocate(bytes.len() as u64)?;
+        storage.write_bytes(bytes)?;
+        Ok(storage)
+    }
+
+    /// Runs work; buffers it makes on this thread count under a tag in reports about memory.
+    pub fn tagged<R>(tag: &str, work: impl FnOnce() -> R) -> R {
+        tag::with(tag, work)
+    }
+
+    /// What this process did with the device's memory.
+    pub fn stats(&self) -> Stats {
+        let (uploaded, downloaded) = (&self.0.uploaded, &self.0.downloaded);
+        Stats {
+            uploaded: uploaded.load(Ordering::Relaxed),
+            downloaded: downloaded.load(Ordering::Relaxed),
+            ..self.0.pool.stats()
+        }
+    }
+
+    /// Lets the peaks of [`Device::stats`] start from what is held now.
+    pub fn reset_peaks(&self) {
+        self.0.pool.reset_peaks();
+    }
+
+    /// Who holds memory, by tag, the largest first. Nobody, once every buffer is dropped.
+    pub fn holders(&self) -> Vec<Holder> {
+        self.0.pool.holders()
+    }
+
+    /// Gives memory and programs that nobody holds back to the driver; returns the bytes of memory.
+    pub fn trim(&self) -> u64 {
+        self.0.programs.trim();
+        self.0.pool.trim()
+    }
+
+    /// Sets the most bytes the pool may take from the driver; none leaves it to the driver.
+    pub fn set_memory_cap(&self, cap: Option<u64>) {
+        self.0.pool.set_cap(cap);
+    }
+
+    // Programs.
+
+    /// A kernel ready to launch here; compiled the first time, remembered after.
+    pub fn prepare(&self, kernel: &Arc<Verified<Kernel>>) -> Result<Arc<Prepared>> {
+        self.0.programs.prepare(kernel)
+    }
+
+    /// The kernel a function builds, ready to launch here. The second time costs one lookup.
+    pub fn prepare_built(&self, build: fn() -> Result<Kernel>) -> Result<Arc<Prepared>> {
+        self.0.programs.prepare_built(build)
+    }
+
+    /// Compiles kernels before they are needed, as many at once as there are cores.
+    pub fn warm_up(&self, builds: &[fn() -> Result<Kernel>]) -> Result<()> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(builds.len().max(1));
+        std::thread::scope(|scope| {
+            let compile = |part: Vec<fn() -> Result<Kernel>>| {
+                scope.spawn(move || part.into_iter().try_for_each(|build| self.prepare_built(build).map(drop)))
+            };
+            let workers: Vec<_> = (0..threads)
+                .map(|first| compile(builds.iter().skip(first).step_by(threads).copied().collect()))
+                .collect();
+            let panicked = || Error::mistake("warm_up: a function that builds a kernel panicked");
+            workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
+        })
+    }
+
+    /// How programs were come by.
+    pub fn program_counts(&self) -> ProgramCounts {
+        self.0.programs.counts()
+    }
+
+    // For the rest of the crate.
+
+    pub(crate) fn raw(&self) -> &Arc<dyn RawDevice> {
+        &self.0.raw
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.0.queues
+    }
+
+    pub(crate) fn profiler(&self) -> &Profiler {
+        &self.0.profiler
+    }
+
+    /// Submissions that have returned.
+    pub(crate) fn submissions(&self) -> u64 {
+        self.0.submissions.load(Ordering::Acquire)
+    }
+
+    /// Counts one more that has returned, and gives their number.
+    pub(crate) fn count_submission(&self) -> u64 {
+        self.0.submissions.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(crate) fn count_upload(&self, bytes: u64) {
+        self.0.uploaded.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_download(&self, bytes: u64) {
+        self.0.downloaded.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Device {}
+
+impl std::hash::Hash for Device {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.spelling)
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.0.spelling)
+    }
+}

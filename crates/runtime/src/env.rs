@@ -1,0 +1,220 @@
+//! The environment, read in one place and nowhere else.
+//!
+//! | variable | values |
+//! |---|---|
+//! | `PANOPLY_DEVICE` | a device as `panoply devices` spells it (`cpu`, `opencl:0`), or `auto` |
+//! | `PANOPLY_POOL` | `0` no pool, `1` pool (the default), or the most it may take: `64MiB`, `8GB`, plain bytes |
+//! | `PANOPLY_CACHE_DIR` | where compiled programs are kept; empty keeps none |
+//! | `PANOPLY_THREADS` | threads of the CPU device, at least 1 |
+//! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
+//! | `PANOPLY_PANIC` | `1` panics where a mistake is made, for a backtrace |
+//!
+//! A value that means nothing is an error of whatever first asks for a device, never ignored.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use panoply_ir::{Error, Result};
+
+use crate::bytes::{human, parse_bytes};
+
+/// What the environment asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The device that is taken when nobody chose one.
+    pub device: Option<String>,
+    /// How memory is kept.
+    pub pool: PoolSetting,
+    /// Where compiled programs are kept; none keeps none.
+    pub cache_dir: Option<PathBuf>,
+    /// Threads of the CPU device; none takes as many as the process may run on.
+    pub threads: Option<NonZeroUsize>,
+    /// What is logged.
+    pub log: Level,
+    /// Whether a mistake panics where it is made.
+    pub panic_on_mistake: bool,
+}
+
+/// How freed memory is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolSetting {
+    /// Given back to the driver at once.
+    Off,
+    /// Kept for the next allocation.
+    #[default]
+    On,
+    /// Kept, and never more than this many bytes taken from the driver.
+    Cap(u64),
+}
+
+/// What is worth a line on stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// What a user should do something about.
+    #[default]
+    Warn,
+    /// Choices: which device and why.
+    Info,
+    /// Compilations, allocations from the driver, cache files.
+    Debug,
+}
+
+/// The settings of this process; the environment is read at the first call.
+pub fn settings() -> Result<&'static Settings> {
+    static SETTINGS: OnceLock<Result<Settings>> = OnceLock::new();
+    SETTINGS.get_or_init(|| Settings::read(|name| std::env::var_os(name))).as_ref().map_err(Error::clone)
+}
+
+/// Whether a mistake should panic where it is made.
+pub fn panic_on_mistake() -> bool {
+    settings().is_ok_and(|settings| settings.panic_on_mistake)
+}
+
+impl Settings {
+    /// Settings from whatever answers for the environment; an empty value counts as unset but for `PANOPLY_CACHE_DIR`.
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Settings> {
+        let text = |name: &str| -> Result<Option<String>> {
+            match variable(name).map(OsString::into_string) {
+                None => Ok(None),
+                Some(Ok(value)) => Ok(Some(value.trim().to_string()).filter(|value| !value.is_empty())),
+                Some(Err(value)) => Err(Error::mistake(format!("{name}={}: not valid text", value.to_string_lossy()))),
+            }
+        };
+        Ok(Settings {
+            device: text("PANOPLY_DEVICE")?,
+            pool: text("PANOPLY_POOL")?.map_or(Ok(PoolSetting::On), |value| pool(&value))?,
+            cache_dir: cache_dir(&variable),
+            threads: text("PANOPLY_THREADS")?.map(|value| threads(&value)).transpose()?,
+            log: text("PANOPLY_LOG")?.map_or(Ok(Level::default()), |value| level(&value))?,
+            panic_on_mistake: text("PANOPLY_PANIC")?.map_or(Ok(false), |value| switch("PANOPLY_PANIC", &value))?,
+        })
+    }
+}
+
+fn pool(value: &str) -> Result<PoolSetting> {
+    const LEAST_CAP: u64 = 1 << 20;
+    match (value, parse_bytes(value)) {
+        ("0", _) => Ok(PoolSetting::Off),
+        ("1", _) => Ok(PoolSetting::On),
+        (_, Some(bytes)) if bytes >= LEAST_CAP => Ok(PoolSetting::Cap(bytes)),
+        (_, Some(bytes)) => Err(Error::mistake(format!(
+            "PANOPLY_POOL={value}: a cap of {} holds nothing useful; write 0, 1 or at least {}",
+            human(bytes),
+            human(LEAST_CAP)
+        ))),
+        (_, None) => Err(Error::mistake(format!("PANOPLY_POOL={value}: write 0, 1 or a size such as 64MiB"))),
+    }
+}
+
+fn threads(value: &str) -> Result<NonZeroUsize> {
+    const MOST: usize = 4096;
+    let count = value.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= MOST);
+    count.ok_or_else(|| Error::mistake(format!("PANOPLY_THREADS={value}: write a number from 1 to {MOST}")))
+}
+
+fn level(value: &str) -> Result<Level> {
+    match value {
+        "off" => Ok(Level::Off),
+        "warn" => Ok(Level::Warn),
+        "info" => Ok(Level::Info),
+        "debug" => Ok(Level::Debug),
+        _ => Err(Error::mistake(format!("PANOPLY_LOG={value}: write off, warn, info or debug"))),
+    }
+}
+
+fn switch(name: &str, value: &str) -> Result<bool> {
+    match value {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(Error::mistake(format!("{name}={value}: write 0 or 1"))),
+    }
+}
+
+/// The folder for compiled programs: the user's choice, else the platform's folder for what can be made again.
+fn cache_dir(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if let Some(chosen) = variable("PANOPLY_CACHE_DIR") {
+        return (!chosen.is_empty()).then(|| PathBuf::from(chosen));
+    }
+    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = if cfg!(windows) {
+        folder("LOCALAPPDATA")
+    } else if cfg!(target_os = "macos") {
+        folder("HOME").map(|home| home.join("Library/Caches"))
+    } else {
+        folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))
+    };
+    base.map(|base| base.join("panoply"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings> {
+        Settings::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
+    }
+
+    #[test]
+    fn an_empty_environment_has_defaults() {
+        let settings = read(&[("PANOPLY_DEVICE", ""), ("PANOPLY_THREADS", " ")]).unwrap();
+        assert_eq!(settings.device, None);
+        assert_eq!(settings.pool, PoolSetting::On);
+        assert_eq!(settings.threads, None);
+        assert_eq!(settings.log, Level::Warn);
+        assert_eq!(settings.cache_dir, None);
+        assert!(!settings.panic_on_mistake);
+    }
+
+    #[test]
+    fn values_are_understood() {
+        let settings = read(&[
+            ("PANOPLY_DEVICE", "opencl:1"),
+            ("PANOPLY_POOL", "64MiB"),
+            ("PANOPLY_CACHE_DIR", "/var/tmp/programs"),
+            ("PANOPLY_THREADS", "3"),
+            ("PANOPLY_LOG", "debug"),
+            ("PANOPLY_PANIC", "1"),
+        ])
+        .unwrap();
+        assert_eq!(settings.device.as_deref(), Some("opencl:1"));
+        assert_eq!(settings.pool, PoolSetting::Cap(64 << 20));
+        assert_eq!(settings.cache_dir, Some(PathBuf::from("/var/tmp/programs")));
+        assert_eq!(settings.threads.map(NonZeroUsize::get), Some(3));
+        assert_eq!(settings.log, Level::Debug);
+        assert!(settings.panic_on_mistake);
+    }
+
+    #[cfg(all(unix, not(target_os = "macos")))]
+    #[test]
+    fn the_cache_is_the_users_own() {
+        let dir = |pairs| read(pairs).unwrap().cache_dir;
+        assert_eq!(dir(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")]), Some(PathBuf::from("/c/panoply")));
+        assert_eq!(dir(&[("HOME", "/h")]), Some(PathBuf::from("/h/.cache/panoply")));
+        assert_eq!(dir(&[("HOME", "/h"), ("PANOPLY_CACHE_DIR", "")]), None);
+        assert_eq!(dir(&[("HOME", "relative")]), None);
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for (name, value, message) in [
+            ("PANOPLY_POOL", "lots", "PANOPLY_POOL=lots: write 0, 1 or a size such as 64MiB"),
+            (
+                "PANOPLY_POOL",
+                "64",
+                "PANOPLY_POOL=64: a cap of 64 B holds nothing useful; write 0, 1 or at least 1.0 MiB",
+            ),
+            ("PANOPLY_THREADS", "0", "PANOPLY_THREADS=0: write a number from 1 to 4096"),
+            ("PANOPLY_THREADS", "many", "PANOPLY_THREADS=many: write a number from 1 to 4096"),
+            ("PANOPLY_LOG", "loud", "PANOPLY_LOG=loud: write off, warn, info or debug"),
+            ("PANOPLY_PANIC", "yes", "PANOPLY_PANIC=yes: write 0 or 1"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.is_mistake());
+            assert_eq!(error.message(), message);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Running kernels.
+//!
+//! [`Launch`] is one kernel with its arguments, [`work`] a list of things to do at once. Both go through [`check`]: the device
+//! contract validates nothing, so everything that may reach a device has been validated there.
+
+mod argument;
+mod check;
+mod grid;
+mod group;
+pub mod work;
+
+use std::panic::Location;
+
+use panoply_device::Step;
+use panoply_ir::kernel::Kernel;
+use panoply_ir::{Error, Result};
+
+pub use argument::{LaunchArg, StorageView};
+pub use grid::Grid;
+
+use crate::device::Device;
+use crate::profile::entry::{Entry, What};
+use crate::program::prepared::Prepared;
+use crate::queue::Queue;
+use crate::queue::event::Event;
+
+/// A kernel with its arguments; nothing runs before [`Launch::launch`].
+///
+/// The device is that of the buffers among the arguments, and the current device if there are none.
+#[must_use = "a kernel runs when it is launched: `.launch(n)`"]
+pub struct Launch<'a> {
+    build: fn() -> Result<Kernel>,
+    args: Vec<LaunchArg<'a>>,
+    queue: Option<&'a Queue>,
+    place: &'static Location<'static>,
+}
+
+impl<'a> Launch<'a> {
+    /// A launch of the kernel that a function builds. The function stands for its kernel: it is called once for each device.
+    #[track_caller]
+    pub fn new(build: fn() -> Result<Kernel>, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
+        Launch { build, args, queue: None, place: Location::caller() }
+    }
+
+    /// The queue to run on instead of the default one.
+    pub fn on(mut self, queue: &'a Queue) -> Launch<'a> {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Starts the kernel over so many work-items: `launch(n)`, `launch((nx, ny))`, `launch((nx, ny, nz))`.
+    ///
+    /// Returns when the work is submitted; whoever reads a buffer it writes waits for it.
+    pub fn launch(self, grid: impl Into<Grid>) -> Result<()> {
+        self.run(grid.into(), false, false).map(drop)
+    }
+
+    /// [`Launch::launch`], and gives an event that knows the time on the device.
+    pub fn start(self, grid: impl Into<Grid>) -> Result<Event> {
+        self.run(grid.into(), true, false)
+    }
+
+    /// Starts a kernel whose author promised what the verifier could not prove.
+    ///
+    /// # Safety
+    ///
+    /// With these arguments and this grid no access marked unchecked may lie beyond its buffer, and all work-items of a group
+    /// must meet at each barrier and collective.
+    #[allow(unsafe_code, reason = "the one unsafe place of this crate: it carries the promise of the kernel's author")]
+    pub unsafe fn launch_unchecked(self, grid: impl Into<Grid>) -> Result<()> {
+        self.run(grid.into(), false, true).map(drop)
+    }
+
+    fn run(self, grid: Grid, timed: bool, promised: bool) -> Result<Event> {
+        let place = self.place;
+        self.submit(grid, timed, promised).map_err(|error| if error.is_mistake() { error.at(place) } else { error })
+    }
+
+    fn submit(self, grid: Grid, timed: bool, promised: bool) -> Result<Event> {
+        let device = self.device()?;
+        let prepared = device.prepare_built(self.build)?;
+        if prepared.is_unchecked() && !promised {
+            return Err(Error::mistake(format!(
+                "kernel {}: its author marked it unchecked; launch it with `unsafe {{ … .launch_unchecked(n) }}`",
+                prepared.name()
+            )));
+        }
+        let queue = match self.queue {
+            None => panoply_device::QueueId::DEFAULT,
+            Some(queue) if *queue.device() == device => queue.id(),
+            Some(queue) => {
+                return Err(Error::mistake(format!(
+                    "kernel {}: its buffers are on {device}, the queue is on {}; take a queue of {device}",
+                    prepared.name(),
+                    queue.device()
+                )));
+            }
+        };
+        let dispatch = check::dispatch(&device, &prepared, grid, &self.args)?;
+        let touches = argument::touches(&prepared, &self.args);
+        let name = |_| entry(&prepared, &self.args);
+        let ticket = device.enqueue(queue, &[Step::Dispatch(dispatch)], touches, timed, name)?;
+        Ok(Event::new(device, queue, ticket))
+    }
+
+    fn device(&self) -> Result<Device> {
+        let buffer = self.args.iter().find_map(|arg| arg.view());
+        buffer.map_or_else(Device::current, |view| Ok(view.storage.device().clone()))
+    }
+}
+
+/// What a profile calls the launch.
+fn entry(prepared: &Prepared, args: &[LaunchArg<'_>]) -> Entry {
+    let bytes = args.iter().filter_map(|arg| arg.view()).map(|view| view.storage.bytes()).sum();
+    Entry::new(What::Kernel, prepared.shared_name().clone(), bytes)
+}

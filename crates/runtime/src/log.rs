@@ -1,0 +1,25 @@
+//! Lines on stderr, as `PANOPLY_LOG` asks.
+
+use crate::env::{self, Level};
+
+/// What a user should do something about.
+pub(crate) fn warn(message: impl FnOnce() -> String) {
+    write(Level::Warn, message);
+}
+
+/// A choice and its reason.
+pub(crate) fn info(message: impl FnOnce() -> String) {
+    write(Level::Info, message);
+}
+
+/// What was done.
+pub(crate) fn debug(message: impl FnOnce() -> String) {
+    write(Level::Debug, message);
+}
+
+fn write(level: Level, message: impl FnOnce() -> String) {
+    let wanted = env::settings().map_or(Level::default(), |settings| settings.log);
+    if level <= wanted {
+        eprintln!("panoply: {}", message());
+    }
+}

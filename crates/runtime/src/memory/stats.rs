@@ -1,0 +1,60 @@
+//! What a pool counts.
+
+use std::fmt;
+
+use crate::bytes::human;
+
+/// A device's memory as this process uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes that buffers asked for and still hold.
+    pub allocated: u64,
+    /// Bytes taken from the driver, whether a buffer holds them or the pool keeps them.
+    pub reserved: u64,
+    /// The most `allocated` has been.
+    pub peak_allocated: u64,
+    /// The most `reserved` has been.
+    pub peak_reserved: u64,
+    /// The most `reserved` may be; none leaves it to the driver.
+    pub cap: Option<u64>,
+    /// Buffers held now.
+    pub buffers: u64,
+    /// Buffers made so far.
+    pub allocations: u64,
+    /// How many of them the pool had at hand.
+    pub reused: u64,
+    /// Bytes copied from the host so far.
+    pub uploaded: u64,
+    /// Bytes copied to the host so far.
+    pub downloaded: u64,
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stats { allocated, reserved, peak_allocated, buffers, allocations, reused, .. } = self;
+        write!(
+            f,
+            "{} in {buffers} buffers (peak {}), {} reserved, {reused} of {allocations} allocations reused",
+            human(*allocated),
+            human(*peak_allocated),
+            human(*reserved)
+        )
+    }
+}
+
+/// Memory held by buffers of one tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// What [`crate::Device::tagged`] was given; none for buffers made outside of it.
+    pub tag: Option<std::sync::Arc<str>>,
+    /// Bytes they asked for.
+    pub bytes: u64,
+    /// How many they are.
+    pub buffers: u64,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.tag.as_deref().unwrap_or("untagged"), human(self.bytes))
+    }
+}

@@ -1,0 +1,223 @@
+//! A finished profile.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use panoply_ir::Result;
+
+pub use super::entry::What;
+use super::recording::{Recording, Row, Span};
+use super::trace;
+use crate::bytes::human;
+use crate::device::Device;
+
+/// What a device did while it was profiled.
+#[derive(Clone, Debug)]
+pub struct ProfileReport {
+    /// The device, as a user spells it.
+    pub device: String,
+    /// From start to finish on the host.
+    pub wall: Duration,
+    /// Work by name, the most time first.
+    pub work: Vec<WorkSummary>,
+    /// Spans by name in the order they first began; a span inside another is `outer/inner`.
+    pub spans: Vec<SpanSummary>,
+    /// The most memory buffers held at once, in bytes.
+    pub peak_bytes: u64,
+    pub(super) steps: Vec<StepRecord>,
+    pub(super) stretches: Vec<Stretch>,
+}
+
+/// All runs of one kernel, or of one kind of copy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkSummary {
+    /// What it is.
+    pub what: What,
+    /// The kernel's name.
+    pub name: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// Time on the device in all.
+    pub time: Duration,
+    /// Bytes of the buffers it was given, those it reads and those it writes.
+    pub bytes: u64,
+}
+
+impl WorkSummary {
+    /// Bytes a second, if each byte of its buffers moved once; none for work without bytes or time.
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        let seconds = self.time.as_secs_f64();
+        (self.bytes > 0 && seconds > 0.0).then(|| self.bytes as f64 / seconds)
+    }
+}
+
+/// All spans of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpanSummary {
+    /// `outer/inner`.
+    pub name: String,
+    /// How often it was entered.
+    pub entered: u64,
+    /// Time on the host in all.
+    pub host: Duration,
+    /// Time on the device of what was submitted in it, spans inside included.
+    pub device: Duration,
+    /// Kernels launched in it, spans inside included.
+    pub launches: u64,
+}
+
+/// A step with its place on the common axis of the trace.
+#[derive(Clone, Debug)]
+pub(super) struct StepRecord {
+    pub what: What,
+    pub name: String,
+    pub queue: u32,
+    pub begin: Duration,
+    pub time: Duration,
+    pub bytes: u64,
+}
+
+/// A span with its place on the axis.
+#[derive(Clone, Debug)]
+pub(super) struct Stretch {
+    pub name: String,
+    pub begin: Duration,
+    pub end: Duration,
+}
+
+impl ProfileReport {
+    pub(super) fn of(device: &Device, recording: &Recording, wall: Duration) -> Result<ProfileReport> {
+        let rows = std::mem::take(&mut *recording.rows());
+        let spans = std::mem::take(&mut *recording.spans());
+        let steps = place(&rows)?;
+        let stretches = spans
+            .iter()
+            .map(|span| Stretch { name: span.name.to_string(), begin: span.begin, end: span.end.unwrap_or(wall) })
+            .collect();
+        Ok(ProfileReport {
+            device: device.to_string(),
+            wall,
+            work: sum_work(&steps),
+            spans: sum_spans(&spans, &rows, &steps, wall),
+            peak_bytes: device.stats().peak_allocated,
+            steps,
+            stretches,
+        })
+    }
+
+    /// Kernels launched.
+    pub fn launches(&self) -> u64 {
+        self.work.iter().filter(|work| work.what == What::Kernel).map(|work| work.runs).sum()
+    }
+
+    /// The trace as JSON in Chrome's trace event format, which Perfetto opens.
+    pub fn trace(&self) -> String {
+        trace::json(self)
+    }
+}
+
+/// Gives every step its place on the host's axis. The device's clock starts anywhere: no step begins before it was submitted,
+/// and the one for which that is tightest fixes the difference.
+fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
+    let times: Vec<_> = rows.iter().map(|row| row.ticket.times().map(|times| times.first().copied())).collect::<Result<_>>()?;
+    let nanoseconds = |time: Duration| time.as_nanos() as i128;
+    let tightest = rows.iter().zip(&times).filter_map(|(row, time)| {
+        let start = time.as_ref()?.start_ns as i128;
+        Some(nanoseconds(row.begin) - start)
+    });
+    let shift = tightest.max().unwrap_or(0);
+    let record = |(row, time): (&Row, &Option<panoply_device::StepTime>)| {
+        let (begin, time) = match time {
+            Some(time) => {
+                let begin = (time.start_ns as i128 + shift).clamp(0, u64::MAX as i128) as u64;
+                (Duration::from_nanos(begin), Duration::from_nanos(time.end_ns.saturating_sub(time.start_ns)))
+            }
+            None => (row.begin, row.end.saturating_sub(row.begin)),
+        };
+        let (what, name, bytes) = (row.entry.what, row.entry.name.to_string(), row.entry.bytes);
+        StepRecord { what, name, queue: row.queue.0, begin, time, bytes }
+    };
+    Ok(rows.iter().zip(&times).map(record).collect())
+}
+
+fn sum_work(steps: &[StepRecord]) -> Vec<WorkSummary> {
+    let mut positions: HashMap<(What, &str), usize> = HashMap::new();
+    let mut sums: Vec<WorkSummary> = Vec::new();
+    for step in steps {
+        let position = *positions.entry((step.what, &step.name)).or_insert_with(|| {
+            let (what, name) = (step.what, step.name.clone());
+            sums.push(WorkSummary { what, name, runs: 0, time: Duration::ZERO, bytes: 0 });
+            sums.len() - 1
+        });
+        let sum = &mut sums[position];
+        sum.runs += 1;
+        sum.time += step.time;
+        sum.bytes += step.bytes;
+    }
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.time));
+    sums
+}
+
+fn sum_spans(spans: &[Span], rows: &[Row], steps: &[StepRecord], wall: Duration) -> Vec<SpanSummary> {
+    let mut positions: HashMap<String, usize> = HashMap::new();
+    let mut sums: Vec<SpanSummary> = Vec::new();
+    let mut summary: Vec<usize> = Vec::new();
+    let mut paths: Vec<String> = Vec::new();
+    for span in spans {
+        let path = span.parent.map_or(span.name.to_string(), |parent| format!("{}/{}", paths[parent], span.name));
+        let position = *positions.entry(path.clone()).or_insert_with(|| {
+            let (host, device) = (Duration::ZERO, Duration::ZERO);
+            sums.push(SpanSummary { name: path.clone(), entered: 0, host, device, launches: 0 });
+            sums.len() - 1
+        });
+        sums[position].entered += 1;
+        sums[position].host += span.end.unwrap_or(wall).saturating_sub(span.begin);
+        summary.push(position);
+        paths.push(path);
+    }
+    for (row, step) in rows.iter().zip(steps) {
+        let mut inside = row.span;
+        while let Some(span) = inside {
+            let sum = &mut sums[summary[span]];
+            sum.device += step.time;
+            sum.launches += u64::from(step.what == What::Kernel);
+            inside = spans[span].parent;
+        }
+    }
+    sums
+}
+
+impl fmt::Display for ProfileReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: Duration = self.work.iter().map(|work| work.time).sum();
+        let (wall, busy) = (millis(self.wall), millis(total));
+        let (launches, peak) = (self.launches(), human(self.peak_bytes));
+        writeln!(f, "{}: {wall} ms, {busy} ms of work, {launches} launches, {peak} at most", self.device)?;
+        let width = self.work.iter().map(|work| work.name.chars().count()).max().unwrap_or(0).max(4);
+        if !self.work.is_empty() {
+            writeln!(f, "{:8}  {:width$}  {:>7}  {:>10}  {:>10}  {:>5}  {:>7}", "", "name", "runs", "ms", "µs each", "%", "GB/s")?;
+        }
+        for work in &self.work {
+            let each = work.time.as_secs_f64() * 1e6 / work.runs as f64;
+            let share = 100.0 * work.time.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
+            let rate = work.bytes_per_second().map_or("-".to_string(), |rate| format!("{:.1}", rate / 1e9));
+            let (what, name, runs, time) = (work.what, &work.name, work.runs, millis(work.time));
+            writeln!(f, "{what:8}  {name:width$}  {runs:>7}  {time:>10}  {each:>10.1}  {share:>5.1}  {rate:>7}")?;
+        }
+        let width = self.spans.iter().map(|span| span.name.chars().count()).max().unwrap_or(0).max(4);
+        if !self.spans.is_empty() {
+            writeln!(f, "{:width$}  {:>7}  {:>10}  {:>10}  {:>8}", "span", "entered", "host ms", "device ms", "launches")?;
+        }
+        for span in &self.spans {
+            let SpanSummary { name, entered, launches, .. } = span;
+            let (host, device) = (millis(span.host), millis(span.device));
+            writeln!(f, "{name:width$}  {entered:>7}  {host:>10}  {device:>10}  {launches:>8}")?;
+        }
+        Ok(())
+    }
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.3}", time.as_secs_f64() * 1e3)
+}

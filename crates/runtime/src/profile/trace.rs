@@ -1,0 +1,76 @@
+//! A profile as Chrome's trace event JSON: the host's spans are one process, the device's queues another.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::report::ProfileReport;
+
+const HOST: u32 = 1;
+const DEVICE: u32 = 2;
+
+/// The whole document.
+pub(super) fn json(report: &ProfileReport) -> String {
+    let mut events = vec![name("process_name", HOST, 0, "host"), name("process_name", DEVICE, 0, &report.device)];
+    let mut queues: Vec<u32> = report.steps.iter().map(|step| step.queue).collect();
+    queues.sort_unstable();
+    queues.dedup();
+    events.extend(queues.iter().map(|queue| name("thread_name", DEVICE, *queue, &format!("queue {queue}"))));
+    events.extend(report.stretches.iter().map(|span| {
+        let time = span.end.saturating_sub(span.begin);
+        complete(&span.name, "span", HOST, 0, span.begin, time, "")
+    }));
+    events.extend(report.steps.iter().map(|step| {
+        let bytes = format!("\"bytes\":{}", step.bytes);
+        complete(&step.name, &step.what.to_string(), DEVICE, step.queue, step.begin, step.time, &bytes)
+    }));
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
+}
+
+fn name(what: &str, process: u32, thread: u32, name: &str) -> String {
+    let name = quoted(name);
+    format!("{{\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{process},\"tid\":{thread},\"args\":{{\"name\":{name}}}}}")
+}
+
+fn complete(name: &str, category: &str, process: u32, thread: u32, begin: Duration, time: Duration, args: &str) -> String {
+    let (name, begin, time) = (quoted(name), micros(begin), micros(time));
+    format!(
+        "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{category}\",\"pid\":{process},\"tid\":{thread},\"ts\":{begin},\"dur\":{time},\"args\":{{{args}}}}}"
+    )
+}
+
+fn micros(time: Duration) -> String {
+    format!("{}.{:03}", time.as_nanos() / 1000, time.as_nanos() % 1000)
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if (c as u32) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped() {
+        assert_eq!(quoted("a\"b\\c\n\u{1}µ"), "\"a\\\"b\\\\c\\u000a\\u0001µ\"");
+    }
+
+    #[test]
+    fn times_are_microseconds() {
+        assert_eq!(micros(Duration::from_nanos(1_234_567)), "1234.567");
+        assert_eq!(micros(Duration::from_nanos(5)), "0.005");
+    }
+}

@@ -1,0 +1,207 @@
+//! Compiled programs of earlier processes.
+//!
+//! One file per program, named by a hash of everything the binary depends on: the source text, the device's driver and version
+//! ([`Target::name`](panoply_ir::Target::name)), and our own version. A file states its key and a checksum; what does not
+//! match is ignored and replaced. Files appear whole, by renaming. The folder must be the user's own and closed to others, or
+//! somebody else's code would run here: otherwise nothing is kept, and one line says so. No failure here is anybody's error.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use panoply_device::SourceText;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::bytes::human;
+use crate::log;
+
+/// First bytes of a file; the number is the format's.
+const MAGIC: &[u8; 16] = b"panoply prog 1\r\n";
+const HEADER: usize = MAGIC.len() + 16 + 16;
+const LARGEST_FILE: u64 = 256 << 20;
+
+/// The folder is brought down to `KEEP` bytes, the oldest files first, when it exceeds `MOST`.
+const MOST: u64 = 512 << 20;
+const KEEP: u64 = 384 << 20;
+
+pub(crate) struct Disk {
+    chosen: Option<PathBuf>,
+    /// The folder once it was checked; none if it cannot be trusted or written.
+    folder: OnceLock<Option<PathBuf>>,
+}
+
+/// Where a program's binary is, or would be.
+pub(crate) struct DiskEntry {
+    path: PathBuf,
+    key: u128,
+}
+
+/// What is there.
+pub(crate) enum Found {
+    /// The binary.
+    Binary(Vec<u8>),
+    /// A file that is not what it should be.
+    Damaged,
+    Nothing,
+}
+
+impl Disk {
+    pub fn new(chosen: Option<PathBuf>) -> Disk {
+        Disk { chosen, folder: OnceLock::new() }
+    }
+
+    pub fn entry(&self, text: &SourceText, target: &str) -> Option<DiskEntry> {
+        let folder = self.folder.get_or_init(|| open(&self.chosen.as_ref()?.join("programs"))).as_ref()?;
+        let SourceText { language, source, entry, signature } = text;
+        let version = env!("CARGO_PKG_VERSION");
+        let described = format!("{version}\0{target}\0{language:?}\0{entry}\0{signature:?}\0{source}");
+        let key = xxh3_128(described.as_bytes());
+        Some(DiskEntry { path: folder.join(format!("{key:032x}")), key })
+    }
+}
+
+/// Makes the folder if need be; none, with a line in the log, if it is not private or not writable.
+fn open(folder: &Path) -> Option<PathBuf> {
+    match make_private(folder) {
+        Ok(()) => {
+            evict(folder);
+            Some(folder.to_path_buf())
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            log::warn(|| {
+                let folder = folder.display();
+                format!("compiled programs are not kept: {folder}: {error}; set PANOPLY_CACHE_DIR to a folder of your own")
+            });
+            None
+        }
+        Err(error) => {
+            log::debug(|| format!("compiled programs are not kept: {}: {error}", folder.display()));
+            None
+        }
+    }
+}
+
+#[cfg(unix)]
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let probe = folder.join(unique(".probe"));
+    let us = create(&probe)?.metadata()?.uid();
+    fs::remove_file(&probe)?;
+    for place in [Some(folder), folder.parent()].into_iter().flatten() {
+        let meta = fs::symlink_metadata(place)?;
+        let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", place.display())));
+        if !meta.is_dir() && place == folder {
+            return refuse("is not a folder");
+        }
+        if meta.uid() != us {
+            return refuse("belongs to somebody else");
+        }
+        if meta.mode() & 0o022 != 0 && meta.is_dir() {
+            return refuse("can be written by others");
+        }
+    }
+    Ok(())
+}
+
+/// The per-user folders of other systems are private by inheritance.
+#[cfg(not(unix))]
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
+/// A name nobody else uses.
+fn unique(stem: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{stem}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Removes the oldest files when there are too many bytes.
+fn evict(folder: &Path) {
+    let Ok(listing) = fs::read_dir(folder) else { return };
+    let mut files: Vec<(SystemTime, u64, PathBuf)> = listing
+        .flatten()
+        .filter_map(|file| {
+            let meta = file.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((meta.modified().ok()?, meta.len(), file.path()))
+        })
+        .collect();
+    let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+    if total <= MOST {
+        return;
+    }
+    log::debug(|| format!("{}: {} of compiled programs, removing the oldest", folder.display(), human(total)));
+    files.sort();
+    for (_, bytes, path) in files {
+        if total <= KEEP {
+            break;
+        }
+        if fs::remove_file(path).is_ok() {
+            total -= bytes;
+        }
+    }
+}
+
+impl DiskEntry {
+    pub fn load(&self) -> Found {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
+            Err(_) => return Found::Damaged,
+        };
+        let mut bytes = Vec::new();
+        let whole = file.take(LARGEST_FILE).read_to_end(&mut bytes).is_ok();
+        match whole.then(|| self.binary_of(bytes)).flatten() {
+            Some(binary) => Found::Binary(binary),
+            None => {
+                log::debug(|| format!("{}: damaged, compiling anew", self.path.display()));
+                // It may be a folder or not ours to remove; storing says so then.
+                let _ = fs::remove_file(&self.path);
+                Found::Damaged
+            }
+        }
+    }
+
+    fn binary_of(&self, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let (magic, rest) = bytes.split_at_checked(MAGIC.len())?;
+        let (key, rest) = rest.split_first_chunk::<16>()?;
+        let (sum, binary) = rest.split_first_chunk::<16>()?;
+        let right = magic == MAGIC
+            && u128::from_le_bytes(*key) == self.key
+            && u128::from_le_bytes(*sum) == xxh3_128(binary)
+            && !binary.is_empty();
+        right.then(|| bytes.split_off(HEADER))
+    }
+
+    pub fn store(&self, binary: &[u8]) {
+        if binary.is_empty() || binary.len() as u64 > LARGEST_FILE - HEADER as u64 {
+            return;
+        }
+        let temporary = self.path.with_file_name(unique(".new"));
+        let written = self.write(&temporary, binary).and_then(|()| fs::rename(&temporary, &self.path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&temporary);
+            log::debug(|| format!("{}: not kept: {error}", self.path.display()));
+        }
+    }
+
+    fn write(&self, path: &Path, binary: &[u8]) -> io::Result<()> {
+        let mut file = create(path)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&self.key.to_le_bytes())?;
+        file.write_all(&xxh3_128(binary).to_le_bytes())?;
+        file.write_all(binary)
+    }
+}

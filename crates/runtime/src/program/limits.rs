@@ -1,0 +1,98 @@
+//! What a kernel needs against what a device has, before anything is compiled.
+
+use std::collections::BTreeSet;
+
+use panoply_device::DeviceInfo;
+use panoply_ir::kernel::{ExprId, Kernel, Param, Space};
+use panoply_ir::{DType, Error, Result, Target, Type};
+
+use crate::bytes::human;
+
+/// Whether the device can run the kernel; if not, the first thing it lacks and what would help.
+pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()> {
+    let (name, device) = (&kernel.name, info.spelling());
+    if let Some(group) = kernel.group {
+        check_group(name, group, target, &device)?;
+    }
+    let shared = kernel.shared_bytes();
+    if shared > target.shared_bytes as u64 {
+        return Err(Error::unsupported(format!(
+            "kernel {name}: a group needs {} of shared memory, {device} has {}; make the shared arrays smaller",
+            human(shared),
+            human(target.shared_bytes as u64)
+        )));
+    }
+    let bindings = kernel.params.iter().filter(|param| matches!(param, Param::Buffer(_))).count();
+    if bindings > target.max_bindings as usize {
+        return Err(Error::unsupported(format!(
+            "kernel {name}: takes {bindings} buffers, {device} can bind {}; split the kernel or join buffers",
+            target.max_bindings
+        )));
+    }
+    check_types(kernel, target, info)
+}
+
+fn check_group(name: &str, group: [u32; 3], target: &Target, device: &str) -> Result<()> {
+    let [x, y, z] = group;
+    let items: u64 = group.iter().map(|&items| items as u64).product();
+    if items > target.max_group_items as u64 {
+        return Err(Error::unsupported(format!(
+            "kernel {name}: a group of {x}×{y}×{z} has {items} work-items, {device} allows {}; use a smaller group",
+            target.max_group_items
+        )));
+    }
+    let too_long = (0..3).find(|&axis| group[axis] > target.max_group[axis]);
+    let Some(axis) = too_long else { return Ok(()) };
+    Err(Error::unsupported(format!(
+        "kernel {name}: a group of {x}×{y}×{z} is {} work-items along axis {axis}, {device} allows {}; use a smaller group",
+        group[axis], target.max_group[axis]
+    )))
+}
+
+/// f16 and bf16 never fail: their storage always exists and their arithmetic is expanded.
+fn check_types(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()> {
+    for (dtype, instead) in
+        [(DType::F64, "f32"), (DType::I64, "i32"), (DType::U64, "u32")].into_iter().filter(|(dtype, _)| !target.computes(*dtype))
+    {
+        let Some(user) = user_of(kernel, dtype) else { continue };
+        return Err(Error::unsupported(format!(
+            "kernel {}: {user} is {dtype}, which {} ({}) does not have; use {instead} or another device",
+            kernel.name,
+            info.spelling(),
+            info.name
+        )));
+    }
+    Ok(())
+}
+
+/// The first thing of this type that the kernel uses, as a user would name it.
+fn user_of(kernel: &Kernel, dtype: DType) -> Option<String> {
+    let is = |ty: Type| ty.dtype() == Some(dtype);
+    let scalar = kernel.params.iter().find_map(|param| match param {
+        Param::Scalar { name, ty } => is(*ty).then(|| name.clone()),
+        Param::Buffer(_) => None,
+    });
+    let mem = || {
+        kernel.mems.iter().find(|mem| mem.dtype == dtype).map(|mem| match mem.space {
+            Space::Buffer(_) => mem.name.clone(),
+            Space::Shared(_) => format!("shared array {}", mem.name),
+            Space::Private(_) => format!("array {}", mem.name),
+        })
+    };
+    let local = || kernel.locals.iter().find(|local| is(local.ty)).map(|local| local.name.clone());
+    let value = || reached(kernel).into_iter().any(|expr| is(kernel.exprs.ty(expr))).then(|| "a value".to_string());
+    scalar.or_else(mem).or_else(local).or_else(value)
+}
+
+/// The expressions that statements evaluate; a builder may leave others behind.
+fn reached(kernel: &Kernel) -> BTreeSet<ExprId> {
+    let mut reached = BTreeSet::new();
+    let mut open = Vec::new();
+    kernel.walk(&mut |stmt| open.extend(stmt.op.operands()));
+    while let Some(expr) = open.pop() {
+        if reached.insert(expr) {
+            open.extend(kernel.exprs.get(expr).operands().iter());
+        }
+    }
+    reached
+}

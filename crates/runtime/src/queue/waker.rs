@@ -1,0 +1,45 @@
+//! Waking a task when a ticket is done.
+//!
+//! Drivers offer blocking waits, not callbacks. So the first poll that finds a ticket pending starts one thread that waits
+//! for it and wakes whichever task polled last; where no thread can be had, the task is woken at once and polls again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use panoply_device::Ticket;
+use panoply_ir::Result;
+
+/// The wait of one future.
+#[derive(Default)]
+pub(crate) struct Waiting(Option<Arc<Mutex<Waker>>>);
+
+impl Waiting {
+    pub fn poll(&mut self, ticket: &Ticket, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match ticket.poll() {
+            Ok(true) => return Poll::Ready(Ok(())),
+            Err(error) => return Poll::Ready(Err(error)),
+            Ok(false) => {}
+        }
+        if let Some(waker) = &self.0 {
+            waker.lock().unwrap_or_else(PoisonError::into_inner).clone_from(context.waker());
+            // The thread may have woken the waker that was just replaced.
+            return match ticket.poll() {
+                Ok(false) => Poll::Pending,
+                Ok(true) => Poll::Ready(Ok(())),
+                Err(error) => Poll::Ready(Err(error)),
+            };
+        }
+        let waker = Arc::new(Mutex::new(context.waker().clone()));
+        let (shared, awaited) = (waker.clone(), ticket.clone());
+        let thread = std::thread::Builder::new().name("panoply-wait".into()).spawn(move || {
+            // A failure is the answer of the next poll.
+            let _ = awaited.wait();
+            shared.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
+        });
+        match thread {
+            Ok(_) => self.0 = Some(waker),
+            Err(_) => context.waker().wake_by_ref(),
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,186 @@
+//! Kernels are compiled once: in a process by their builder and by their content, across processes through the disk.
+
+mod lab;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lab::{Lab, Plan, build_mix, build_saxpy, build_step, lab};
+use panoply_ir::verify::verify;
+use panoply_ir::{Error, ErrorKind, Target};
+use panoply_runtime::{Device, DeviceOptions, ProgramCounts};
+
+#[test]
+fn a_builder_is_called_once_for_each_device() {
+    let (device, lab) = lab(Plan::default());
+    let first = device.prepare_built(build_mix).unwrap();
+    let second = device.prepare_built(build_mix).unwrap();
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(device.program_counts(), ProgramCounts { compiled: 1, reused: 1, ..ProgramCounts::default() });
+    let kernel = Arc::new(verify(build_mix().unwrap()).unwrap());
+    assert!(Arc::ptr_eq(&first, &device.prepare(&kernel).unwrap()), "an equal kernel is the same program");
+    assert_eq!(format!("{first:?}"), "kernel mix(from: &[u32], to: &mut [u32]) on cpu");
+    assert_eq!(lab.state().programs.len(), 1);
+}
+
+#[test]
+fn programs_nobody_holds_are_trimmed() {
+    let (device, lab) = lab(Plan::default());
+    let held = device.prepare_built(build_mix).unwrap();
+    device.prepare_built(build_step).unwrap();
+    device.trim();
+    assert_eq!(lab.state().programs.len(), 1);
+    assert!(Arc::ptr_eq(&held, &device.prepare_built(build_mix).unwrap()));
+    drop(held);
+    drop(device);
+    assert!(lab.state().programs.is_empty());
+}
+
+#[test]
+fn warming_up_compiles_all() {
+    let (device, _) = lab(Plan::default());
+    device.warm_up(&[build_mix, build_step, build_saxpy]).unwrap();
+    device.warm_up(&[]).unwrap();
+    assert_eq!(device.program_counts().compiled, 3);
+    let (device, lab) = self::lab(Plan::default());
+    lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no"));
+    assert!(device.warm_up(&[build_mix, build_step]).unwrap_err().is_build());
+}
+
+/// A folder of this test, removed after it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("panoply-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        #[cfg(unix)]
+        permit(&folder, 0o700);
+        Folder(folder)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let Ok(listing) = fs::read_dir(self.0.join("programs")) else { return Vec::new() };
+        listing.map(|file| file.unwrap().path()).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(unix)]
+fn permit(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A device that takes text, as a new process would see it.
+fn process(folder: &Path, driver: &str) -> (Device, Arc<Lab>) {
+    let target = Target { name: driver.into(), ..Target::opencl_minimum() };
+    let lab = Lab::new(Plan { target, ..Plan::default() });
+    (Device::new(lab.clone(), DeviceOptions { cache_dir: Some(folder.to_path_buf()), ..DeviceOptions::default() }), lab)
+}
+
+#[test]
+fn the_next_process_compiles_nothing() {
+    let folder = Folder::new("next-process");
+    let (device, lab) = process(&folder.0, "driver 1");
+    device.prepare_built(build_mix).unwrap();
+    device.prepare_built(build_step).unwrap();
+    assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (2, 0));
+    assert_eq!(folder.files().len(), 2, "{:?}", folder.files());
+
+    let (device, lab) = process(&folder.0, "driver 1");
+    device.prepare_built(build_mix).unwrap();
+    assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (0, 1));
+    assert_eq!(device.program_counts(), ProgramCounts { loaded: 1, ..ProgramCounts::default() });
+
+    let (device, lab) = process(&folder.0, "driver 2");
+    device.prepare_built(build_mix).unwrap();
+    assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (1, 0), "another driver, another program");
+    assert_eq!(folder.files().len(), 3);
+}
+
+#[test]
+fn damaged_files_are_replaced() {
+    let folder = Folder::new("damaged");
+    let (device, _) = process(&folder.0, "driver");
+    device.prepare_built(build_mix).unwrap();
+    let file = folder.files().remove(0);
+    let good = fs::read(&file).unwrap();
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let every_byte = (0..good.len()).map(flipped);
+    let every_length = (0..good.len()).map(|len| good[..len].to_vec());
+    let others = [[&good[..], b"more"].concat(), b"not ours at all".to_vec()];
+    for damaged in every_byte.chain(every_length).chain(others) {
+        fs::write(&file, &damaged).unwrap();
+        let (device, lab) = process(&folder.0, "driver");
+        device.prepare_built(build_mix).unwrap();
+        assert_eq!(lab.counts().binaries_loaded, 0, "{damaged:?} was taken");
+        assert_eq!(device.program_counts(), ProgramCounts { compiled: 1, refused_files: 1, ..ProgramCounts::default() });
+        assert_eq!(fs::read(&file).unwrap(), good, "replaced by a good one");
+    }
+    // A file of another program under this name.
+    device.prepare_built(build_step).unwrap();
+    let other = folder.files().into_iter().find(|other| *other != file).unwrap();
+    fs::copy(&other, &file).unwrap();
+    let (device, lab) = process(&folder.0, "driver");
+    device.prepare_built(build_mix).unwrap();
+    assert_eq!(lab.counts().binaries_loaded, 0);
+    assert_eq!(fs::read(&file).unwrap(), good);
+    assert_eq!(folder.files().len(), 2, "nothing is left lying about: {:?}", folder.files());
+}
+
+#[test]
+fn a_folder_in_place_of_a_file_does_no_harm() {
+    let folder = Folder::new("folder");
+    process(&folder.0, "driver").0.prepare_built(build_mix).unwrap();
+    let file = folder.files().remove(0);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let (device, lab) = process(&folder.0, "driver");
+    device.prepare_built(build_mix).unwrap();
+    assert_eq!(lab.counts().texts_compiled, 1);
+    assert_eq!(folder.files(), [file], "the attempt to store left nothing");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_cache_is_private_or_not_at_all() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("private");
+    process(&folder.0, "driver").0.prepare_built(build_mix).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder.0.join("programs")), 0o700);
+    assert_eq!(mode(&folder.files()[0]), 0o600);
+    for open in [folder.0.clone(), folder.0.join("programs")] {
+        permit(&open, 0o777);
+        let (device, lab) = process(&folder.0, "driver");
+        device.prepare_built(build_mix).unwrap();
+        assert_eq!(lab.counts().binaries_loaded, 0, "what others can write is not trusted");
+        permit(&open, 0o700);
+    }
+    let linked = Folder::new("linked");
+    std::os::unix::fs::symlink(folder.0.join("programs"), linked.0.join("programs")).unwrap();
+    let (device, lab) = process(&linked.0, "driver");
+    device.prepare_built(build_mix).unwrap();
+    assert_eq!(lab.counts().binaries_loaded, 0, "nor what a link leads to");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_no_error() {
+    let folder = Folder::new("unmakable");
+    fs::write(folder.0.join("file"), b"").unwrap();
+    let (device, lab) = process(&folder.0.join("file"), "driver");
+    device.prepare_built(build_mix).unwrap();
+    assert_eq!(lab.counts().texts_compiled, 1);
+}

@@ -1,0 +1,262 @@
+//! Reverse-mode differentiation as a transform of the graph.
+//!
+//! The gradient of an expression is another expression over the same primitives, so it is fused like any other and can be
+//! differentiated again. One match over the primitives ([`adjoint`]) and one over the scalar operations ([`partials`]) say
+//! everything. What has no derivative cuts the path; if every path from the result to a wanted tensor is cut, that is an
+//! error naming the operation, never a silent zero.
+//!
+//! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3 (reverse accumulation).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use panoply_ir::graph::{Op, Slice};
+use panoply_ir::kernel::ReduceOp;
+use panoply_ir::{Alu, Error, Result, Shape};
+
+use crate::tensor::{Node, Source, Tensor};
+
+impl Tensor {
+    /// The derivatives of this single number with respect to each of `wanted`, in their shapes.
+    pub fn gradients(&self, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
+        self.check()?;
+        wanted.iter().try_for_each(|tensor| tensor.check())?;
+        if self.0.shape.elems() != 1 {
+            return Err(Error::mistake(format!("gradients: {self:?} is not a single number; reduce it, for example with `.mean(..)`")));
+        }
+        if let Some(integer) = [self].iter().chain(wanted).find(|tensor| !tensor.dtype().is_float()) {
+            return Err(Error::mistake(format!("gradients: {integer:?} is not a float and has no derivative")));
+        }
+        let order = reverse_order(self);
+        let reaches = reaching(&order, wanted);
+        let mut found: HashMap<*const Node, Tensor> = HashMap::from([(key(self), self.ones_like())]);
+        let mut cut: Option<Tensor> = None;
+        for tensor in &order {
+            let Some(flow) = found.get(&key(tensor)).cloned() else { continue };
+            let inputs = &tensor.0.inputs;
+            if !inputs.iter().any(|input| reaches.contains_key(&key(input))) {
+                continue;
+            }
+            let Some(flows) = adjoint(tensor, &flow)? else {
+                cut.get_or_insert_with(|| tensor.clone());
+                continue;
+            };
+            for (input, flow) in inputs.iter().zip(flows) {
+                let (Some(flow), true) = (flow, reaches.contains_key(&key(input))) else { continue };
+                let sum = found.remove(&key(input)).map_or_else(|| flow.clone(), |before| before + &flow);
+                found.insert(key(input), sum);
+            }
+        }
+        let result = wanted.iter().map(|tensor| match found.get(&key(tensor)) {
+            Some(gradient) => gradient.check().map(|()| gradient.clone()),
+            None => Err(no_path(self, tensor, cut.as_ref())),
+        });
+        result.collect()
+    }
+}
+
+fn no_path(from: &Tensor, to: &Tensor, cut: Option<&Tensor>) -> Error {
+    let error = Error::mistake(format!("gradients: {from:?} does not depend on {to:?} in a differentiable way"));
+    match cut {
+        Some(tensor) => error.note(format!("the path ends at {}, {tensor:?}", op_name(tensor))),
+        None => error,
+    }
+}
+
+fn op_name(tensor: &Tensor) -> String {
+    match &tensor.0.source {
+        Source::Op(op) => op.to_string(),
+        Source::Detach => "detach".to_string(),
+        Source::Host(_) | Source::Slot(_) | Source::Value | Source::Mistake(_) => "a given value".to_string(),
+    }
+}
+
+fn key(tensor: &Tensor) -> *const Node {
+    Arc::as_ptr(&tensor.0)
+}
+
+/// Everything the root depends on, users before inputs.
+fn reverse_order(root: &Tensor) -> Vec<Tensor> {
+    let mut order = crate::realize::inputs_first(&[root], |_| false);
+    order.reverse();
+    order
+}
+
+/// The nodes from which a wanted one can be reached.
+fn reaching(users_first: &[Tensor], wanted: &[&Tensor]) -> HashMap<*const Node, ()> {
+    let mut reaches: HashMap<*const Node, ()> = wanted.iter().map(|tensor| (key(tensor), ())).collect();
+    for tensor in users_first.iter().rev() {
+        if tensor.0.inputs.iter().any(|input| reaches.contains_key(&key(input))) {
+            reaches.insert(key(tensor), ());
+        }
+    }
+    reaches
+}
+
+/// What flows back to each input of `y` when `g` flows into it; `None` inside for an input without a derivative, `None`
+/// outside if the operation has none at all.
+fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
+    let Source::Op(op) = &y.0.source else { return Ok(None) };
+    let inputs = &y.0.inputs;
+    let one = |flow: Tensor| Ok(Some(vec![Some(flow)]));
+    let x = inputs.first();
+    let x = || x.expect("this primitive has an input");
+    match op {
+        Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Bitcast => Ok(None),
+        Op::Alu(op) => Ok(partials(*op, inputs, y, g)),
+        Op::Cast => {
+            if y.dtype().is_float() && x().dtype().is_float() {
+                one(g.cast(x().dtype()))
+            } else {
+                Ok(None)
+            }
+        }
+        Op::Reduce(ReduceOp::Sum, _) => one(g.expand_to(&x().0.shape)),
+        Op::Reduce(ReduceOp::Prod, axes) => one(product_adjoint(x(), g, axes)),
+        Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => {
+            // Equal extremes share the flow, as in PyTorch's `amax`.
+            let hit = x().eq(y).cast(y.dtype());
+            let share = &hit / hit.reduced(ReduceOp::Sum, axes.clone());
+            one(share * g)
+        }
+        Op::Scan(ReduceOp::Sum, axis) => one(g.flip(*axis as isize).cumsum(*axis as isize).flip(*axis as isize)),
+        Op::Scan(other, _) => {
+            let message = format!("gradients: the running {} has no gradient here", other.name());
+            Err(Error::mistake(message).note(format!("at {y:?}")))
+        }
+        Op::Reshape => one(g.reshaped(x().0.shape.clone())),
+        Op::Permute(perm) => {
+            let mut inverse = vec![0; perm.len()];
+            perm.iter().enumerate().for_each(|(to, from)| inverse[*from] = to);
+            one(g.permuted(inverse))
+        }
+        Op::Expand => {
+            let dims = x().0.shape.dims().iter().zip(y.0.shape.dims()).enumerate();
+            let stretched = dims.filter(|(_, (from, to))| from != to).map(|(axis, _)| axis);
+            one(g.reduced(ReduceOp::Sum, stretched.collect()))
+        }
+        Op::Pad(widths) => {
+            let dims = x().0.shape.dims().iter().zip(widths);
+            one(g.sliced(dims.map(|(len, (before, _))| Slice { start: *before, step: 1, len: *len }).collect()))
+        }
+        Op::Slice(slices) => one(slice_adjoint(x(), g, slices)),
+        Op::MatMul => Ok(Some(vec![Some(g.matmul(&inputs[1].t())), Some(x().t().matmul(g))])),
+        Op::Gather(axis) => {
+            let flow = x().zeros_like().scatter_add(*axis as isize, &inputs[1], g);
+            Ok(Some(vec![Some(flow), None]))
+        }
+        Op::ScatterAdd(axis) => {
+            let rows = g.index_select(*axis as isize, &inputs[1]);
+            Ok(Some(vec![Some(g.clone()), None, Some(rows)]))
+        }
+    }
+}
+
+/// The product of the others, exact when factors are zero: running products from both ends, each excluding the element.
+fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
+    let rank = x.0.shape.rank();
+    let kept: Vec<usize> = (0..rank).filter(|axis| !axes.contains(axis)).collect();
+    let perm: Vec<usize> = kept.iter().chain(axes).copied().collect();
+    let moved = x.permuted(perm.clone());
+    let dims = moved.0.shape.dims().to_vec();
+    let flat = moved.flatten(kept.len() as isize);
+    let axis = kept.len();
+    let len = flat.0.shape.dims()[axis];
+    let before = |x: &Tensor| {
+        // Running product of the elements before each: ones shifted in at the front.
+        let mut widths = vec![(0, 0); axis + 1];
+        widths[axis] = (1, 0);
+        let shifted = x.narrow(axis as isize, 0, len - 1);
+        let ones = shifted.pad(&widths);
+        let first = Tensor::iota(len).eq(&Tensor::constant(0i32.into()));
+        x.literal(1.0).where_(&first, &ones).cumprod(axis as isize)
+    };
+    let others = before(&flat) * before(&flat.flip(axis as isize)).flip(axis as isize);
+    let mut inverse = vec![0; rank];
+    perm.iter().enumerate().for_each(|(to, from)| inverse[*from] = to);
+    others.reshaped(Shape::new(dims)).permuted(inverse) * g
+}
+
+/// The flow put back where the slice took it, zeros between.
+fn slice_adjoint(x: &Tensor, g: &Tensor, slices: &[Slice]) -> Tensor {
+    let mut flow = g.clone();
+    for (axis, slice) in slices.iter().enumerate() {
+        let whole = x.0.shape.dims()[axis];
+        if slice.step < 0 {
+            flow = flow.flip(axis as isize);
+        }
+        let step = slice.step.unsigned_abs();
+        let first = if slice.step < 0 { slice.start + step - step * slice.len.max(1) } else { slice.start };
+        let mut spread = slice.len;
+        if step > 1 && slice.len > 0 {
+            // [n] → [n, 1] → [n, step] → [n · step], of which the last step - 1 zeros may lie beyond the axis.
+            let dims = flow.0.shape.dims().to_vec();
+            let mut widths = vec![(0, 0); dims.len() + 1];
+            widths[axis + 1] = (0, step - 1);
+            let mut joined = dims;
+            joined[axis] *= step;
+            flow = flow.unsqueeze(axis as isize + 1).pad(&widths).reshaped(Shape::new(joined));
+            spread = ((slice.len - 1) * step) + 1;
+            flow = flow.narrow(axis as isize, 0, spread);
+        }
+        let mut widths = vec![(0, 0); slices.len()];
+        widths[axis] = (first, whole - first - spread);
+        flow = flow.pad(&widths);
+    }
+    flow
+}
+
+/// `g` times the partial derivative of a scalar operation with respect to each operand.
+fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<Tensor>>> {
+    let number = |value: f64| g.literal(value);
+    let one = |flow: Tensor| Some(vec![Some(flow)]);
+    let two = |left: Tensor, right: Tensor| Some(vec![Some(left), Some(right)]);
+    if !g.dtype().is_float() || !y.dtype().is_float() {
+        return None;
+    }
+    match op {
+        Alu::Neg => one(-g),
+        Alu::Abs => one(g * x[0].sign()),
+        Alu::Exp => one(g * y),
+        Alu::Exp2 => one(g * y * number(std::f64::consts::LN_2)),
+        Alu::Ln => one(g / &x[0]),
+        Alu::Log2 => one(g * number(std::f64::consts::LOG2_E) / &x[0]),
+        Alu::Log1p => one(g / (&x[0] + number(1.0))),
+        Alu::Expm1 => one(g * (y + number(1.0))),
+        Alu::Sin => one(g * x[0].cos()),
+        Alu::Cos => one(-(g * x[0].sin())),
+        Alu::Tan => one(g * (y.square() + number(1.0))),
+        Alu::Atan => one(g / (x[0].square() + number(1.0))),
+        Alu::Tanh => one(g * (number(1.0) - y.square())),
+        Alu::Erf => one(g * (-x[0].square()).exp() * number(std::f64::consts::FRAC_2_SQRT_PI)),
+        Alu::Sqrt => one(g * number(0.5) / y),
+        // Flat between jumps: the derivative is zero wherever there is one, as in PyTorch.
+        Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => one(x[0].zeros_like()),
+        Alu::Add => two(g.clone(), g.clone()),
+        Alu::Sub => two(g.clone(), -g),
+        Alu::Mul => two(g * &x[1], g * &x[0]),
+        Alu::Div => two(g / &x[1], -(g * y / &x[1])),
+        Alu::Rem => two(g.clone(), -(g * (&x[0] / &x[1]).trunc())),
+        Alu::Min | Alu::Max => {
+            // Equal operands share the flow.
+            let (less, greater) = (Tensor::alu(Alu::Lt, &[&x[0], &x[1]]), Tensor::alu(Alu::Lt, &[&x[1], &x[0]]));
+            let (left, right) = if op == Alu::Max { (greater, less) } else { (less, greater) };
+            let (zero, half) = (number(0.0), g * number(0.5));
+            let side = |mine: &Tensor, theirs: &Tensor| g.where_(mine, &zero.where_(theirs, &half));
+            two(side(&left, &right), side(&right, &left))
+        }
+        Alu::Pow => {
+            let base = g * &x[1] * x[0].pow(&(&x[1] - number(1.0)));
+            // x^y does not change with y where x is 0.
+            let logarithm = number(0.0).where_(&x[0].eq(&number(0.0)), &x[0].ln());
+            two(base, g * y * logarithm)
+        }
+        Alu::Select => {
+            let zero = number(0.0);
+            Some(vec![None, Some(g.where_(&x[0], &zero)), Some(zero.where_(&x[0], g))])
+        }
+        Alu::Fma => Some(vec![Some(g * &x[1]), Some(g * &x[0]), Some(g.clone())]),
+        Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => None,
+    }
+}
+

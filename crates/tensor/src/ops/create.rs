@@ -1,0 +1,62 @@
+//! Tensors made of nothing.
+
+use panoply_ir::graph::Op;
+use panoply_ir::{DType, Scalar, Shape};
+
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// Every element is `value`, which is part of the program.
+    #[track_caller]
+    pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>) -> Tensor {
+        Tensor::constant(value.into()).expand_to(&shape.into())
+    }
+
+    /// Zeros.
+    #[track_caller]
+    pub fn zeros(shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        Tensor::full(shape, Scalar::from_i128(dtype, 0))
+    }
+
+    /// Ones.
+    #[track_caller]
+    pub fn ones(shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        Tensor::full(shape, Scalar::from_i128(dtype, 1))
+    }
+
+    /// i32 0, 1, … len - 1.
+    #[track_caller]
+    pub fn iota(len: usize) -> Tensor {
+        Tensor::primitive(Op::Iota, &[], [len], DType::I32)
+    }
+
+    /// A constant of this tensor's element type and shape `[]`.
+    #[track_caller]
+    pub(crate) fn literal(&self, value: f64) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        Tensor::constant(Scalar::from_f64(self.dtype(), value))
+    }
+
+    /// A number given by the user, of this tensor's element type and shape `[]`: not part of the program.
+    #[track_caller]
+    pub(crate) fn slot(&self, value: f64) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        Tensor::scalar(Scalar::from_f64(self.dtype(), value))
+    }
+
+    /// Zeros of this tensor's shape and element type.
+    #[track_caller]
+    pub fn zeros_like(&self) -> Tensor {
+        self.literal(0.0).expand_to(&self.0.shape)
+    }
+
+    /// Ones of this tensor's shape and element type.
+    #[track_caller]
+    pub fn ones_like(&self) -> Tensor {
+        self.literal(1.0).expand_to(&self.0.shape)
+    }
+}

@@ -1,0 +1,289 @@
+//! Element by element, with NumPy's broadcasting.
+//!
+//! Operands have one element type: nothing is promoted, a mix is a mistake that names the cast. A Rust number takes the
+//! tensor's type and is a slot: changing it never recompiles.
+
+use panoply_ir::alu::Domain;
+use panoply_ir::graph::Op;
+use panoply_ir::{Alu, DType, Error};
+
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// Applies a scalar operation to elements at equal positions after broadcasting.
+    #[track_caller]
+    pub(crate) fn alu(op: Alu, operands: &[&Tensor]) -> Tensor {
+        if let Some(mistake) = operands.iter().find(|operand| operand.is_mistake()) {
+            return (*mistake).clone();
+        }
+        let values = if op == Alu::Select { &operands[1..] } else { operands };
+        let dtype = values[0].dtype();
+        if let Some(other) = values.iter().find(|other| other.dtype() != dtype) {
+            let message = format!("{}: element types {dtype} and {} differ", op.name(), other.dtype());
+            let note = format!("left {:?}, right {other:?}; cast one with `.cast(DType::…)`", values[0]);
+            return Tensor::mistake(Error::mistake(message).note(note));
+        }
+        if op == Alu::Select && operands[0].dtype() != DType::Bool {
+            return Tensor::mistake(Error::mistake(format!("select: the condition is {:?}, not bool", operands[0])));
+        }
+        let fits = match op.domain() {
+            Domain::Float => dtype.is_float(),
+            Domain::Number => dtype != DType::Bool,
+            Domain::Int => dtype.is_int(),
+            Domain::Bits => !dtype.is_float(),
+            Domain::Any => true,
+        };
+        if !fits {
+            let message = format!("{} is not defined for {dtype}", op.name());
+            return Tensor::mistake(Error::mistake(message).note(format!("operand {:?}", values[0])));
+        }
+        let mut shape = operands[0].0.shape.clone();
+        for operand in &operands[1..] {
+            shape = match shape.broadcast(&operand.0.shape) {
+                Ok(shape) => shape,
+                Err(_) => {
+                    let message = format!("{}: shapes {shape} and {} do not broadcast", op.name(), operand.0.shape);
+                    let note = format!("left {:?}, right {operand:?}", operands[0]);
+                    return Tensor::mistake(Error::mistake(message).note(note));
+                }
+            };
+        }
+        let expanded: Vec<Tensor> = operands.iter().map(|operand| operand.expand_to(&shape)).collect();
+        let inputs: Vec<&Tensor> = expanded.iter().collect();
+        let result = if op.is_comparison() { DType::Bool } else { dtype };
+        Tensor::primitive(Op::Alu(op), &inputs, shape, result)
+    }
+
+    /// Converts the elements as Rust's `as`: floats saturate to integers, NaN gives 0.
+    #[track_caller]
+    pub fn cast(&self, dtype: DType) -> Tensor {
+        if self.is_mistake() || self.dtype() == dtype {
+            return self.clone();
+        }
+        Tensor::primitive(Op::Cast, &[self], self.0.shape.clone(), dtype)
+    }
+
+    /// The same bits as another element type of the same width.
+    #[track_caller]
+    pub fn bitcast(&self, dtype: DType) -> Tensor {
+        if self.is_mistake() || self.dtype() == dtype {
+            return self.clone();
+        }
+        if self.dtype().bits() != dtype.bits() {
+            return Tensor::mistake(Error::mistake(format!("the bits of {} cannot be read as {dtype}", self.dtype())));
+        }
+        Tensor::primitive(Op::Bitcast, &[self], self.0.shape.clone(), dtype)
+    }
+
+    /// `self` where the condition holds, `other` elsewhere.
+    #[track_caller]
+    pub fn where_(&self, condition: &Tensor, other: &Tensor) -> Tensor {
+        Tensor::alu(Alu::Select, &[condition, self, other])
+    }
+
+    /// `other` is subtracted from a number: `number - self`.
+    #[track_caller]
+    pub fn rsub(&self, number: f64) -> Tensor {
+        Tensor::alu(Alu::Sub, &[&self.slot(number), self])
+    }
+
+    /// x times x.
+    #[track_caller]
+    pub fn square(&self) -> Tensor {
+        Tensor::alu(Alu::Mul, &[self, self])
+    }
+
+    /// 1 / x.
+    #[track_caller]
+    pub fn recip(&self) -> Tensor {
+        Tensor::alu(Alu::Div, &[&self.literal(1.0), self])
+    }
+
+    /// 1 / sqrt(x).
+    #[track_caller]
+    pub fn rsqrt(&self) -> Tensor {
+        self.sqrt().recip()
+    }
+
+    /// -1, 0 or 1.
+    #[track_caller]
+    pub fn sign(&self) -> Tensor {
+        let zero = self.literal(0.0);
+        let below = self.literal(-1.0).where_(&Tensor::alu(Alu::Lt, &[self, &zero]), self);
+        self.literal(1.0).where_(&Tensor::alu(Alu::Lt, &[&zero, self]), &below)
+    }
+
+    /// Limited to `low ..= high`; NaN stays.
+    #[track_caller]
+    pub fn clamp(&self, low: f64, high: f64) -> Tensor {
+        self.maximum(&self.slot(low)).minimum(&self.slot(high))
+    }
+
+    /// Whether x > y.
+    #[track_caller]
+    pub fn gt(&self, other: &Tensor) -> Tensor {
+        Tensor::alu(Alu::Lt, &[other, self])
+    }
+
+    /// Whether x ≥ y.
+    #[track_caller]
+    pub fn ge(&self, other: &Tensor) -> Tensor {
+        Tensor::alu(Alu::Le, &[other, self])
+    }
+}
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident $alu:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&self) -> Tensor {
+                Tensor::alu(Alu::$alu, &[self])
+            }
+        )*}
+    };
+}
+
+unary! {
+    /// Magnitude.
+    abs Abs;
+    /// e to the x.
+    exp Exp;
+    /// 2 to the x.
+    exp2 Exp2;
+    /// Natural logarithm.
+    ln Ln;
+    /// Logarithm to base 2.
+    log2 Log2;
+    /// ln(1 + x), accurate near 0.
+    log1p Log1p;
+    /// exp(x) - 1, accurate near 0.
+    expm1 Expm1;
+    /// Sine of radians.
+    sin Sin;
+    /// Cosine of radians.
+    cos Cos;
+    /// Tangent of radians.
+    tan Tan;
+    /// Arc tangent.
+    atan Atan;
+    /// Hyperbolic tangent.
+    tanh Tanh;
+    /// Gauss error function.
+    erf Erf;
+    /// Square root.
+    sqrt Sqrt;
+    /// Largest integer not above x.
+    floor Floor;
+    /// Smallest integer not below x.
+    ceil Ceil;
+    /// Nearest integer, ties to even.
+    round Round;
+    /// Towards zero.
+    trunc Trunc;
+    /// Bits inverted; logical not for bools.
+    logical_not Not;
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident $alu:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&self, other: &Tensor) -> Tensor {
+                Tensor::alu(Alu::$alu, &[self, other])
+            }
+        )*}
+    };
+}
+
+binary! {
+    /// The smaller; NaN wins.
+    minimum Min;
+    /// The larger; NaN wins.
+    maximum Max;
+    /// x to the y.
+    pow Pow;
+    /// Bitwise and; logical for bools.
+    bitand And;
+    /// Bitwise or; logical for bools.
+    bitor Or;
+    /// Bitwise exclusive or.
+    bitxor Xor;
+    /// Left shift.
+    shl Shl;
+    /// Right shift.
+    shr Shr;
+    /// Whether x < y.
+    lt Lt;
+    /// Whether x ≤ y.
+    le Le;
+    /// Whether x = y.
+    eq Eq;
+    /// Whether x ≠ y.
+    ne Ne;
+}
+
+macro_rules! operator {
+    ($($trait:ident $method:ident $alu:ident;)*) => {$(
+        operator!(@pair $trait $method $alu, Tensor, Tensor, |right| &right);
+        operator!(@pair $trait $method $alu, Tensor, &Tensor, |right| right);
+        operator!(@pair $trait $method $alu, &Tensor, Tensor, |right| &right);
+        operator!(@pair $trait $method $alu, &Tensor, &Tensor, |right| right);
+
+        impl std::ops::$trait<f64> for &Tensor {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn $method(self, right: f64) -> Tensor {
+                Tensor::alu(Alu::$alu, &[self, &self.slot(right)])
+            }
+        }
+
+        impl std::ops::$trait<f64> for Tensor {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn $method(self, right: f64) -> Tensor {
+                Tensor::alu(Alu::$alu, &[&self, &self.slot(right)])
+            }
+        }
+    )*};
+    (@pair $trait:ident $method:ident $alu:ident, $left:ty, $right:ty, |$value:ident| $borrow:expr) => {
+        impl std::ops::$trait<$right> for $left {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn $method(self, $value: $right) -> Tensor {
+                let left: &Tensor = &self;
+                Tensor::alu(Alu::$alu, &[left, $borrow])
+            }
+        }
+    };
+}
+
+operator! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+    Rem rem Rem;
+}
+
+impl std::ops::Neg for &Tensor {
+    type Output = Tensor;
+
+    #[track_caller]
+    fn neg(self) -> Tensor {
+        Tensor::alu(Alu::Neg, &[self])
+    }
+}
+
+impl std::ops::Neg for Tensor {
+    type Output = Tensor;
+
+    #[track_caller]
+    fn neg(self) -> Tensor {
+        Tensor::alu(Alu::Neg, &[&self])
+    }
+}

@@ -1,0 +1,222 @@
+//! The one place where graphs become work.
+//!
+//! The part of the graph that has no value yet is copied into a dense [`Graph`] whose leaves are numbered by first visit,
+//! so that the same program gives an equal graph on every step. Equal graphs share a plan: a training loop compiles once.
+//! Numbers given by the user are slots, outside the graph, so changing a learning rate never compiles again.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use panoply_ir::graph::{Graph, NodeId, Op};
+use panoply_ir::{Element, Error, Result, Scalar};
+use panoply_runtime::{Device, Storage};
+
+use crate::plan_cache;
+use crate::tensor::{Node, Source, Tensor};
+
+impl Tensor {
+    /// Computes the value now, if it is not there.
+    pub fn eval(&self) -> Result<()> {
+        eval(&[self])
+    }
+
+    /// The value's buffer, row-major; computed if it is not there.
+    pub fn storage(&self) -> Result<Storage> {
+        self.eval()?;
+        Ok(self.0.value.get().expect("an evaluated tensor has its value").clone())
+    }
+
+    /// The value's bytes: elements in row-major order, little-endian.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let storage = self.storage()?;
+        let mut bytes = vec![0; storage.bytes() as usize];
+        storage.read_bytes(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The elements in row-major order. `T` must be the element type.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check()?;
+        if T::DTYPE != self.dtype() {
+            let message = format!("to_vec: {self:?} does not hold {}; cast it first", T::DTYPE);
+            return Err(Error::mistake(message));
+        }
+        let mut elements = vec![bytemuck::Zeroable::zeroed(); self.0.shape.elems()];
+        self.storage()?.read_bytes(bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
+    }
+
+    /// The only element, as f64.
+    pub fn item(&self) -> Result<f64> {
+        self.check()?;
+        if self.0.shape.elems() != 1 {
+            return Err(Error::mistake(format!("item: {self:?} is not a single number")));
+        }
+        let mut word = [0; 8];
+        self.storage()?.read_bytes(&mut word[..self.dtype().bytes()])?;
+        Ok(Scalar { dtype: self.dtype(), bits: u64::from_le_bytes(word) }.to_f64())
+    }
+
+    /// The same values on another device; nothing moves if they are there already.
+    #[track_caller]
+    pub fn to(&self, device: &Device) -> Tensor {
+        if self.is_mistake() || self.device().is_none_or(|here| here == device) {
+            return self.clone();
+        }
+        let copied = self.storage().and_then(|storage| {
+            let copy = device.allocate(storage.bytes())?;
+            copy.copy_from(&storage).map(|()| copy)
+        });
+        match copied {
+            Ok(storage) => Tensor::from_storage(storage, self.0.shape.clone(), self.dtype()),
+            Err(error) => Tensor::mistake(error),
+        }
+    }
+}
+
+/// Computes the values of all these tensors, in one plan for each device. Either all of a device's get theirs or none.
+pub fn eval(roots: &[&Tensor]) -> Result<()> {
+    roots.iter().try_for_each(|root| root.check())?;
+    let mut waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
+    while let Some(first) = waiting.first() {
+        let device = first.0.device.clone().map_or_else(Device::current, Ok)?;
+        let (here, elsewhere): (Vec<&Tensor>, Vec<&Tensor>) = waiting
+            .into_iter()
+            .partition(|root| root.0.device.as_ref().is_none_or(|other| *other == device));
+        eval_on(&device, &here)?;
+        waiting = elsewhere;
+    }
+    Ok(())
+}
+
+fn eval_on(device: &Device, roots: &[&Tensor]) -> Result<()> {
+    let traced = Traced::new(device, roots)?;
+    let values = plan_cache::run(device, traced.graph, &traced.leaves, &traced.slots)?;
+    for (root, storage) in traced.roots.iter().zip(values) {
+        let _ = root.0.value.set(storage);
+    }
+    Ok(())
+}
+
+/// A graph with what it runs on.
+pub struct Traced<'a> {
+    /// What was asked for.
+    pub graph: Graph,
+    /// The buffers behind [`Op::Leaf`].
+    pub leaves: Vec<Storage>,
+    /// The numbers behind [`Op::Slot`].
+    pub slots: Vec<Scalar>,
+    /// One tensor for each output.
+    pub roots: Vec<&'a Tensor>,
+}
+
+impl<'a> Traced<'a> {
+    /// The part of the roots' history that has no value yet, with its leaves on the device.
+    pub fn new(device: &Device, roots: &[&'a Tensor]) -> Result<Traced<'a>> {
+        let order = inputs_first(roots, |tensor| tensor.0.value.get().is_some());
+        let mut traced = Traced { graph: Graph::default(), leaves: Vec::new(), slots: Vec::new(), roots: Vec::new() };
+        let mut ids: PointerMap<NodeId> = PointerMap::default();
+        traced.graph.nodes.reserve(order.len());
+        for tensor in &order {
+            let id = traced.add(device, tensor, &ids)?;
+            ids.insert(Arc::as_ptr(&tensor.0), id);
+        }
+        for root in roots {
+            let id = ids[&Arc::as_ptr(&root.0)];
+            if !traced.graph.outputs.contains(&id) {
+                traced.graph.outputs.push(id);
+                traced.roots.push(root);
+            }
+        }
+        Ok(traced)
+    }
+
+    fn add(&mut self, device: &Device, tensor: &Tensor, ids: &PointerMap<NodeId>) -> Result<NodeId> {
+        let node = &tensor.0;
+        let inputs: Vec<NodeId> = match node.value.get() {
+            Some(_) => Vec::new(),
+            None => node.inputs.iter().map(|input| ids[&Arc::as_ptr(&input.0)]).collect(),
+        };
+        let op = match (&node.source, node.value.get()) {
+            (_, Some(storage)) => self.leaf(storage.clone()),
+            (Source::Op(op), None) => op.clone(),
+            (Source::Slot(value), None) => {
+                self.slots.push(*value);
+                Op::Slot(self.slots.len() as u32 - 1)
+            }
+            (Source::Host(bytes), None) => {
+                let mut held = bytes.lock().expect("no thread panics while it holds host bytes");
+                let bytes = held.take().expect("host bytes are there until the value is");
+                match device.upload(&bytes) {
+                    Ok(storage) => {
+                        let _ = node.value.set(storage.clone());
+                        self.leaf(storage)
+                    }
+                    Err(error) => {
+                        *held = Some(bytes);
+                        return Err(error);
+                    }
+                }
+            }
+            (Source::Detach, None) => Op::Reshape,
+            (Source::Value, None) => unreachable!("a given value is there from the start"),
+            (Source::Mistake(error), None) => return Err(error.clone()),
+        };
+        Ok(self.graph.push(op, &inputs, node.shape.clone(), node.dtype))
+    }
+
+    fn leaf(&mut self, storage: Storage) -> Op {
+        self.leaves.push(storage);
+        Op::Leaf(self.leaves.len() as u32 - 1)
+    }
+}
+
+/// Everything the roots depend on, each once, inputs before users. What `is_leaf` says is not entered.
+pub(crate) fn inputs_first(roots: &[&Tensor], is_leaf: impl Fn(&Tensor) -> bool) -> Vec<Tensor> {
+    let mut order = Vec::new();
+    let mut seen: HashSet<*const Node, BuildHasherDefault<PointerHasher>> = HashSet::default();
+    for root in roots {
+        // A tensor, and how many of its inputs were entered.
+        let mut path: Vec<(&Tensor, usize)> = Vec::new();
+        if seen.insert(Arc::as_ptr(&root.0)) {
+            path.push((root, 0));
+        }
+        while let Some((tensor, entered)) = path.last_mut() {
+            let inputs: &[Tensor] = if *entered == 0 && is_leaf(tensor) { &[] } else { &tensor.0.inputs };
+            match inputs.get(*entered) {
+                Some(input) => {
+                    *entered += 1;
+                    if seen.insert(Arc::as_ptr(&input.0)) {
+                        path.push((input, 0));
+                    }
+                }
+                None => {
+                    order.push((*tensor).clone());
+                    path.pop();
+                }
+            }
+        }
+    }
+    order
+}
+
+type PointerMap<V> = HashMap<*const Node, V, BuildHasherDefault<PointerHasher>>;
+
+/// Addresses are unique already: one multiplication spreads them (Fibonacci hashing).
+#[derive(Default)]
+pub(crate) struct PointerHasher(u64);
+
+impl Hasher for PointerHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_usize(*byte as usize));
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    }
+}

@@ -1,0 +1,216 @@
+//! The handle, its node, and how mistakes travel.
+//!
+//! Nodes are immutable but for one thing: a node that was asked for keeps its value. Walks over nodes and their dropping
+//! are loops, never recursion, so a chain of a million operations is as safe as one of three.
+
+use std::panic::Location;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use panoply_ir::graph::Op;
+use panoply_ir::{DType, Element, Error, Result, Scalar, Shape};
+use panoply_runtime::{Device, Storage};
+
+/// A lazy multi-dimensional array on a device.
+#[derive(Clone)]
+pub struct Tensor(pub(crate) Arc<Node>);
+
+pub(crate) struct Node {
+    pub source: Source,
+    pub inputs: Vec<Tensor>,
+    pub shape: Shape,
+    pub dtype: DType,
+    /// Where it lives; none for constants, which fit anywhere.
+    pub device: Option<Device>,
+    pub place: &'static Location<'static>,
+    /// The value, once somebody asked.
+    pub value: OnceLock<Storage>,
+}
+
+pub(crate) enum Source {
+    /// A primitive over the inputs.
+    Op(Op),
+    /// Bytes of the host, until they are on the device.
+    Host(Mutex<Option<Arc<[u8]>>>),
+    /// A number passed at launch.
+    Slot(Scalar),
+    /// A value that was given; `value` is set from the start.
+    Value,
+    /// The input's values without its history.
+    Detach,
+    /// What the caller did wrong; shape and dtype mean nothing.
+    Mistake(Error),
+}
+
+impl Tensor {
+    /// A tensor of these elements in row-major order on the current device.
+    ///
+    /// As many elements as the shape holds are needed.
+    #[track_caller]
+    pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>) -> Tensor {
+        match Device::current() {
+            Ok(device) => Tensor::from_slice_on(&device, data, shape),
+            Err(error) => Tensor::mistake(error),
+        }
+    }
+
+    /// A tensor of these elements in row-major order on a device.
+    #[track_caller]
+    pub fn from_slice_on<T: Element>(device: &Device, data: &[T], shape: impl Into<Shape>) -> Tensor {
+        let shape = shape.into();
+        if shape.elems() != data.len() {
+            return Tensor::mistake(Error::mistake(format!("{} elements do not fill a tensor of shape {shape}", data.len())));
+        }
+        let bytes: Arc<[u8]> = bytemuck::cast_slice(data).into();
+        let source = Source::Host(Mutex::new(Some(bytes)));
+        Tensor::new(source, Vec::new(), shape, T::DTYPE, Some(device.clone()))
+    }
+
+    /// A tensor of elements given as bytes (little-endian, row-major) on the current device.
+    #[track_caller]
+    pub fn from_bytes(bytes: &[u8], shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        let shape = shape.into();
+        if bytes.len() != shape.elems() * dtype.bytes() {
+            return Tensor::mistake(Error::mistake(format!("{} bytes do not fill {dtype}{shape}", bytes.len())));
+        }
+        match Device::current() {
+            Ok(device) => {
+                let source = Source::Host(Mutex::new(Some(bytes.into())));
+                Tensor::new(source, Vec::new(), shape, dtype, Some(device))
+            }
+            Err(error) => Tensor::mistake(error),
+        }
+    }
+
+    /// A tensor over a buffer's bytes, row-major; it must hold as many elements as the shape.
+    #[track_caller]
+    pub fn from_storage(storage: Storage, shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        let shape = shape.into();
+        if storage.bytes() != (shape.elems() * dtype.bytes()) as u64 {
+            let message = format!("a buffer of {} bytes does not hold {dtype}{shape}", storage.bytes());
+            return Tensor::mistake(Error::mistake(message));
+        }
+        let device = storage.device().clone();
+        let tensor = Tensor::new(Source::Value, Vec::new(), shape, dtype, Some(device));
+        let _ = tensor.0.value.set(storage);
+        tensor
+    }
+
+    /// A tensor of shape `[]` holding a number of this program; equal programs differ if it differs.
+    #[track_caller]
+    pub(crate) fn constant(value: Scalar) -> Tensor {
+        Tensor::new(Source::Op(Op::Const(value)), Vec::new(), Shape::default(), value.dtype, None)
+    }
+
+    /// A tensor of shape `[]` holding a number that may differ from run to run of the same program.
+    #[track_caller]
+    pub fn scalar(value: impl Into<Scalar>) -> Tensor {
+        let value = value.into();
+        Tensor::new(Source::Slot(value), Vec::new(), Shape::default(), value.dtype, None)
+    }
+
+    /// A value that carries a mistake to whoever asks for a result: how operations built on this crate report theirs.
+    #[track_caller]
+    pub fn from_mistake(error: Error) -> Tensor {
+        Tensor::mistake(error)
+    }
+
+    #[track_caller]
+    pub(crate) fn mistake(error: Error) -> Tensor {
+        let place = Location::caller();
+        let error = error.at(place);
+        assert!(!panoply_runtime::env::panic_on_mistake(), "{error}");
+        Tensor::new(Source::Mistake(error), Vec::new(), Shape::default(), DType::F32, None)
+    }
+
+    #[track_caller]
+    pub(crate) fn new(source: Source, inputs: Vec<Tensor>, shape: Shape, dtype: DType, device: Option<Device>) -> Tensor {
+        let place = Location::caller();
+        Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, value: OnceLock::new() }))
+    }
+
+    /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
+    #[track_caller]
+    pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        let mut device: Option<&Tensor> = None;
+        for input in inputs {
+            if input.is_mistake() {
+                return (*input).clone();
+            }
+            match (device, &input.0.device) {
+                (None, Some(_)) => device = Some(input),
+                (Some(first), Some(other)) if first.0.device.as_ref() != Some(other) => {
+                    let message = format!("operands live on different devices: {:?} and {input:?}", first);
+                    return Tensor::mistake(Error::mistake(message).note("move one with `.to(&device)`"));
+                }
+                _ => {}
+            }
+        }
+        let device = device.and_then(|tensor| tensor.0.device.clone());
+        let inputs = inputs.iter().map(|input| (*input).clone()).collect();
+        Tensor::new(Source::Op(op), inputs, shape.into(), dtype, device)
+    }
+
+    pub(crate) fn is_mistake(&self) -> bool {
+        matches!(self.0.source, Source::Mistake(_))
+    }
+
+    /// The mistake this value carries, if any; free.
+    pub fn check(&self) -> Result<()> {
+        match &self.0.source {
+            Source::Mistake(error) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lengths of the axes.
+    pub fn shape(&self) -> Result<&Shape> {
+        self.check().map(|()| &self.0.shape)
+    }
+
+    /// Lengths of exactly N axes.
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
+        let shape = self.shape()?;
+        let wrong = |_| Error::mistake(format!("{self:?} has {} axes, not {N}", shape.rank())).at(Location::caller());
+        shape.dims().try_into().map_err(wrong)
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+
+    /// Where it lives; none for a constant, which fits anywhere.
+    pub fn device(&self) -> Option<&Device> {
+        self.0.device.as_ref()
+    }
+
+    /// The same values without their history: gradients stop here.
+    #[track_caller]
+    pub fn detach(&self) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        if let Some(storage) = self.0.value.get() {
+            return Tensor::from_storage(storage.clone(), self.0.shape.clone(), self.0.dtype);
+        }
+        let node = &self.0;
+        Tensor::new(Source::Detach, vec![self.clone()], node.shape.clone(), node.dtype, node.device.clone())
+    }
+
+    /// Whether both are the same node.
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut orphans = std::mem::take(&mut self.inputs);
+        while let Some(Tensor(node)) = orphans.pop() {
+            if let Some(mut node) = Arc::into_inner(node) {
+                orphans.append(&mut node.inputs);
+            }
+        }
+    }
+}

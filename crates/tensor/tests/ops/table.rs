@@ -1,0 +1,165 @@
+//! The op table: one row for each operation a user can call.
+
+use panoply_tensor::{DType, Tensor};
+
+/// An input of a row.
+#[derive(Clone, Copy)]
+pub struct Input {
+    /// Lengths of the axes.
+    pub shape: &'static [usize],
+    /// Least value.
+    pub low: f64,
+    /// Bound of the values.
+    pub high: f64,
+    /// Whether the values are i32.
+    pub whole: bool,
+}
+
+/// An operation with inputs it is tried on.
+pub struct Row {
+    /// How it is called in messages.
+    pub name: &'static str,
+    /// What it is tried on.
+    pub inputs: &'static [Input],
+    /// The operation.
+    pub op: fn(&[Tensor]) -> Tensor,
+    /// Whether it has a gradient with respect to every float input.
+    pub differentiable: bool,
+    /// Largest error in f32, relative to the largest result.
+    pub tolerance: f64,
+}
+
+const fn within(shape: &'static [usize], low: f64, high: f64) -> Input {
+    Input { shape, low, high, whole: false }
+}
+
+const fn any(shape: &'static [usize]) -> Input {
+    within(shape, -2.0, 2.0)
+}
+
+const fn whole(shape: &'static [usize], high: f64) -> Input {
+    Input { shape, low: 0.0, high, whole: true }
+}
+
+const fn smooth(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
+    Row { name, inputs, op, differentiable: true, tolerance: 2e-6 }
+}
+
+const fn flat(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
+    Row { name, inputs, op, differentiable: false, tolerance: 2e-6 }
+}
+
+const A: Input = any(&[5, 7]);
+const B: Input = any(&[5, 7]);
+const POSITIVE: Input = within(&[5, 7], 0.1, 3.0);
+
+/// Every row.
+pub const ROWS: &[Row] = &[
+    // One operand.
+    smooth("neg", &[A], |x| -&x[0]),
+    smooth("abs", &[A], |x| x[0].abs()),
+    smooth("exp", &[A], |x| x[0].exp()),
+    smooth("exp2", &[A], |x| x[0].exp2()),
+    smooth("ln", &[POSITIVE], |x| x[0].ln()),
+    smooth("log2", &[POSITIVE], |x| x[0].log2()),
+    smooth("log1p", &[POSITIVE], |x| x[0].log1p()),
+    smooth("expm1", &[A], |x| x[0].expm1()),
+    smooth("sin", &[A], |x| x[0].sin()),
+    smooth("cos", &[A], |x| x[0].cos()),
+    smooth("tan", &[within(&[5, 7], -1.0, 1.0)], |x| x[0].tan()),
+    smooth("atan", &[A], |x| x[0].atan()),
+    smooth("tanh", &[A], |x| x[0].tanh()),
+    smooth("erf", &[A], |x| x[0].erf()),
+    smooth("sqrt", &[POSITIVE], |x| x[0].sqrt()),
+    smooth("rsqrt", &[POSITIVE], |x| x[0].rsqrt()),
+    smooth("recip", &[POSITIVE], |x| x[0].recip()),
+    smooth("square", &[A], |x| x[0].square()),
+    smooth("floor", &[A], |x| x[0].floor() * 2.0),
+    flat("ceil", &[A], |x| x[0].ceil()),
+    flat("round", &[A], |x| x[0].round()),
+    flat("trunc", &[A], |x| x[0].trunc()),
+    flat("sign", &[A], |x| x[0].sign()),
+    // Two and three operands, with broadcasting.
+    smooth("add", &[A, B], |x| &x[0] + &x[1]),
+    smooth("sub a row", &[A, any(&[7])], |x| &x[0] - &x[1]),
+    smooth("mul a column", &[A, any(&[5, 1])], |x| &x[0] * &x[1]),
+    smooth("div", &[A, POSITIVE], |x| &x[0] / &x[1]),
+    smooth("outer", &[any(&[5, 1]), any(&[1, 7])], |x| &x[0] * &x[1]),
+    smooth("number", &[A], |x| x[0].rsub(3.0) * 0.5 / 1.5),
+    smooth("maximum", &[A, B], |x| x[0].maximum(&x[1])),
+    smooth("minimum", &[A, B], |x| x[0].minimum(&x[1])),
+    smooth("pow", &[POSITIVE, B], |x| x[0].pow(&x[1])),
+    smooth("clamp", &[A], |x| x[0].clamp(-1.0, 1.0)),
+    smooth("where", &[A, B], |x| x[0].where_(&x[0].lt(&x[1]), &x[1])),
+    flat("compare", &[A, B], |x| x[0].le(&x[1]).bitor(&x[0].gt(&x[1])).bitand(&x[0].ne(&x[1]))),
+    flat("integers", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| (&x[0] / &x[1]) * &x[1] + &x[0] % &x[1]),
+    flat("cast", &[within(&[40], -50.0, 50.0)], |x| x[0].cast(DType::I32)),
+    smooth("cast and back", &[any(&[33])], |x| x[0].cast(DType::F64).exp().cast(x[0].dtype())),
+    // Movement.
+    smooth("reshape", &[any(&[4, 6])], |x| x[0].reshape([3, -1]).exp()),
+    smooth("permute", &[any(&[2, 3, 4])], |x| x[0].permute([2, 0, 1]).exp()),
+    smooth("reshape of permute", &[any(&[2, 3, 4])], |x| x[0].permute([2, 0, 1]).reshape([6, 4]).exp()),
+    smooth("pad", &[any(&[3, 4])], |x| x[0].pad(&[(1, 2), (0, 3)])),
+    smooth("slice", &[any(&[6, 7])], |x| x[0].slice((1..5, -3..))),
+    smooth("slice at", &[any(&[6, 7])], |x| x[0].slice((.., 2))),
+    smooth("slice with step", &[any(&[6, 7])], |x| {
+        use panoply_tensor::Range::Span;
+        x[0].slice(vec![Span { start: Some(1), end: None, step: 2 }, Span { start: None, end: None, step: 3 }])
+    }),
+    smooth("flip", &[any(&[3, 5])], |x| x[0].flip(1) * &x[0]),
+    smooth("concat", &[any(&[2, 3]), any(&[4, 3])], |x| Tensor::concat(x, 0)),
+    smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),
+    smooth("expand", &[any(&[3, 1])], |x| x[0].expand_to(&[4, 3, 5].into()).exp()),
+    // Over axes.
+    smooth("sum of all", &[any(&[37, 11])], |x| x[0].sum(..)),
+    smooth("sum over rows", &[any(&[9, 700])], |x| x[0].sum(1)),
+    smooth("sum over columns", &[any(&[70, 33])], |x| x[0].sum(0)),
+    smooth("sum over the middle", &[any(&[3, 20, 5])], |x| x[0].sum(1)),
+    smooth("sum over outer axes", &[any(&[3, 20, 5])], |x| x[0].sum([0, 2])),
+    smooth("mean", &[A], |x| x[0].mean(..)),
+    smooth("max", &[A], |x| x[0].max(1)),
+    smooth("min", &[A], |x| x[0].min(0)),
+    smooth("prod", &[any(&[4, 5])], |x| x[0].prod(1)),
+    smooth("prod of two axes", &[any(&[2, 4, 3])], |x| x[0].prod([0, 2])),
+    flat("argmax", &[any(&[6, 40])], |x| x[0].argmax(-1)),
+    flat("argmin", &[any(&[6, 40])], |x| x[0].argmin(0)),
+    flat("any", &[whole(&[5, 4], 2.0)], |x| x[0].cast(DType::Bool).any(1)),
+    flat("all", &[whole(&[5, 2], 4.0)], |x| x[0].cast(DType::Bool).all(1)),
+    smooth("cumsum", &[any(&[3, 9])], |x| x[0].cumsum(1)),
+    smooth("cumsum of columns", &[any(&[9, 3])], |x| x[0].cumsum(0)),
+    flat("cumprod", &[any(&[3, 9])], |x| x[0].cumprod(1)),
+    flat("cummax", &[any(&[3, 9])], |x| x[0].cummax(1)),
+    smooth("logsumexp", &[any(&[4, 9])], |x| x[0].logsumexp_keep(-1)),
+    // Matrices and positions.
+    smooth("matmul", &[any(&[9, 13]), any(&[13, 6])], |x| x[0].matmul(&x[1])),
+    smooth("matmul transposed", &[any(&[9, 13]), any(&[6, 13])], |x| x[0].matmul(&x[1].t())),
+    smooth("matmul batched", &[any(&[3, 4, 5]), any(&[3, 5, 2])], |x| x[0].matmul(&x[1])),
+    smooth("matmul broadcast", &[any(&[3, 4, 5]), any(&[5, 2])], |x| x[0].matmul(&x[1])),
+    smooth("matmul with a vector", &[any(&[4, 5]), any(&[5])], |x| x[0].matmul(&x[1])),
+    smooth("matmul with epilogue", &[any(&[9, 13]), any(&[13, 6]), any(&[6])], |x| (x[0].matmul(&x[1]) + &x[2]).relu()),
+    smooth("index_select", &[any(&[6, 4]), whole(&[3, 2], 6.0)], |x| x[0].index_select(0, &x[1])),
+    flat("index out of range", &[any(&[6, 4]), whole(&[5], 12.0)], |x| x[0].index_select(0, &x[1])),
+    smooth("scatter_add", &[any(&[4, 3]), whole(&[7], 4.0), any(&[7, 3])], |x| x[0].scatter_add(0, &x[1], &x[2])),
+    flat("one_hot", &[whole(&[5], 4.0)], |x| x[0].one_hot(4, DType::F32)),
+    // Composed.
+    smooth("relu", &[A], |x| x[0].relu()),
+    smooth("leaky_relu", &[A], |x| x[0].leaky_relu(0.1)),
+    smooth("elu", &[A], |x| x[0].elu()),
+    smooth("sigmoid", &[A], |x| x[0].sigmoid()),
+    smooth("silu", &[A], |x| x[0].silu()),
+    smooth("gelu", &[A], |x| x[0].gelu()),
+    smooth("softplus", &[A], |x| x[0].softplus()),
+    smooth("softmax", &[any(&[6, 50])], |x| x[0].softmax(-1)),
+    smooth("softmax of columns", &[any(&[6, 50])], |x| x[0].softmax(0)),
+    smooth("log_softmax", &[any(&[6, 50])], |x| x[0].log_softmax(-1)),
+    smooth("layer_norm", &[any(&[4, 30])], |x| x[0].layer_norm(1e-5)),
+    smooth("rms_norm", &[any(&[4, 30])], |x| x[0].rms_norm(1e-5)),
+    smooth("cross_entropy", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].cross_entropy(&x[1])),
+    smooth("mse", &[A, B], |x| x[0].mse(&x[1])),
+    smooth("l1", &[A, B], |x| x[0].l1(&x[1])),
+    smooth("huber", &[A, B], |x| x[0].huber(&x[1], 0.7)),
+    smooth("bce_with_logits", &[A, within(&[5, 7], 0.0, 1.0)], |x| x[0].bce_with_logits(&x[1])),
+    smooth("a network", &[any(&[5, 8]), any(&[8, 16]), any(&[16]), any(&[16, 3])], |x| {
+        (x[0].matmul(&x[1]) + &x[2]).gelu().matmul(&x[3]).softmax(-1)
+    }),
+];

@@ -1,0 +1,263 @@
+//! Puts what the tests need on this machine, by the ordinary clients: apt, pip in `.tools/venv`, rustup.
+//!
+//! A tool that cannot be had never turns a run red: it is asked for twice, then named in one loud line, and the tests that
+//! need it say the same. With everything present this costs a few file look-ups.
+
+use crate::icd;
+use crate::place::Place;
+use crate::shell::{cargo, command, interactive, on_path, quiet};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Something the tests need and a new machine lacks.
+struct Tool {
+    name: &'static str,
+    /// What nobody checks while it is missing.
+    loses: &'static str,
+    present: fn(&Place) -> bool,
+    how: How,
+}
+
+enum How {
+    /// Debian packages.
+    Apt(&'static [&'static str]),
+    /// Python packages for `.tools/venv`, in binary form for one architecture only.
+    Pip { arch: &'static str, packages: &'static [&'static str] },
+    /// A component of the Rust toolchain.
+    Rustup(&'static str),
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        name: "rustfmt",
+        loses: "the format check",
+        present: |place| quiet(&mut cargo(place, &["fmt", "--version"])).is_ok(),
+        how: How::Rustup("rustfmt"),
+    },
+    Tool {
+        name: "clippy",
+        loses: "the lints",
+        present: |place| quiet(&mut cargo(place, &["clippy", "--version"])).is_ok(),
+        how: How::Rustup("clippy"),
+    },
+    Tool {
+        name: "OpenCL loader",
+        loses: "every OpenCL test",
+        present: |_| icd::library("libOpenCL.so.1").is_some(),
+        how: How::Apt(&["ocl-icd-libopencl1"]),
+    },
+    Tool {
+        name: "PoCL",
+        loses: "OpenCL tests on PoCL",
+        present: |_| icd::pocl().is_some(),
+        how: How::Apt(&["pocl-opencl-icd"]),
+    },
+    Tool {
+        name: "Intel's CPU OpenCL runtime",
+        loses: "OpenCL tests with f16, subgroups and SPIR-V",
+        present: |place| icd::intel(place).is_some(),
+        // The second is a dependency that the first does not declare.
+        how: How::Pip { arch: "x86_64", packages: &["intel-opencl-rt==2026.2.*", "intel-cmplr-lib-rt==2026.2.*"] },
+    },
+    Tool {
+        name: "oclgrind",
+        loses: "the search for races and stray accesses in OpenCL kernels",
+        present: |_| icd::oclgrind().is_some(),
+        how: How::Apt(&["oclgrind"]),
+    },
+];
+
+/// What may be done about a missing tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// Install it.
+    Install,
+    /// Only say so.
+    Name,
+}
+
+/// Whether apt's package lists were fetched in this run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    Unknown,
+    Fresh,
+}
+
+/// `cargo xtask install`.
+pub fn run(place: &Place) -> bool {
+    let skipped = ensure(place, Missing::Install);
+    skipped.iter().for_each(|line| println!("{line}"));
+    println!("OpenCL drivers for the tests: OCL_ICD_VENDORS={}", icd::all(place).display());
+    println!("{} of {} tools are here", TOOLS.len() - skipped.len(), TOOLS.len());
+    true
+}
+
+/// Looks for every tool, installs what is missing if allowed, and answers one line for each that is still missing.
+pub fn ensure(place: &Place, missing: Missing) -> Vec<String> {
+    let mut skipped = Vec::new();
+    let mut apt_lists = Lists::Unknown;
+    for tool in TOOLS.iter().filter(|tool| !(tool.present)(place)) {
+        let result = match missing {
+            Missing::Install => install(place, tool, &mut apt_lists),
+            Missing::Name => Err("not installed; run `cargo xtask install`".to_string()),
+        };
+        if let Err(why) = result {
+            skipped.push(format!("SKIPPED: {}, {}: {why}", tool.name, tool.loses));
+        }
+    }
+    if let Err(why) = icd::write(place) {
+        skipped.push(format!("SKIPPED: folders for OCL_ICD_VENDORS: {why}"));
+    }
+    skipped
+}
+
+fn install(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), String> {
+    if let Some(obstacle) = obstacle(place, tool) {
+        return Err(obstacle);
+    }
+    println!("installing {} …", tool.name);
+    let mut result = attempt(place, tool, apt_lists);
+    if let Err(why) = &result {
+        println!("{} was refused ({why}), trying once more …", tool.name);
+        // The usual reasons pass by themselves: a lock held by another apt, lists grown old, a mirror that is busy.
+        std::thread::sleep(Duration::from_secs(2));
+        *apt_lists = Lists::Unknown;
+        result = attempt(place, tool, apt_lists);
+    }
+    result?;
+    match (tool.present)(place) {
+        true => Ok(()),
+        false => Err("installed, but its files are not where they belong".to_string()),
+    }
+}
+
+/// What trying again would not change.
+fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
+    match tool.how {
+        How::Apt(packages) => apt_obstacle(place, packages),
+        How::Pip { arch, .. } => {
+            let published = std::env::consts::ARCH == arch && cfg!(target_os = "linux");
+            (!published).then(|| format!("only published for {arch} Linux"))
+        }
+        How::Rustup(component) => {
+            (!on_path("rustup")).then(|| format!("no rustup here; install the toolchain's {component} by hand"))
+        }
+    }
+}
+
+fn apt_obstacle(place: &Place, packages: &[&str]) -> Option<String> {
+    let by_hand = packages.join(" ");
+    if !on_path("apt-get") {
+        return Some(format!("no apt-get here; install by hand what Debian calls {by_hand}"));
+    }
+    let may = is_root(place) || on_path("sudo");
+    (!may).then(|| format!("needs root and there is no sudo; run as root: apt-get install {by_hand}"))
+}
+
+fn attempt(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), String> {
+    match tool.how {
+        How::Apt(packages) => apt(place, packages, apt_lists),
+        How::Pip { packages, .. } => pip(place, packages, apt_lists),
+        How::Rustup(component) => quiet(&mut limited(place, "rustup", 5, &["component", "add", component])).map(drop),
+    }
+}
+
+fn apt(place: &Place, packages: &[&str], lists: &mut Lists) -> Result<(), String> {
+    // A fresh container knows no packages at all.
+    if *lists == Lists::Unknown {
+        quiet(&mut as_root(place, &["update", "-o", "Acquire::http::Timeout=30"]))?;
+        *lists = Lists::Fresh;
+    }
+    let mut install = vec!["install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"];
+    install.extend(packages);
+    quiet(&mut as_root(place, &install)).map(drop)
+}
+
+fn as_root(place: &Place, apt: &[&str]) -> Command {
+    let environment = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
+    if is_root(place) {
+        return limited(place, "env", 15, &[&environment[1..], apt].concat());
+    }
+    if interactive() {
+        let mut sudo = command(place, "sudo");
+        sudo.args(environment).args(apt).stdin(Stdio::inherit());
+        return sudo;
+    }
+    limited(place, "sudo", 15, &[&["--non-interactive"], &environment[..], apt].concat())
+}
+
+fn is_root(place: &Place) -> bool {
+    quiet(command(place, "id").arg("-u")).is_ok_and(|user| user.trim() == "0")
+}
+
+fn pip(place: &Place, packages: &[&str], apt_lists: &mut Lists) -> Result<(), String> {
+    let python = place.venv().join("bin").join("python");
+    if !python.is_file() || quiet(command(place, &python).args(["-m", "pip", "--version"])).is_err() {
+        venv(place, apt_lists)?;
+    }
+    let mut arguments = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--timeout", "30"];
+    arguments.extend(packages);
+    quiet(&mut limited(place, &python.to_string_lossy(), 15, &arguments)).map(drop)
+}
+
+fn venv(place: &Place, apt_lists: &mut Lists) -> Result<(), String> {
+    let folder = place.venv();
+    let folder = folder.to_string_lossy();
+    let make = || quiet(&mut limited(place, "python3", 5, &["-m", "venv", "--clear", &folder]));
+    if make().is_ok() {
+        return Ok(());
+    }
+    // Debian keeps a part of Python's own venv module in a package of its own.
+    let packages = ["python3-venv"];
+    if let Some(obstacle) = apt_obstacle(place, &packages) {
+        return Err(format!("python3 cannot make a virtual environment: {obstacle}"));
+    }
+    apt(place, &packages, apt_lists)?;
+    make().map(drop)
+}
+
+/// A command that a silent server cannot hold for ever, where coreutils are there to stop it.
+fn limited(place: &Place, program: &str, minutes: u32, arguments: &[&str]) -> Command {
+    if !on_path("timeout") {
+        let mut plain = command(place, program);
+        plain.args(arguments);
+        return plain;
+    }
+    let mut limited = command(place, "timeout");
+    limited.args(["--kill-after=10", &format!("{minutes}m"), program]).args(arguments);
+    limited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_install_is_one_line_that_names_tool_loss_and_reason() {
+        let nowhere =
+            Place { root: std::env::temp_dir().join(format!("panoply-xtask-install-{}", std::process::id())) };
+        std::fs::create_dir_all(&nowhere.root).unwrap();
+        let tool = Tool {
+            name: "unobtainium",
+            loses: "all hope",
+            present: |_| false,
+            how: How::Pip { arch: "no such architecture", packages: &[] },
+        };
+        assert_eq!(
+            install(&nowhere, &tool, &mut Lists::Unknown),
+            Err("only published for no such architecture Linux".to_string())
+        );
+        std::fs::remove_dir_all(nowhere.root).unwrap();
+    }
+
+    #[test]
+    fn naming_what_is_missing_installs_nothing() {
+        let nowhere = Place { root: std::env::temp_dir().join(format!("panoply-xtask-name-{}", std::process::id())) };
+        std::fs::create_dir_all(&nowhere.root).unwrap();
+        let skipped = ensure(&nowhere, Missing::Name);
+        assert!(skipped.iter().any(|line| line.starts_with("SKIPPED: Intel's CPU OpenCL runtime, ")), "{skipped:?}");
+        assert!(!nowhere.venv().exists());
+        assert!(icd::all(&nowhere).is_dir());
+        std::fs::remove_dir_all(nowhere.root).unwrap();
+    }
+}

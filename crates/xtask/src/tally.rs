@@ -1,0 +1,123 @@
+//! Reads the output of `cargo test` as it passes: counts the tests, collects what was skipped, keeps the rest short.
+//!
+//! libtest swallows what a passing test prints, and a skipped back end is a passing test. So tests run with
+//! `--show-output`, and of the section in which libtest repeats what passing tests said only the loud lines are shown.
+
+/// What the output has said so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Tests that passed.
+    pub passed: usize,
+    /// Tests that failed.
+    pub failed: usize,
+    /// Lines that begin with `SKIPPED`, each once, in order.
+    pub skipped: Vec<String>,
+    repeating_successes: bool,
+}
+
+impl Tally {
+    /// Takes note of a line and answers whether a reader wants to see it.
+    pub fn watch(&mut self, line: &str) -> bool {
+        let trimmed = line.trim();
+        let loud = trimmed.starts_with("SKIPPED");
+        if loud && !self.skipped.iter().any(|known| known == trimmed) {
+            self.skipped.push(trimmed.to_string());
+        }
+        // Cargo says so only of a test binary that died before it could report.
+        if trimmed.starts_with("process didn't exit successfully: ") {
+            self.failed += 1;
+        }
+        match trimmed {
+            "successes:" => self.repeating_successes = true,
+            "failures:" => self.repeating_successes = false,
+            _ => {}
+        }
+        if let Some((passed, failed)) = result(trimmed) {
+            self.passed += passed;
+            self.failed += failed;
+            self.repeating_successes = false;
+        }
+        loud || !(self.repeating_successes || says_nothing(trimmed))
+    }
+}
+
+/// Single successes, which the count at the end repeats, and the lines of binaries without tests.
+fn says_nothing(line: &str) -> bool {
+    let one_success = line.starts_with("test ") && line.ends_with(" ... ok");
+    let no_tests = line == "running 0 tests" || line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored; ");
+    one_success || no_tests || line.is_empty()
+}
+
+/// The counts of `test result: ok. 3 passed; 0 failed; …`.
+fn result(line: &str) -> Option<(usize, usize)> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let mut counts = counts.split("; ");
+    let mut count = |word: &str| counts.next()?.strip_suffix(word)?.trim().parse().ok();
+    Some((count("passed")?, count("failed")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As libtest prints it, from a run with one skip and one failure.
+    const OUTPUT: &str = "
+running 3 tests
+test a::fine ... ok
+test a::loud ... ok
+test a::bad ... FAILED
+
+successes:
+
+---- a::loud stdout ----
+seed 7
+SKIPPED: opencl on intel: no such driver
+
+
+successes:
+    a::fine
+    a::loud
+
+failures:
+
+---- a::bad stdout ----
+assertion failed
+
+failures:
+    a::bad
+
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+
+running 1 test
+SKIPPED: opencl on intel: no such driver
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+    #[test]
+    fn counts_are_summed_over_binaries_and_skips_are_kept_once() {
+        let mut tally = Tally::default();
+        let shown: Vec<&str> = OUTPUT.lines().filter(|line| tally.watch(line)).collect();
+        assert_eq!((tally.passed, tally.failed), (3, 1));
+        assert_eq!(tally.skipped, ["SKIPPED: opencl on intel: no such driver"]);
+        assert!(shown.contains(&"assertion failed") && shown.contains(&"test a::bad ... FAILED"), "{shown:?}");
+        assert!(!shown.contains(&"seed 7") && !shown.contains(&"test a::fine ... ok"), "{shown:?}");
+    }
+
+    #[test]
+    fn a_binary_that_dies_is_one_failure() {
+        let mut tally = Tally::default();
+        let lines = ["running 3 tests", "error: test failed, to rerun pass `-p x --lib`", "", "Caused by:"];
+        for line in lines {
+            tally.watch(line);
+        }
+        assert!(tally.watch("  process didn't exit successfully: `target/debug/deps/x-1` (signal: 6, SIGABRT)"));
+        assert_eq!((tally.passed, tally.failed), (0, 1));
+    }
+
+    #[test]
+    fn only_libtests_own_line_is_a_result() {
+        assert_eq!(result("test result: ok. 12 passed; 0 failed; 1 ignored"), Some((12, 0)));
+        assert_eq!(result("test result: good"), None);
+        assert_eq!(result("the test result: ok. 1 passed; 0 failed"), None);
+    }
+}

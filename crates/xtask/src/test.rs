@@ -1,0 +1,276 @@
+//! `cargo xtask test`: everything that must hold before a change is done, as a table of stages.
+//!
+//! A stage that fails does not stop the next one, so one run tells all; the end repeats every skip, says which stages
+//! failed and counts the tests.
+
+use crate::icd;
+use crate::install::{self, Missing};
+use crate::place::Place;
+use crate::shell::{cargo, command, on_path, quiet, stream};
+use crate::tally::Tally;
+use crate::tidy;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How much is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// The inner loop.
+    Quick,
+    /// What a change must pass.
+    Default,
+    /// With the exhaustive sweeps.
+    Full,
+}
+
+/// One step of the run.
+struct Stage {
+    name: &'static str,
+    /// The lowest tier it belongs to.
+    from: Tier,
+    /// Whether the repository has what it checks; a stage ahead of its subject is not listed at all.
+    applies: fn(&Place) -> bool,
+    run: fn(&mut Run) -> Outcome,
+}
+
+const STAGES: &[Stage] = &[
+    Stage { name: "install", from: Tier::Quick, applies: always, run: install_tools },
+    Stage { name: "format", from: Tier::Quick, applies: always, run: format },
+    Stage { name: "lint", from: Tier::Quick, applies: always, run: lint },
+    Stage { name: "tidy", from: Tier::Quick, applies: always, run: tidy },
+    Stage { name: "tests", from: Tier::Quick, applies: always, run: tests },
+    Stage { name: "no OpenCL loader", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
+    Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
+    Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
+    Stage { name: "other targets", from: Tier::Full, applies: always, run: other_targets },
+];
+
+/// Targets that are compiled for, but not here: what `cargo check` accepts with no linker of theirs.
+const OTHER_TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
+
+/// Asks the runtime's tests to expect a machine without OpenCL.
+const NO_OPENCL: &str = "PANOPLY_TEST_NO_OPENCL";
+
+/// How a stage ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// The state of one run.
+struct Run<'a> {
+    place: &'a Place,
+    tier: Tier,
+    tally: Tally,
+}
+
+/// Runs the stages of `tier`; answers whether none failed.
+pub fn run(place: &Place, tier: Tier) -> bool {
+    let started = Instant::now();
+    let mut run = Run { place, tier, tally: Tally::default() };
+    let mut ends = Vec::new();
+    for stage in STAGES.iter().filter(|stage| stage.from <= tier && (stage.applies)(place)) {
+        println!("\n── {} ──", stage.name);
+        let stage_started = Instant::now();
+        let outcome = (stage.run)(&mut run);
+        ends.push((stage.name, outcome, stage_started.elapsed()));
+    }
+    summary(&ends, &run.tally, started.elapsed());
+    ends.iter().all(|(_, outcome, _)| *outcome != Outcome::Failed)
+}
+
+fn summary(ends: &[(&str, Outcome, Duration)], tally: &Tally, total: Duration) {
+    println!("\n── summary ──");
+    for (name, outcome, took) in ends {
+        let word = match outcome {
+            Outcome::Passed => "ok",
+            Outcome::Failed => "FAILED",
+            Outcome::Skipped => "skipped",
+        };
+        println!("{name:<18} {word:<8} {:>7.1} s", took.as_secs_f64());
+    }
+    println!("{:<18} {:<8} {:>7.1} s", "all", "", total.as_secs_f64());
+    for line in &tally.skipped {
+        println!("{line}");
+    }
+    let failed: Vec<&str> = ends.iter().filter(|end| end.1 == Outcome::Failed).map(|end| end.0).collect();
+    if !failed.is_empty() {
+        println!("FAILED: {}", failed.join(", "));
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+}
+
+impl Run<'_> {
+    /// Runs a command of a stage, all its output shown.
+    fn step(&mut self, command: &mut Command) -> Outcome {
+        finish(stream(command, |_| true))
+    }
+
+    /// Runs a command that runs tests, which are counted.
+    fn tests(&mut self, command: &mut Command) -> Outcome {
+        let failed_before = self.tally.failed;
+        let tally = &mut self.tally;
+        let outcome = finish(stream(command, |line| tally.watch(line)));
+        // A test binary that does not compile or dies has no line of results.
+        if outcome == Outcome::Failed && self.tally.failed == failed_before {
+            self.tally.failed += 1;
+        }
+        outcome
+    }
+
+    fn skip(&mut self, what: &str, why: &str) -> Outcome {
+        let line = format!("SKIPPED: {what}: {why}");
+        println!("{line}");
+        self.tally.skipped.push(line);
+        Outcome::Skipped
+    }
+
+    /// Whether cargo has this subcommand; without it the stage was named as skipped by the install stage.
+    fn has(&self, subcommand: &str) -> bool {
+        quiet(&mut cargo(self.place, &[subcommand, "--version"])).is_ok()
+    }
+}
+
+fn finish(result: Result<bool, String>) -> Outcome {
+    match result {
+        Ok(true) => Outcome::Passed,
+        Ok(false) => Outcome::Failed,
+        Err(message) => {
+            println!("{message}");
+            Outcome::Failed
+        }
+    }
+}
+
+/// Failed if one failed, passed if one passed.
+fn worst(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
+    outcomes.into_iter().fold(Outcome::Skipped, |worst, outcome| match (worst, outcome) {
+        (Outcome::Failed, _) | (_, Outcome::Failed) => Outcome::Failed,
+        (Outcome::Passed, _) | (_, Outcome::Passed) => Outcome::Passed,
+        (Outcome::Skipped, Outcome::Skipped) => Outcome::Skipped,
+    })
+}
+
+fn always(_: &Place) -> bool {
+    true
+}
+
+fn install_tools(run: &mut Run) -> Outcome {
+    let missing = if run.tier == Tier::Quick { Missing::Name } else { Missing::Install };
+    let skipped = install::ensure(run.place, missing);
+    skipped.iter().for_each(|line| println!("{line}"));
+    run.tally.skipped.extend(skipped);
+    Outcome::Passed
+}
+
+fn format(run: &mut Run) -> Outcome {
+    match run.has("fmt") {
+        true => run.step(&mut cargo(run.place, &["fmt", "--all", "--check"])),
+        false => Outcome::Skipped,
+    }
+}
+
+fn lint(run: &mut Run) -> Outcome {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    match run.has("clippy") {
+        true => run.step(&mut cargo(run.place, &arguments)),
+        false => Outcome::Skipped,
+    }
+}
+
+fn tidy(run: &mut Run) -> Outcome {
+    if tidy::run(run.place) { Outcome::Passed } else { Outcome::Failed }
+}
+
+fn tests(run: &mut Run) -> Outcome {
+    let mut tests = cargo(run.place, &["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    tests.env("OCL_ICD_VENDORS", icd::all(run.place));
+    if run.tier == Tier::Full {
+        tests.env("PANOPLY_TEST_FULL", "1");
+    }
+    run.tests(&mut tests)
+}
+
+fn knows_no_opencl(place: &Place) -> bool {
+    tidy::read(&place.root.join("crates").join("runtime"))
+        .is_ok_and(|sources| sources.iter().any(|source| source.text.contains(NO_OPENCL)))
+}
+
+fn no_opencl(run: &mut Run) -> Outcome {
+    let mut tests =
+        cargo(run.place, &["test", "--package", "panoply-runtime", "--no-fail-fast", "--", "--show-output"]);
+    // The path is what opencl3 tries instead of the usual names of the loader.
+    tests.env(NO_OPENCL, "1").env("OPENCL_DYLIB_PATH", "no-such-loader.so");
+    run.tests(&mut tests)
+}
+
+fn docs(run: &mut Run) -> Outcome {
+    let mut docs = cargo(run.place, &["doc", "--workspace", "--no-deps"]);
+    run.step(docs.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn has_features(place: &Place) -> bool {
+    !feature_names(place).is_empty()
+}
+
+/// None of the facade's features is a working CPU build; `--full` also takes each alone.
+fn features(run: &mut Run) -> Outcome {
+    let bare = ["check", "--package", "panoply", "--no-default-features"];
+    let mut outcomes = vec![run.step(&mut cargo(run.place, &bare))];
+    if run.tier == Tier::Full {
+        for feature in feature_names(run.place) {
+            println!("feature {feature} alone");
+            let alone = [&bare[..], &["--features", &feature]].concat();
+            outcomes.push(run.step(&mut cargo(run.place, &alone)));
+        }
+    }
+    worst(outcomes)
+}
+
+fn feature_names(place: &Place) -> Vec<String> {
+    let manifest = std::fs::read_to_string(place.root.join("crates/panoply/Cargo.toml")).unwrap_or_default();
+    let section = manifest.lines().skip_while(|line| line.trim() != "[features]").skip(1);
+    let rows = section.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once('='));
+    rows.map(|(name, _)| name.trim().to_string()).filter(|name| name != "default" && !name.starts_with('#')).collect()
+}
+
+fn other_targets(run: &mut Run) -> Outcome {
+    let mut outcomes = Vec::new();
+    for target in OTHER_TARGETS {
+        println!("target {target}");
+        let added = match on_path("rustup") {
+            true => quiet(command(run.place, "rustup").args(["target", "add", target])),
+            false => Err("no rustup here to add it".to_string()),
+        };
+        outcomes.push(match added {
+            Ok(_) => run.step(&mut cargo(run.place, &["check", "--workspace", "--target", target])),
+            Err(why) => run.skip(&format!("compiling for {target}"), &why),
+        });
+    }
+    worst(outcomes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_among_outcomes_is_a_failure() {
+        use Outcome::{Failed, Passed, Skipped};
+        assert_eq!(worst([Passed, Failed, Skipped]), Failed);
+        assert_eq!(worst([Skipped, Passed]), Passed);
+        assert_eq!(worst([Skipped, Skipped]), Skipped);
+    }
+
+    #[test]
+    fn features_are_read_from_the_facade() {
+        let root = std::env::temp_dir().join(format!("panoply-xtask-features-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("crates/panoply")).unwrap();
+        let manifest = "[features]\ndefault = [\"cuda\"]\n# cuda = old\ncuda = []\nopencl = [\"a\"]\n\n[lints]\nworkspace = true\n";
+        std::fs::write(root.join("crates/panoply/Cargo.toml"), manifest).unwrap();
+        assert_eq!(feature_names(&Place { root: root.clone() }), ["cuda", "opencl"]);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

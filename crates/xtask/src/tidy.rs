@@ -1,0 +1,190 @@
+//! `cargo xtask tidy`: the rules of this repository that no compiler checks.
+//!
+//! A rule is a row of [`RULES`]: a name, the reason it prints, and one function from sources to places. Adding one is a row,
+//! a function in [`text`] or [`imports`], and planted bad text in its test.
+
+mod imports;
+mod source;
+mod text;
+
+use crate::place::Place;
+pub use source::Source;
+use std::path::Path;
+
+/// Where a rule is broken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    path: String,
+    /// From 1.
+    line: usize,
+    what: String,
+}
+
+/// What a rule looks at.
+enum Check {
+    /// Each file by itself.
+    File(fn(&Source) -> Vec<Finding>),
+    /// All files together.
+    Tree(fn(&[Source]) -> Vec<Finding>),
+}
+
+/// One rule.
+struct Rule {
+    name: &'static str,
+    reason: &'static str,
+    check: Check,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "imports",
+        reason: "imports between crates follow the table in ARCHITECTURE.md; a new edge is a decision",
+        check: Check::Tree(imports::table),
+    },
+    Rule {
+        name: "build-script",
+        reason: "the build needs no SDK and runs no code",
+        check: Check::Tree(imports::build_scripts),
+    },
+    Rule {
+        name: "forbid-unsafe",
+        reason: "unsafe lives in driver, cpu, fake and one launch in runtime",
+        check: Check::Tree(text::forbid_unsafe),
+    },
+    Rule { name: "safety", reason: "every unsafe block says why it holds", check: Check::File(text::safety) },
+    Rule { name: "module-docs", reason: "a file's first line says what it is", check: Check::File(text::module_docs) },
+    Rule { name: "file-size", reason: "one idea per file", check: Check::File(text::file_size) },
+    Rule { name: "file-name", reason: "names explain themselves", check: Check::File(text::file_name) },
+    Rule { name: "ignored-test", reason: "a test runs or is deleted", check: Check::File(text::ignored_test) },
+    Rule {
+        name: "sleeping-test",
+        reason: "a test waits for an event, never for time",
+        check: Check::File(text::sleeping_test),
+    },
+    Rule { name: "unfinished", reason: "what is not written is not offered", check: Check::File(text::unfinished) },
+    Rule {
+        name: "unwrap",
+        reason: "an error names its operands and remedy, `expect` states an invariant",
+        check: Check::File(text::unwrap),
+    },
+    Rule { name: "home-path", reason: "it exists on one machine only", check: Check::File(text::home_path) },
+];
+
+/// Runs all rules on the repository.
+pub fn run(place: &Place) -> bool {
+    let sources = match read(&place.root) {
+        Ok(sources) => sources,
+        Err(message) => {
+            println!("tidy: {message}");
+            return false;
+        }
+    };
+    let mut findings = 0;
+    for rule in RULES {
+        for finding in apply(rule, &sources) {
+            println!("{}:{}: {}: {} ({})", finding.path, finding.line, rule.name, finding.what, rule.reason);
+            findings += 1;
+        }
+    }
+    for message in imports::heavy(place) {
+        println!("{message}");
+        findings += 1;
+    }
+    match findings {
+        0 => println!("tidy: {} files keep {} rules", sources.len(), RULES.len() + 1),
+        1 => println!("tidy: 1 finding"),
+        _ => println!("tidy: {findings} findings"),
+    }
+    findings == 0
+}
+
+fn apply(rule: &Rule, sources: &[Source]) -> Vec<Finding> {
+    match rule.check {
+        Check::File(check) => sources.iter().flat_map(check).collect(),
+        Check::Tree(check) => check(sources),
+    }
+}
+
+/// All text files that are ours: what `.gitignore` anchors at the root is not, nor is data.
+pub fn read(root: &Path) -> Result<Vec<Source>, String> {
+    let ignore = std::fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
+    let mut outside = vec!["/.git", "/data"];
+    outside.extend(ignore.lines().map(str::trim).filter(|line| line.starts_with('/')));
+    let mut sources = Vec::new();
+    walk(root, "", &outside, &mut sources)?;
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    let for_tests: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in &mut sources {
+        // A test module's own submodules are test code too.
+        if for_tests
+            .iter()
+            .any(|path| *path == source.path || source.path.starts_with(&format!("{}/", path.trim_end_matches(".rs"))))
+        {
+            source.mark_as_test();
+        }
+    }
+    Ok(sources)
+}
+
+fn walk(root: &Path, inside: &str, outside: &[&str], sources: &mut Vec<Source>) -> Result<(), String> {
+    let folder = root.join(inside);
+    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if inside.is_empty() { name } else { format!("{inside}/{name}") };
+        let kind = entry.file_type().map_err(|e| format!("{path}: {e}"))?;
+        if outside.iter().any(|ignored| ignored.trim_matches('/') == path) || kind.is_symlink() {
+            continue;
+        }
+        if kind.is_dir() {
+            walk(root, &path, outside, sources)?;
+        } else if is_ours(&path) {
+            // A file that another program is replacing right now is not an error of the repository.
+            let Ok(bytes) = std::fs::read(entry.path()) else {
+                continue;
+            };
+            sources.push(Source::new(&path, &String::from_utf8_lossy(&bytes)));
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(path: &str) -> bool {
+    const EXTENSIONS: [&str; 9] = ["rs", "toml", "md", "sh", "py", "yml", "yaml", "js", "txt"];
+    path == ".ci/run" || path.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies the rule called `name` to planted files and compares `path:line` of its findings.
+    pub fn check(name: &str, files: &[(&str, &str)], expected: &[&str]) {
+        let rule = RULES.iter().find(|rule| rule.name == name).expect("a rule of that name");
+        let sources: Vec<Source> = files.iter().map(|(path, text)| Source::new(path, text)).collect();
+        let found: Vec<String> =
+            apply(rule, &sources).iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect();
+        assert_eq!(found, expected, "rule {name} on {files:?}");
+    }
+
+    #[test]
+    fn this_repository_is_read_without_its_output() {
+        let place = Place::find().unwrap();
+        let sources = read(&place.root).unwrap();
+        assert!(sources.iter().any(|source| source.path == "crates/xtask/src/tidy.rs"));
+        assert!(!sources.iter().any(|source| source.path.starts_with("target/") || source.path.starts_with(".tools/")));
+    }
+
+    #[test]
+    fn a_file_declared_for_tests_is_test_code_with_all_below_it() {
+        let root = std::env::temp_dir().join(format!("panoply-xtask-tidy-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("src/oracle")).unwrap();
+        std::fs::write(root.join("src/lib.rs"), "#[cfg(test)]\nmod oracle;\n").unwrap();
+        std::fs::write(root.join("src/oracle.rs"), "mod deep;\n").unwrap();
+        std::fs::write(root.join("src/oracle/deep.rs"), "fn f() {}\n").unwrap();
+        let sources = read(&root).unwrap();
+        let marked: Vec<bool> = sources.iter().map(|source| source.is_test_line(0)).collect();
+        assert_eq!(marked, [true, true, true], "{sources:?}");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

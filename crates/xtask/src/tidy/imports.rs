@@ -1,0 +1,239 @@
+//! Which crate may import which: the table, the check of the manifests against it, and the check of all that they pull in.
+
+use super::Finding;
+use super::source::Source;
+use crate::place::Place;
+use crate::shell::{cargo, quiet};
+
+/// Folder under `crates/` and the folders it may import, tests aside. A crate without a row is a finding.
+const TABLE: &[(&str, &[&str])] = &[
+    ("ir", &[]),
+    ("macros", &[]),
+    ("compile", &["ir"]),
+    ("device", &["ir"]),
+    ("driver", &["device"]),
+    ("fake", &[]),
+    ("cpu", &["ir", "device"]),
+    ("runtime", &["ir", "compile", "device", "driver", "cpu"]),
+    ("tensor", &["ir", "macros", "compile", "runtime"]),
+    ("nn", &["macros", "tensor"]),
+    ("panoply", &["ir", "macros", "compile", "device", "driver", "cpu", "runtime", "tensor", "nn"]),
+    ("cli", &["panoply"]),
+    ("xtask", &[]),
+];
+
+/// Crates (folder names) that must stay light, and what may not come with them by any path.
+const LIGHT: &[&str] = &["ir", "compile", "device", "cpu"];
+const HEAVY: &[&str] = &["wgpu", "cudarc", "opencl3", "cl3", "ash", "naga", "libloading"];
+
+/// A dependency as a manifest names it.
+struct Dependency {
+    line: usize,
+    package: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Build,
+    Test,
+}
+
+/// Imports between our crates follow [`TABLE`].
+pub fn table(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (krate, source) in manifests(sources) {
+        let mut say = |line, what| findings.push(Finding { path: source.path.clone(), line, what });
+        let Some((_, may)) = TABLE.iter().find(|(name, _)| *name == krate) else {
+            say(1, format!("`{krate}` has no row in the table; add it there with what it may import"));
+            continue;
+        };
+        for dependency in dependencies(&source.text).iter().filter(|dependency| dependency.kind == Kind::Normal) {
+            if let Some(ours) = folder(&dependency.package)
+                && !may.contains(&ours)
+            {
+                let allowed = if may.is_empty() { "none of our crates".to_string() } else { may.join(", ") };
+                say(dependency.line, format!("`{krate}` imports `{ours}`, it may import {allowed}"));
+            }
+        }
+    }
+    findings
+}
+
+/// No build script and no build dependency.
+pub fn build_scripts(sources: &[Source]) -> Vec<Finding> {
+    let script = |source: &&Source| source.path.ends_with("/build.rs") && !source.path.contains("/src/");
+    let scripts = sources.iter().filter(script).map(|source| Finding {
+        path: source.path.clone(),
+        line: 1,
+        what: "a build script".to_string(),
+    });
+    let wanted = manifests(sources).flat_map(|(_, source)| {
+        let build = dependencies(&source.text).into_iter().filter(|dependency| dependency.kind == Kind::Build);
+        build.map(|dependency| Finding {
+            path: source.path.clone(),
+            line: dependency.line,
+            what: format!("`{}` is a build dependency", dependency.package),
+        })
+    });
+    scripts.chain(wanted).collect()
+}
+
+/// Asks cargo what the light crates pull in, through others too.
+pub fn heavy(place: &Place) -> Vec<String> {
+    let mut messages = Vec::new();
+    for krate in LIGHT.iter().filter(|krate| place.root.join("crates").join(krate).is_dir()) {
+        let package = format!("panoply-{krate}");
+        let arguments = ["tree", "--package", &package, "--edges", "normal", "--prefix", "none", "--target", "all"];
+        match quiet(&mut cargo(place, &arguments)) {
+            Ok(tree) => messages.extend(heavy_in(&tree).into_iter().map(|name| {
+                format!("crates/{krate}/Cargo.toml:1: light: `{krate}` pulls in {name} (who imports it pays for it; see `cargo tree -p {package} -i {name}`)")
+            })),
+            Err(why) => messages.push(format!("crates/{krate}/Cargo.toml:1: light: no tree to check: {why}")),
+        }
+    }
+    messages
+}
+
+/// The heavy packages in the output of `cargo tree --prefix none`.
+fn heavy_in(tree: &str) -> Vec<&str> {
+    let names = tree.lines().filter_map(|line| line.split_whitespace().next());
+    let is_heavy = |name: &&str| {
+        HEAVY.iter().any(|heavy| name == heavy || name.strip_prefix(heavy).is_some_and(|rest| rest.starts_with('-')))
+    };
+    let mut found: Vec<&str> = names.filter(is_heavy).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The manifests of the crates with their folder names.
+fn manifests(sources: &[Source]) -> impl Iterator<Item = (&str, &Source)> {
+    sources.iter().filter_map(|source| {
+        let krate = source.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+        (!krate.contains('/')).then_some((krate, source))
+    })
+}
+
+/// The folder of one of our packages.
+fn folder(package: &str) -> Option<&str> {
+    match package {
+        "panoply" | "xtask" => Some(package),
+        _ => package.strip_prefix("panoply-"),
+    }
+}
+
+/// Reads the dependency tables of a manifest. Not a TOML parser: it knows `name = …`, `name.key = …`, an inline
+/// `package = "…"` and `[dependencies.name]`, also under `[target.….dependencies]`, which is how manifests are written here.
+fn dependencies(manifest: &str) -> Vec<Dependency> {
+    let mut found: Vec<Dependency> = Vec::new();
+    let mut section = None;
+    for (index, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if let Some(header) = line.strip_prefix('[') {
+            let header = header.split(']').next().unwrap_or(header).trim_matches('[');
+            let (kind, own) = section_kind(header);
+            if let (Some(kind), Some(name)) = (kind, own) {
+                found.push(Dependency { line: index + 1, package: name.to_string(), kind });
+            }
+            section = kind.map(|kind| (kind, own.is_some()));
+            continue;
+        }
+        let Some((kind, own_section)) = section else {
+            continue;
+        };
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let renamed = line.split_once("package").and_then(|(_, rest)| rest.trim_start().strip_prefix('='));
+        let renamed = renamed.and_then(|rest| rest.split('"').nth(1));
+        match (own_section, renamed, line.split(['.', '=', ' ']).next()) {
+            (true, Some(package), _) => {
+                if let Some(last) = found.last_mut() {
+                    last.package = package.to_string();
+                }
+            }
+            (true, None, _) => {}
+            (false, Some(package), _) | (false, None, Some(package)) => {
+                let package = package.trim_matches('"').to_string();
+                found.push(Dependency { line: index + 1, package, kind });
+            }
+            (false, None, None) => {}
+        }
+    }
+    found
+}
+
+/// What a section's header says: the kind of dependencies in it, and the name in `[dependencies.name]`.
+fn section_kind(header: &str) -> (Option<Kind>, Option<&str>) {
+    let header = match header.strip_prefix("target.") {
+        Some(rest) => rest.rfind("dependencies").map_or(rest, |at| {
+            let start = rest[..at].rfind('.').map_or(0, |dot| dot + 1);
+            &rest[start..]
+        }),
+        None => header,
+    };
+    let (table, name) = match header.split_once('.') {
+        Some((table, name)) => (table, Some(name)),
+        None => (header, None),
+    };
+    let kind = match table {
+        "dependencies" => Some(Kind::Normal),
+        "build-dependencies" => Some(Kind::Build),
+        "dev-dependencies" => Some(Kind::Test),
+        _ => None,
+    };
+    (kind, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check;
+    use super::*;
+
+    #[test]
+    fn an_edge_outside_the_table_is_found() {
+        let cpu = "[package]\nname = \"panoply-cpu\"\n\n[dependencies]\npanoply-ir.workspace = true\npanoply-runtime.workspace = true\nhalf = \"2\"\n";
+        check("imports", &[("crates/cpu/Cargo.toml", cpu)], &["crates/cpu/Cargo.toml:6"]);
+        let tests_are_free = "[dev-dependencies]\npanoply-runtime.workspace = true\n";
+        check("imports", &[("crates/cpu/Cargo.toml", tests_are_free)], &[]);
+        check("imports", &[("crates/newcomer/Cargo.toml", "[dependencies]\n")], &["crates/newcomer/Cargo.toml:1"]);
+    }
+
+    #[test]
+    fn an_edge_cannot_hide() {
+        let renamed = "[dependencies]\nrun = { package = \"panoply-runtime\", path = \"../runtime\" }\n";
+        check("imports", &[("crates/cpu/Cargo.toml", renamed)], &["crates/cpu/Cargo.toml:2"]);
+        let own_section = "[dependencies.run]\npackage = \"panoply-runtime\"\npath = \"../runtime\"\n";
+        check("imports", &[("crates/cpu/Cargo.toml", own_section)], &["crates/cpu/Cargo.toml:1"]);
+        let target = "[target.'cfg(unix)'.dependencies]\npanoply-nn = { workspace = true }\n[features]\ndefault = []\n";
+        check("imports", &[("crates/ir/Cargo.toml", target)], &["crates/ir/Cargo.toml:2"]);
+    }
+
+    #[test]
+    fn the_table_has_no_cycle_and_names_only_its_rows() {
+        for (index, (krate, may)) in TABLE.iter().enumerate() {
+            for import in *may {
+                let row = TABLE.iter().position(|(name, _)| name == import);
+                assert!(row.is_some_and(|row| row < index), "{krate} → {import}: rows come in the order of imports");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_built_by_a_script() {
+        check("build-script", &[("crates/x/build.rs", ""), ("crates/x/src/build.rs", "")], &["crates/x/build.rs:1"]);
+        check(
+            "build-script",
+            &[("crates/x/Cargo.toml", "[build-dependencies]\ncc = \"1\"\n")],
+            &["crates/x/Cargo.toml:2"],
+        );
+    }
+
+    #[test]
+    fn heavy_packages_are_found_by_name_and_family() {
+        let tree = "panoply-cpu v0.1.0\nhalf v2.7.1\nwgpu-hal v30.0.0\nashen v1.0.0\nwgpu v30.0.0\nwgpu v30.0.0 (*)\n";
+        assert_eq!(heavy_in(tree), ["wgpu", "wgpu-hal"]);
+    }
+}

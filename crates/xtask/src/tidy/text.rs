@@ -1,0 +1,273 @@
+//! The rules that read one file, or the text of several.
+
+use super::Finding;
+use super::source::Source;
+
+/// A file above this is a failure unless [`LARGE_FILES`] says why.
+const MOST_LINES: usize = 600;
+
+/// Files that may be longer: path, their own limit, reason.
+const LARGE_FILES: &[(&str, usize, &str)] = &[];
+
+/// Crates (folder names) that may hold `unsafe`.
+const UNSAFE_CRATES: &[&str] = &["driver", "cpu", "fake"];
+
+/// Words that name nothing.
+const EMPTY_WORDS: &[&str] = &["util", "utils", "helper", "helpers", "common", "manager", "misc", "v2"];
+
+fn finding(source: &Source, line: usize, what: impl Into<String>) -> Finding {
+    Finding { path: source.path.clone(), line: line + 1, what: what.into() }
+}
+
+/// Lines of code, with their index, that hold one of `words`.
+fn lines_with<'a>(source: &'a Source, words: &'a [&'a str]) -> impl Iterator<Item = (usize, &'a str)> {
+    source
+        .code
+        .lines()
+        .enumerate()
+        .filter_map(move |(index, line)| Some((index, *words.iter().find(|word| line.contains(**word))?)))
+}
+
+/// Each crate's root forbids unsafe code, except where it may live; `runtime` denies it and allows it once.
+pub fn forbid_unsafe(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut allowed = 0;
+    for source in sources {
+        let Some((krate, file)) = source.path.strip_prefix("crates/").and_then(|path| path.split_once('/')) else {
+            continue;
+        };
+        let attribute = if krate == "runtime" { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
+        let root = file == "src/lib.rs" || file == "src/main.rs" || (file.starts_with("src/bin/") && source.is_rust());
+        if root && !UNSAFE_CRATES.contains(&krate) && !source.code.contains(attribute) {
+            findings.push(finding(source, 0, format!("no `{attribute}`")));
+        }
+        if krate == "runtime" && file.starts_with("src/") {
+            for (index, _) in lines_with(source, &["allow(unsafe_code)", "expect(unsafe_code)"]) {
+                allowed += 1;
+                if allowed > 1 {
+                    findings.push(finding(source, index, "a second place in `runtime` allows unsafe code"));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// `SAFETY:` stands on the line of the unsafe block, or in the comment above its statement.
+pub fn safety(source: &Source) -> Vec<Finding> {
+    /// Code between the comment and the block: the start of the statement, attributes, a sibling impl.
+    const MOST_CODE_BETWEEN: usize = 3;
+    let lines: Vec<&str> = source.text.lines().collect();
+    let explained = |index: usize| {
+        let mut code = 0;
+        for line in lines[..=index].iter().rev() {
+            if line.contains("SAFETY:") {
+                return true;
+            }
+            if !line.trim_start().starts_with("//") {
+                code += 1;
+            }
+            if code > MOST_CODE_BETWEEN + 1 {
+                return false;
+            }
+        }
+        false
+    };
+    let compact = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_unsafe = |line: &str| {
+        let line = compact(line);
+        line.ends_with("unsafe")
+            || line.contains("unsafe {")
+            || line.contains("unsafe{")
+            || line.contains("unsafe impl")
+    };
+    let unexplained = source.code.lines().enumerate().filter(|(index, line)| is_unsafe(line) && !explained(*index));
+    unexplained.map(|(index, _)| finding(source, index, "unsafe without `// SAFETY:`")).collect()
+}
+
+/// Every Rust file begins with `//!`.
+pub fn module_docs(source: &Source) -> Vec<Finding> {
+    let documented = !source.is_rust() || source.text.starts_with("//!");
+    if documented { Vec::new() } else { vec![finding(source, 0, "the first line is not `//!`")] }
+}
+
+/// No file is too long.
+pub fn file_size(source: &Source) -> Vec<Finding> {
+    let limit = LARGE_FILES.iter().find(|(path, _, _)| *path == source.path).map_or(MOST_LINES, |(_, lines, _)| *lines);
+    let lines = source.text.lines().count();
+    if !source.is_rust() || lines <= limit {
+        return Vec::new();
+    }
+    vec![finding(
+        source,
+        limit,
+        format!("{lines} lines, {limit} at most; split it, or give it a row and a reason in LARGE_FILES"),
+    )]
+}
+
+/// No file or folder has a name that says nothing.
+pub fn file_name(source: &Source) -> Vec<Finding> {
+    let says_nothing = |part: &str| {
+        let stem = part.split('.').next().unwrap_or(part);
+        stem == "base" || stem.split(['_', '-']).any(|word| EMPTY_WORDS.contains(&word))
+    };
+    let part = source.path.split('/').find(|part| source.is_rust() && says_nothing(part));
+    part.map(|part| finding(source, 0, format!("`{part}` says nothing about its content"))).into_iter().collect()
+}
+
+/// No test is ignored.
+pub fn ignored_test(source: &Source) -> Vec<Finding> {
+    lines_with(source, &["#[ignore"]).map(|(index, _)| finding(source, index, "an ignored test")).collect()
+}
+
+/// No test sleeps.
+pub fn sleeping_test(source: &Source) -> Vec<Finding> {
+    let sleeps = lines_with(source, &["thread::sleep("]).filter(|(index, _)| source.is_test_line(*index));
+    sleeps.map(|(index, _)| finding(source, index, "a sleep in a test")).collect()
+}
+
+/// No `todo!` and no `unimplemented!`.
+pub fn unfinished(source: &Source) -> Vec<Finding> {
+    let words = lines_with(source, &["todo!(", "unimplemented!("]);
+    words.map(|(index, word)| finding(source, index, format!("`{word}`"))).collect()
+}
+
+/// No `unwrap` outside tests and examples.
+pub fn unwrap(source: &Source) -> Vec<Finding> {
+    let unwraps = lines_with(source, &[".unwrap()"]).filter(|(index, _)| !source.is_test_line(*index));
+    unwraps.map(|(index, _)| finding(source, index, "`.unwrap()`")).collect()
+}
+
+/// No absolute path into somebody's home, in code, comments or documents.
+pub fn home_path(source: &Source) -> Vec<Finding> {
+    // Spelled in pieces, or this file would break its own rule.
+    const HOMES: [&str; 4] =
+        [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("C:\\Us", "ers\\")];
+    let holds = |line: &str| {
+        HOMES.iter().any(|home| {
+            line.match_indices(home).any(|(at, _)| {
+                // `a/home/b` is a path below something else.
+                !line[..at]
+                    .chars()
+                    .next_back()
+                    .is_some_and(|before| before.is_alphanumeric() || "._-~}".contains(before))
+            })
+        })
+    };
+    let lines = source.text.lines().enumerate().filter(|(_, line)| holds(line));
+    lines.map(|(index, _)| finding(source, index, "an absolute path into a home folder")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::check;
+
+    const FILE: &str = "crates/x/src/y.rs";
+
+    #[test]
+    fn crate_roots_forbid_unsafe_code() {
+        check(
+            "forbid-unsafe",
+            &[
+                ("crates/ir/src/lib.rs", "//! x\n"),
+                ("crates/ir/src/view.rs", "//! x\n"),
+                ("crates/cli/src/main.rs", "//! x\n// #![forbid(unsafe_code)]\n"),
+                ("crates/tensor/src/lib.rs", "//! x\n#![forbid(unsafe_code)]\n"),
+                ("crates/cpu/src/lib.rs", "//! x\n"),
+            ],
+            &["crates/ir/src/lib.rs:1", "crates/cli/src/main.rs:1"],
+        );
+    }
+
+    #[test]
+    fn runtime_allows_unsafe_once() {
+        check(
+            "forbid-unsafe",
+            &[
+                ("crates/runtime/src/lib.rs", "#![deny(unsafe_code)]\n#[allow(unsafe_code)]\nfn f() {}\n"),
+                ("crates/runtime/src/pool.rs", "\n#[expect(unsafe_code)]\nfn g() {}\n"),
+            ],
+            &["crates/runtime/src/pool.rs:2"],
+        );
+        check(
+            "forbid-unsafe",
+            &[("crates/runtime/src/lib.rs", "#![forbid(unsafe_code)]\n")],
+            &["crates/runtime/src/lib.rs:1"],
+        );
+    }
+
+    #[test]
+    fn unsafe_blocks_are_explained() {
+        let bad = "fn f() {\n    unsafe { g() }\n}\nunsafe impl Send for A {}\n";
+        check("safety", &[(FILE, bad)], &["crates/x/src/y.rs:2", "crates/x/src/y.rs:4"]);
+        let good = "// SAFETY: g asks for nothing,\n// at any time.\nlet x =\n    unsafe { g() };\n// unsafe {\nlet s = \"unsafe {\";\n";
+        check("safety", &[(FILE, good)], &[]);
+        let siblings = "// SAFETY: no thread owns it.\nunsafe impl Send for A {}\nunsafe impl Sync for A {}\n";
+        check("safety", &[(FILE, siblings)], &[]);
+        let far = "// SAFETY: of something else\na();\nb();\nc();\nd();\nunsafe { g() }\n";
+        check("safety", &[(FILE, far)], &["crates/x/src/y.rs:6"]);
+    }
+
+    #[test]
+    fn files_say_what_they_are() {
+        check("module-docs", &[(FILE, "use a::b;\n//! late\n"), ("docs/a.md", "# A")], &["crates/x/src/y.rs:1"]);
+        check("module-docs", &[("crates/x/tests/y.rs", "//! Tests of y.\n")], &[]);
+    }
+
+    #[test]
+    fn files_are_short() {
+        let lines = |count: usize| "x\n".repeat(count);
+        check("file-size", &[(FILE, &lines(601)), ("crates/x/tests/y.rs", &lines(600))], &["crates/x/src/y.rs:601"]);
+        check("file-size", &[("docs/long.md", &lines(2000))], &[]);
+    }
+
+    #[test]
+    fn names_say_something() {
+        let named = |path: &'static str| [(path, "")];
+        check("file-name", &named("crates/x/src/utils.rs"), &["crates/x/src/utils.rs:1"]);
+        check("file-name", &named("crates/x/tests/common/mod.rs"), &["crates/x/tests/common/mod.rs:1"]);
+        check("file-name", &named("crates/x/src/pool_manager.rs"), &["crates/x/src/pool_manager.rs:1"]);
+        check("file-name", &named("crates/x/src/commonality.rs"), &[]);
+        check("file-name", &named("crates/x/src/database.rs"), &[]);
+    }
+
+    #[test]
+    fn tests_run_and_do_not_sleep() {
+        check(
+            "ignored-test",
+            &[(FILE, "#[test]\n#[ignore = \"slow\"]\nfn f() {}\n// #[ignore]\n")],
+            &["crates/x/src/y.rs:2"],
+        );
+        let sleeps = "fn f() { std::thread::sleep(d) }\n#[test]\nfn g() { thread::sleep(d) }\n";
+        check("sleeping-test", &[(FILE, sleeps)], &["crates/x/src/y.rs:3"]);
+    }
+
+    #[test]
+    fn nothing_is_left_unfinished() {
+        let text = "fn f() { todo!() }\nfn g() { unimplemented!(\"x\") }\n// todo!()\nlet s = \"todo!()\";\n";
+        check("unfinished", &[(FILE, text)], &["crates/x/src/y.rs:1", "crates/x/src/y.rs:2"]);
+    }
+
+    #[test]
+    fn unwrap_is_for_tests_and_examples() {
+        let text = "/// `x.unwrap()`\nfn f() { x.unwrap() }\n#[cfg(test)]\nmod tests {\n fn g() { x.unwrap() }\n}\nfn h() { x.unwrap_or(1) }\n";
+        let elsewhere = [
+            (FILE, text),
+            ("crates/x/tests/z.rs", "fn f() { x.unwrap() }\n"),
+            ("crates/x/examples/z.rs", "fn f() { x.unwrap() }\n"),
+        ];
+        check("unwrap", &elsewhere, &["crates/x/src/y.rs:2"]);
+    }
+
+    #[test]
+    fn nobodys_home_is_named() {
+        let home = concat!("see /ho", "me/ada/x\n");
+        let root = concat!("let p = \"/ro", "ot/.cache\";\n");
+        check("home-path", &[("README.md", home), (FILE, root)], &["README.md:1", "crates/x/src/y.rs:1"]);
+        check(
+            "home-path",
+            &[("README.md", concat!("$HO", "ME/x, ~/x, https://a.org/ho", "me/b, x/ro", "ot/y\n"))],
+            &[],
+        );
+    }
+}
