@@ -61,7 +61,8 @@ fn show(data: &Dataset, example: usize, read: i32, share: f32) {
     const INK: [char; 5] = [' ', '░', '▒', '▓', '█'];
     let points = &data.features[example * data.width..(example + 1) * data.width];
     for row in points.chunks(8) {
-        let line: String = row.iter().map(|point| INK[(point * 4.0).round() as usize]).flat_map(|ink| [ink, ink]).collect();
+        let line: String =
+            row.iter().map(|point| INK[(point * 4.0).round() as usize]).flat_map(|ink| [ink, ink]).collect();
         println!("  {line}");
     }
     let verdict = if read == data.labels[example] { "right" } else { "wrong" };

@@ -73,7 +73,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let Data::Digits = arguments.data;
         let mut rng = Rng::seed(arguments.seed);
         let (train, validation) = digits::load()?.split(arguments.held_out, &mut rng)?;
-        let widths: Vec<usize> = [train.width].into_iter().chain(arguments.hidden.clone()).chain([train.classes]).collect();
+        let widths: Vec<usize> =
+            [train.width].into_iter().chain(arguments.hidden.clone()).chain([train.classes]).collect();
         let mut model = Mlp::new(&widths, arguments.dropout, &mut rng);
         let mut optimiser = AdamW::new(arguments.learning_rate).clip_norm(1.0);
         eprintln!(
@@ -88,7 +89,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let history = training.classify(&mut model, &mut optimiser, (&train, &validation), &mut rng, &mut screen)?;
         screen.bar.finish_and_clear();
         let best = history.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss));
-        let best = best.ok_or_else(|| Error::mistake("training was stopped before its first epoch ended; nothing was saved"))?;
+        let best =
+            best.ok_or_else(|| Error::mistake("training was stopped before its first epoch ended; nothing was saved"))?;
         let file = save(&model, &widths, arguments, &history, best)?;
         let seconds = start.elapsed().as_secs_f64();
         if arguments.json {
@@ -98,7 +100,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 "model": file, "interrupted": screen.stopped(),
             }));
         } else {
-            println!("{:.1} % of the held-out digits right (epoch {}), {seconds:.2} s in all", best.accuracy * 100.0, best.epoch);
+            println!(
+                "{:.1} % of the held-out digits right (epoch {}), {seconds:.2} s in all",
+                best.accuracy * 100.0,
+                best.epoch
+            );
             println!("saved {}", file.display());
             println!("try it: panoply predict {}", file.display());
         }
@@ -109,7 +115,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// The network a model file describes, with its parameters.
 pub fn load(file: &Path) -> Result<Mlp> {
     let described = checkpoint::metadata(file)?;
-    let wrong = || Error::corrupt(format!("{}: it does not say which network it holds; was it written by `panoply train`?", file.display()));
+    let wrong = || {
+        Error::corrupt(format!(
+            "{}: it does not say which network it holds; was it written by `panoply train`?",
+            file.display()
+        ))
+    };
     let widths: Option<Vec<usize>> =
         described.get("widths").and_then(|text| text.split(',').map(|width| width.parse().ok()).collect());
     let widths = widths.filter(|widths| widths.len() > 1 && widths.iter().all(|width| (1..=1 << 20).contains(width)));
@@ -118,7 +129,13 @@ pub fn load(file: &Path) -> Result<Mlp> {
     Ok(model)
 }
 
-fn save(model: &Mlp, widths: &[usize], arguments: &Arguments, history: &[EpochReport], best: &EpochReport) -> Result<PathBuf> {
+fn save(
+    model: &Mlp,
+    widths: &[usize],
+    arguments: &Arguments,
+    history: &[EpochReport],
+    best: &EpochReport,
+) -> Result<PathBuf> {
     let folder = &arguments.out;
     std::fs::create_dir_all(folder).map_err(|error| Error::io(format!("cannot make {}", folder.display()), error))?;
     let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
@@ -190,7 +207,11 @@ impl Watch for Screen {
             accuracy * 100.0,
             seconds * 1e3
         );
-        if self.bar.is_hidden() { eprintln!("{line}") } else { self.bar.println(line) }
+        if self.bar.is_hidden() {
+            eprintln!("{line}")
+        } else {
+            self.bar.println(line)
+        }
         !self.stopped()
     }
 }

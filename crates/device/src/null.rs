@@ -532,3 +532,6 @@ impl Driver for NullDriver {
         self.refused.clone()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,13 @@ pub fn load(model: &mut dyn Module, path: &Path) -> Result<()> {
         match file.tensor(&name) {
             Err(_) => complaints.missing.push(name),
             Ok(view) if view.shape() != want.shape()?.dims() || view.dtype() != file_dtype(want.dtype()) => {
-                complaints.mismatched.push(format!("{name} is {:?}{:?}, not {}{}", view.dtype(), view.shape(), want.dtype(), want.shape()?));
+                complaints.mismatched.push(format!(
+                    "{name} is {:?}{:?}, not {}{}",
+                    view.dtype(),
+                    view.shape(),
+                    want.dtype(),
+                    want.shape()?
+                ));
                 complaints.known.push(name);
             }
             Ok(view) => {

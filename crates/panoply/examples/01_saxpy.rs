@@ -14,10 +14,10 @@ fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
 }
 
 fn main() -> Result<()> {
-    let device = Device::auto()?;
+    let device = Device::current()?;
     let x = device.buffer(&[1.0f32, 2.0, 3.0, 4.0])?;
     let mut y = device.buffer(&[10.0f32, 20.0, 30.0, 40.0])?;
-    saxpy(0.5, &x, &mut y).launch(y.len())?;
+    saxpy(0.5, &x, &mut y).launch(x.len())?;
     println!("{:?} on {device}", y.to_vec()?);
     Ok(())
 }

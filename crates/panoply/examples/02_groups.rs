@@ -9,7 +9,8 @@ const GROUP: usize = 64;
 fn sum_by_hand(x: &[f32], sums: &mut [f32]) {
     let mut part = shared::<f32>(GROUP);
     let local = local_index();
-    part[local] = x[global_index()]; // zero beyond the end
+    let i = global_index();
+    part[local] = if i < x.len() { x[i] } else { 0.0 }; // the last group reaches beyond the end
     barrier();
     let mut half = GROUP / 2;
     while half > 0 {
@@ -27,14 +28,15 @@ fn sum_by_hand(x: &[f32], sums: &mut [f32]) {
 /// The same by a collective, for any number type.
 #[kernel(group = GROUP)]
 fn sum_by_call<T: panoply::kernel::Number>(x: &[T], sums: &mut [T]) {
-    let sum = group_sum(x[global_index()]);
+    let i = global_index();
+    let sum = group_sum(if i < x.len() { x[i] } else { T::ZERO });
     if local_index() == 0 {
         sums[group_id(0)] = sum;
     }
 }
 
 fn main() -> Result<()> {
-    let device = Device::auto()?;
+    let device = Device::current()?;
     let numbers: Vec<f32> = (0..200).map(|i| i as f32).collect();
     let x = device.buffer(&numbers)?;
     let mut sums = device.zeros::<f32>(numbers.len().div_ceil(GROUP))?;

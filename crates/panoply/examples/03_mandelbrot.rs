@@ -27,7 +27,7 @@ fn picture(turns: &mut [u32], width: usize, height: usize) {
 
 fn main() -> Result<()> {
     let (width, height) = (72, 24);
-    let device = Device::auto()?;
+    let device = Device::current()?;
     let mut turns = device.zeros::<u32>(width * height)?;
     picture(&mut turns, width, height).launch((width, height))?;
     for row in turns.to_vec()?.chunks(width) {

@@ -1,6 +1,6 @@
 //! tmp
 use panoply::kernels;
-use panoply_ir::{verify::verify, Target};
+use panoply_ir::{Target, verify::verify};
 fn main() {
     let name = std::env::args().nth(1).unwrap();
     for (k, b) in kernels::ALL.iter().flat_map(|s| s.kernels) {

@@ -42,8 +42,8 @@ pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16
 pub use panoply_macros::{Module, kernel, kernel_fn};
 pub use panoply_nn as nn;
 pub use panoply_runtime as runtime;
-pub use panoply_tensor::{Range, Rng, Shape, Tensor, eval};
 pub use panoply_runtime::{
     Buffer, Device, DeviceInfo, Event, Grid, How, Kind, Launch, LaunchArg, Profile, ProfileReport, Queue, Reading,
     Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
+pub use panoply_tensor::{Range, Rng, Shape, Tensor, eval};

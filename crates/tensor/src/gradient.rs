@@ -22,7 +22,9 @@ impl Tensor {
         self.check()?;
         wanted.iter().try_for_each(|tensor| tensor.check())?;
         if self.0.shape.elems() != 1 {
-            return Err(Error::mistake(format!("gradients: {self:?} is not a single number; reduce it, for example with `.mean(..)`")));
+            return Err(Error::mistake(format!(
+                "gradients: {self:?} is not a single number; reduce it, for example with `.mean(..)`"
+            )));
         }
         if let Some(integer) = [self].iter().chain(wanted).find(|tensor| !tensor.dtype().is_float()) {
             return Err(Error::mistake(format!("gradients: {integer:?} is not a float and has no derivative")));
@@ -259,4 +261,3 @@ fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<
         Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => None,
     }
 }
-

@@ -13,15 +13,15 @@
 pub mod display;
 pub mod gradient;
 pub mod ops;
-pub mod random;
 mod plan_cache;
+pub mod random;
 pub mod realize;
 pub mod tensor;
 
 pub use ops::movement::Range;
 pub use panoply_ir::{DType, Element, Error, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;
-pub use random::Rng;
 pub use plan_cache::{PlanCounts, counts as plan_counts};
+pub use random::Rng;
 pub use realize::eval;
 pub use tensor::Tensor;

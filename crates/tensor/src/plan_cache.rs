@@ -87,7 +87,9 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
             (PlanStep::Routine { routine, buffers: ids }, _) => {
                 Work::Routine { routine: *routine, buffers: ids.iter().map(|id| &buffers[id.index()]).collect() }
             }
-            (PlanStep::Kernel { kernel, .. }, None) => unreachable!("kernel {} of a plan was not prepared", kernel.name),
+            (PlanStep::Kernel { kernel, .. }, None) => {
+                unreachable!("kernel {} of a plan was not prepared", kernel.name)
+            }
         })
         .collect();
     device.submit(&work)?;

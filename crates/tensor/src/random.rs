@@ -74,14 +74,17 @@ impl Rng {
         let word = |value: u32| Tensor::scalar(Scalar::from(value));
         let start = self.counter;
         self.counter += blocks as u64;
-        let block = Tensor::iota(blocks).cast(DType::U32);
+        // Element i is word i % 4 of block i / 4, so one expression gives all and nothing is interleaved afterwards.
+        let position = Tensor::iota(elems).cast(DType::U32);
+        let constant = |value: u32| Tensor::constant(Scalar::from(value));
+        let (block, lane) = (position.shr(&constant(2)), position.bitand(&constant(3)));
         let low = &block + word(start as u32);
-        let carry = low.lt(&block).cast(DType::U32);
-        let high = carry + word((start >> 32) as u32);
+        let high = low.lt(&block).cast(DType::U32) + word((start >> 32) as u32);
         let zero = block.zeros_like();
-        let words = rounds([low, high, zero.clone(), zero], [word(self.seed as u32), word((self.seed >> 32) as u32)]);
-        let columns = Tensor::stack(&words, 1).reshaped(Shape::new([blocks * 4]));
-        columns.narrow(0, 0, elems).reshaped(shape)
+        let [a, b, c, d] =
+            rounds([low, high, zero.clone(), zero], [word(self.seed as u32), word((self.seed >> 32) as u32)]);
+        let even = lane.bitand(&constant(1)).eq(&constant(0));
+        a.where_(&even, &b).where_(&lane.lt(&constant(2)), &c.where_(&even, &d)).reshaped(shape)
     }
 
     /// f32 in 0 .. 1, multiples of 2^-24.

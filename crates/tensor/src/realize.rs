@@ -81,9 +81,8 @@ pub fn eval(roots: &[&Tensor]) -> Result<()> {
     let mut waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
     while let Some(first) = waiting.first() {
         let device = first.0.device.clone().map_or_else(Device::current, Ok)?;
-        let (here, elsewhere): (Vec<&Tensor>, Vec<&Tensor>) = waiting
-            .into_iter()
-            .partition(|root| root.0.device.as_ref().is_none_or(|other| *other == device));
+        let (here, elsewhere): (Vec<&Tensor>, Vec<&Tensor>) =
+            waiting.into_iter().partition(|root| root.0.device.as_ref().is_none_or(|other| *other == device));
         eval_on(&device, &here)?;
         waiting = elsewhere;
     }

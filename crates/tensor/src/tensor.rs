@@ -58,7 +58,10 @@ impl Tensor {
     pub fn from_slice_on<T: Element>(device: &Device, data: &[T], shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
         if shape.elems() != data.len() {
-            return Tensor::mistake(Error::mistake(format!("{} elements do not fill a tensor of shape {shape}", data.len())));
+            return Tensor::mistake(Error::mistake(format!(
+                "{} elements do not fill a tensor of shape {shape}",
+                data.len()
+            )));
         }
         let bytes: Arc<[u8]> = bytemuck::cast_slice(data).into();
         let source = Source::Host(Mutex::new(Some(bytes)));
@@ -123,7 +126,13 @@ impl Tensor {
     }
 
     #[track_caller]
-    pub(crate) fn new(source: Source, inputs: Vec<Tensor>, shape: Shape, dtype: DType, device: Option<Device>) -> Tensor {
+    pub(crate) fn new(
+        source: Source,
+        inputs: Vec<Tensor>,
+        shape: Shape,
+        dtype: DType,
+        device: Option<Device>,
+    ) -> Tensor {
         let place = Location::caller();
         Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, value: OnceLock::new() }))
     }

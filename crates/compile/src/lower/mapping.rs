@@ -32,6 +32,8 @@ pub struct Mapping {
     pub loops: Vec<Vec<(Var, Kind)>>,
     /// Work-items of a group, if groups share rows.
     pub lanes: Option<u32>,
+    /// Work-items of a group along the grid's first two axes, if rows are best taken in tiles.
+    pub tile: Option<[u32; 2]>,
 }
 
 /// Rows shorter than this are walked by one work-item each.
@@ -51,7 +53,7 @@ pub fn map(nest: &Nest, levels: &Levels, target: &Target) -> Mapping {
     };
     let contiguous = along_rows(nest, levels);
     let grouped = longest >= SHORT_ROW && !scans && !scatters && (contiguous || (starved && longest >= 4 * SHORT_ROW));
-    if grouped { by_group(nest, target, longest) } else { by_item(nest) }
+    if grouped { by_group(nest, target, longest) } else { by_item(nest, target) }
 }
 
 /// Whether walking along the loops touches neighbouring elements more often than walking across rows does.
@@ -87,6 +89,7 @@ fn by_group(nest: &Nest, target: &Target, longest: u64) -> Mapping {
         outer: nest.outer.iter().map(|var| (*var, Kind::Group)).collect(),
         loops: nest.loops.iter().map(along).collect(),
         lanes: Some(lanes),
+        tile: None,
     }
 }
 
@@ -109,15 +112,46 @@ fn lanes(target: &Target, length: u64) -> u32 {
 
 /// A work-item for each row: the innermost variables on axes of their own, those beyond the grid's three told apart by
 /// quotients on the last.
-fn by_item(nest: &Nest) -> Mapping {
-    let count = nest.outer.len();
-    let axis = |at: usize| Kind::Grid((count - 1 - at).min(2) as u8);
+fn by_item(nest: &Nest, target: &Target) -> Mapping {
+    let mut order: Vec<usize> = (0..nest.outer.len()).rev().collect();
+    let across = across(nest);
+    if let Some(across) = across {
+        order.retain(|at| *at != across);
+        order.insert(1, across);
+    }
+    let axis = |at: usize| order.iter().position(|other| *other == at).map_or(2, |axis| axis.min(2));
     let sequential = |vars: &Vec<Var>| vars.iter().map(|var| (*var, Kind::Sequential)).collect();
     Mapping {
-        outer: nest.outer.iter().enumerate().map(|(at, var)| (*var, axis(at))).collect(),
+        outer: nest.outer.iter().enumerate().map(|(at, var)| (*var, Kind::Grid(axis(at) as u8))).collect(),
         loops: nest.loops.iter().map(sequential).collect(),
         lanes: None,
+        tile: across.map(|_| tile(target)),
     }
+}
+
+/// Tiles whose short sides are still whole cache lines, of f32, in either direction.
+fn tile(target: &Target) -> [u32; 2] {
+    let limit = target.max_group_items.min(target.max_group[0]);
+    let wide = match target.style {
+        Style::Cpu { block } => [32, (block / 32).clamp(1, 16)],
+        Style::Gpu => [32, 8],
+    };
+    if wide[0] * wide[1] <= limit { wide } else { [8, 8] }
+}
+
+/// In a nest without loops that moves elements from one order into another: the outer variable along which most of what
+/// does not lie side by side along the last one does.
+fn across(nest: &Nest) -> Option<usize> {
+    let (last, others) = nest.outer.split_last().filter(|_| nest.loops.is_empty())?;
+    let steps_by_one = |form: &Form, var: Var| form.coefficient(var) == Some(1);
+    let loads = nest.values.iter().filter_map(|(value, _)| match value {
+        Value::Load(_, form) => Some(form),
+        _ => None,
+    });
+    let moved: Vec<&Form> = loads.filter(|form| !steps_by_one(form, *last) && form.uses(*last)).collect();
+    let votes = |at: &usize| moved.iter().filter(|form| steps_by_one(form, others[*at])).count();
+    let best = (0..others.len()).max_by_key(votes).filter(|at| votes(at) > 0)?;
+    (last.extent >= 16 && others[best].extent >= 8).then_some(best)
 }
 
 /// How many values variables take together.

@@ -28,10 +28,11 @@ pub struct Emitted {
 /// Writes the kernel of a nest.
 pub fn emit(graph: &Graph, nest: &Nest, levels: &Levels, mapping: &Mapping) -> Result<Emitted> {
     let (emitter, arguments) = Emitter::new(graph, nest, levels);
-    let mut rows = Rows { e: emitter, nest, mapping };
+    let mut rows = Rows { e: emitter, nest, mapping, open: 0 };
     let grid = rows.begin();
     let last = levels.phase.iter().copied().max().unwrap_or(0);
     (0..=last).for_each(|phase| rows.phase(phase));
+    rows.end();
     Ok(Emitted { kernel: rows.e.b.finish()?, grid, arguments })
 }
 
@@ -39,6 +40,8 @@ struct Rows<'a> {
     e: Emitter<'a>,
     nest: &'a Nest,
     mapping: &'a Mapping,
+    /// Blocks that hold the whole body.
+    open: usize,
 }
 
 impl<'a> Rows<'a> {
@@ -62,7 +65,27 @@ impl<'a> Rows<'a> {
             let id = self.e.b.builtin(Builtin::GlobalId(axis));
             self.e.take_apart(id, &vars);
         }
+        if let Some([x, y]) = self.mapping.tile {
+            self.e.b.group([x, y, 1]);
+            for (axis, size) in [x, y].into_iter().enumerate() {
+                self.stay_below(axis, grid[axis], size as u64);
+            }
+        }
         grid
+    }
+
+    /// Whole groups reach beyond the grid: those work-items do nothing.
+    fn stay_below(&mut self, axis: usize, extent: u64, size: u64) {
+        if !extent.is_multiple_of(size) {
+            let (at, extent) = (self.e.b.builtin(Builtin::GlobalId(axis as u8)), self.e.b.index(extent));
+            let inside = self.e.b.alu(Alu::Lt, &[at, extent]);
+            self.e.b.begin_if(inside);
+            self.open += 1;
+        }
+    }
+
+    fn end(&mut self) {
+        (0..self.open).for_each(|_| self.e.b.end());
     }
 
     /// Everything that can be done once the loops of earlier phases have ended.

@@ -28,6 +28,15 @@ graphs! {
         let y = b.alu(Alu::Neg, &[y]);
         [y]
     }
+    transposed_in_tiles |b| {
+        let x = b.f32(&[19, 33]);
+        let y = b.permute(x, &[1, 0]);
+        let y = b.alu(Alu::Neg, &[y]);
+        let z = b.f32(&[3, 32, 16]);
+        let moved = b.permute(z, &[2, 0, 1]);
+        let w = b.alu(Alu::Abs, &[moved]);
+        [y, w]
+    }
     padding_around_everything |b| {
         let (x, y) = (b.f32(&[3, 4]), b.f32(&[3, 5]));
         let x = b.pad(x, &[(0, 0), (0, 5)]);

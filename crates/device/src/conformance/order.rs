@@ -108,7 +108,7 @@ fn done_before(bench: &Bench<'_>) -> Result<()> {
 
 fn empty(bench: &Bench<'_>) -> Result<()> {
     let (program, x) = (bench.compile(slow())?, bench.holding(&[0u32])?);
-    let args = vec![Arg::Scalar(300_000u32.into()), Arg::Buffer(x.all())];
+    let args = vec![Arg::Scalar(60_000u32.into()), Arg::Buffer(x.all())];
     let work = bench.run(&[launch(&program, [1; 3], [1; 3], args)])?;
     bench.run(&[])?.wait()?;
     expect("whether the work before is done", work.poll()?, true)
@@ -144,14 +144,14 @@ fn synchronize(bench: &Bench<'_>) -> Result<()> {
     bench.device.synchronize()?;
     let mut tickets = Vec::new();
     for (queue, x) in queues.into_iter().zip(&memories) {
-        let args = vec![Arg::Scalar(100_000u32.into()), Arg::Buffer(x.all())];
+        let args = vec![Arg::Scalar(30_000u32.into()), Arg::Buffer(x.all())];
         tickets.push(bench.device.submit(queue, &[launch(&program, [1; 3], [1; 3], args)], false)?);
     }
     bench.device.synchronize()?;
     for ticket in tickets {
         expect("whether work is done", ticket.poll()?, true)?;
     }
-    memories.iter().try_for_each(|x| expect("its result", x.words()?, vec![100_000]))
+    memories.iter().try_for_each(|x| expect("its result", x.words()?, vec![30_000]))
 }
 
 fn timed(bench: &Bench<'_>) -> Result<()> {

@@ -81,10 +81,7 @@ impl Dataset {
 
     /// All examples as one batch, in order.
     pub fn whole(&self) -> Batch {
-        (
-            Tensor::from_slice(&self.features, [self.len(), self.width]),
-            Tensor::from_slice(&self.labels, [self.len()]),
-        )
+        (Tensor::from_slice(&self.features, [self.len(), self.width]), Tensor::from_slice(&self.labels, [self.len()]))
     }
 }
 

@@ -14,7 +14,9 @@ impl Dropout for Tensor {
     fn dropout(&self, probability: f64, pass: &mut Pass<'_>) -> Tensor {
         let Ok(shape) = self.shape() else { return self.clone() };
         if !(0.0..1.0).contains(&probability) {
-            return Tensor::from_mistake(Error::mistake(format!("dropout: probability {probability} is not in 0 .. 1")));
+            return Tensor::from_mistake(Error::mistake(format!(
+                "dropout: probability {probability} is not in 0 .. 1"
+            )));
         }
         match pass.rng() {
             Some(rng) if probability > 0.0 => {

@@ -36,7 +36,14 @@ impl Optimiser<AdamWRule> {
 }
 
 impl Rule for AdamWRule {
-    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], rate: f64, step: u64) -> (Tensor, Vec<Tensor>) {
+    fn update(
+        &self,
+        value: &Tensor,
+        gradient: &Tensor,
+        state: &[Tensor],
+        rate: f64,
+        step: u64,
+    ) -> (Tensor, Vec<Tensor>) {
         let (mean, square) = match state {
             [mean, square] => (mean.clone(), square.clone()),
             _ => (value.zeros_like(), value.zeros_like()),

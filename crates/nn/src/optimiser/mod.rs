@@ -26,7 +26,14 @@ pub type Sgd = Optimiser<SgdRule>;
 pub trait Rule {
     /// The parameter and its state after a step along its gradient. `state` is empty before the first step; `step` counts
     /// from 1.
-    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], rate: f64, step: u64) -> (Tensor, Vec<Tensor>);
+    fn update(
+        &self,
+        value: &Tensor,
+        gradient: &Tensor,
+        state: &[Tensor],
+        rate: f64,
+        step: u64,
+    ) -> (Tensor, Vec<Tensor>);
 }
 
 /// A rule with what it remembers of a model.
@@ -60,7 +67,9 @@ impl<R: Rule> Optimiser<R> {
     /// Moves the model one step down the loss and gives the loss's value. On error nothing has changed.
     pub fn step(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
         if !pass.is_training() {
-            return Err(Error::mistake("a step needs a training pass: use `Pass::train(&mut rng)` for the forward pass"));
+            return Err(Error::mistake(
+                "a step needs a training pass: use `Pass::train(&mut rng)` for the forward pass",
+            ));
         }
         let trained: Vec<(String, Tensor)> = model
             .named_params()
@@ -85,9 +94,9 @@ impl<R: Rule> Optimiser<R> {
             None => Ok(()),
         };
         model.visit_mut(&mut VisitorMut::new(&mut commit))?;
-        let kept = next.into_iter().map(|(name, (_, state))| {
-            (name.to_string(), state.iter().map(Tensor::detach).collect::<Vec<Tensor>>())
-        });
+        let kept = next
+            .into_iter()
+            .map(|(name, (_, state))| (name.to_string(), state.iter().map(Tensor::detach).collect::<Vec<Tensor>>()));
         self.state.extend(kept);
         self.steps = step;
         Ok(value)

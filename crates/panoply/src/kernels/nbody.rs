@@ -25,14 +25,15 @@ pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
     let mut tile = shared::<f32>(GROUP * 4);
     let (i, local) = (global_index() * 4, local_index() * 4);
     let count = bodies.len() / 4;
-    let (x, y, z) = (bodies[i], bodies[i + 1], bodies[i + 2]);
+    let (x, y, z) = if i < bodies.len() { (bodies[i], bodies[i + 1], bodies[i + 2]) } else { (0.0, 0.0, 0.0) };
     let mut ax = 0.0;
     let mut ay = 0.0;
     let mut az = 0.0;
     for start in (0..count).step_by(GROUP) {
-        // Beyond the last body a read gives zero: a body without mass.
+        let from = start * 4 + local;
         for part in 0..4 {
-            tile[local + part] = bodies[start * 4 + local + part];
+            // Beyond the last body there are bodies without mass.
+            tile[local + part] = if from < bodies.len() { bodies[from + part] } else { 0.0 };
         }
         barrier();
         for other in (0..GROUP * 4).step_by(4) {

@@ -12,9 +12,10 @@ const GROUP: usize = 256;
 #[kernel(group = GROUP)]
 pub fn scan_groups(x: &[u32], y: &mut [u32], totals: &mut [u32]) {
     let i = global_index();
-    let own = x[i];
-    let sum = group_inclusive_sum(own);
-    y[i] = sum;
+    let sum = group_inclusive_sum(if i < x.len() { x[i] } else { 0 });
+    if i < y.len() {
+        y[i] = sum;
+    }
     if local_index() == GROUP - 1 {
         totals[group_id(0)] = sum;
     }
@@ -26,9 +27,12 @@ pub fn scan_totals(totals: &mut [u32]) {
     let local = local_index();
     let mut carry = 0;
     for start in (0..totals.len()).step_by(GROUP) {
-        let own = totals[start + local];
+        let i = start + local;
+        let own = if i < totals.len() { totals[i] } else { 0 };
         let before = group_exclusive_sum(own);
-        totals[start + local] = carry + before;
+        if i < totals.len() {
+            totals[i] = carry + before;
+        }
         carry += group_sum(own);
     }
 }
@@ -36,7 +40,10 @@ pub fn scan_totals(totals: &mut [u32]) {
 /// Adds to each element what the groups before its own have.
 #[kernel(group = GROUP)]
 pub fn add_totals(y: &mut [u32], totals: &[u32]) {
-    y[global_index()] += totals[group_id(0)];
+    let i = global_index();
+    if i < y.len() {
+        y[i] += totals[group_id(0)];
+    }
 }
 
 pub(super) const SHIPPED: Shipped = Shipped {

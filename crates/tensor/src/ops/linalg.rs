@@ -38,7 +38,9 @@ impl Tensor {
         let (outer_a, outer_b) = (Shape::from(&a[..left - 2]), Shape::from(&b[..right - 2]));
         let batch = match outer_a.broadcast(&outer_b) {
             Ok(batch) => batch,
-            Err(error) => return Tensor::mistake(Error::mistake(format!("matmul: {}", error.message())).note(operands())),
+            Err(error) => {
+                return Tensor::mistake(Error::mistake(format!("matmul: {}", error.message())).note(operands()));
+            }
         };
         let over = |rows: usize, columns: usize| Shape::new([batch.dims(), &[rows, columns]].concat());
         let (x, y) = (self.expand_to(&over(m, k)), other.expand_to(&over(k, n)));

@@ -156,7 +156,9 @@ impl Tensor {
         };
         let dims = self.0.shape.dims();
         if into.iter().product::<usize>() != dims[axis] {
-            return Tensor::mistake(Error::mistake(format!("unflatten: axis {axis} of {self:?} is not the product of {into:?}")));
+            return Tensor::mistake(Error::mistake(format!(
+                "unflatten: axis {axis} of {self:?} is not the product of {into:?}"
+            )));
         }
         let split = [&dims[..axis], into, &dims[axis + 1..]].concat();
         self.reshaped(Shape::new(split))
@@ -268,7 +270,9 @@ impl Tensor {
                 usize::try_from(counted).ok().filter(|counted| counted <= dim)
             };
             let slice = match *range {
-                Range::At(position) => place(position).filter(|p| p < dim).map(|start| Slice { start, step: 1, len: 1 }),
+                Range::At(position) => {
+                    place(position).filter(|p| p < dim).map(|start| Slice { start, step: 1, len: 1 })
+                }
                 Range::Span { start, end, step } => {
                     let bounds = (start.map_or(Some(0), place), end.map_or(Some(*dim), place));
                     match bounds {

@@ -33,7 +33,10 @@ fn numbers(input: &Input, salt: u64) -> Vec<f64> {
         (state >> 40) as f64 / (1u64 << 24) as f64
     };
     let elems: usize = input.shape.iter().product();
-    (0..elems).map(|_| input.low + (input.high - input.low) * next()).map(|x| if input.whole { x.floor() } else { x }).collect()
+    (0..elems)
+        .map(|_| input.low + (input.high - input.low) * next())
+        .map(|x| if input.whole { x.floor() } else { x })
+        .collect()
 }
 
 fn tensor(input: &Input, values: &[f64], float: DType) -> Tensor {
@@ -128,7 +131,12 @@ fn every_gradient_agrees_with_the_oracle_on_every_device() {
                 let gradients = loss.gradients(&wanted).unwrap();
                 let want = oracle(&gradients.iter().collect::<Vec<&Tensor>>());
                 for (gradient, want) in gradients.iter().zip(want) {
-                    close(&format!("gradient of {} on {device}", row.name), &measured(gradient), &want, 4.0 * row.tolerance);
+                    close(
+                        &format!("gradient of {} on {device}", row.name),
+                        &measured(gradient),
+                        &want,
+                        4.0 * row.tolerance,
+                    );
                 }
             }
         });
@@ -148,7 +156,8 @@ fn every_gradient_agrees_with_finite_differences() {
             .collect();
         let loss_at = |step: f64| {
             let moved = row.inputs.iter().zip(&values).zip(&direction).map(|((input, values), direction)| {
-                let moved: Vec<f64> = values.iter().zip(direction).map(|(x, d)| if input.whole { *x } else { x + step * d }).collect();
+                let moved: Vec<f64> =
+                    values.iter().zip(direction).map(|(x, d)| if input.whole { *x } else { x + step * d }).collect();
                 tensor(input, &moved, DType::F64)
             });
             weighted(&(row.op)(&moved.collect::<Vec<Tensor>>()))
@@ -162,9 +171,14 @@ fn every_gradient_agrees_with_finite_differences() {
         let wanted: Vec<&Tensor> = floats.iter().map(|i| &inputs[*i]).collect();
         let gradients = loss.gradients(&wanted).unwrap();
         let found = oracle(&gradients.iter().collect::<Vec<&Tensor>>());
-        let along: f64 = floats.iter().zip(&found).map(|(i, g)| g.iter().zip(&direction[*i]).map(|(g, d)| g * d).sum::<f64>()).sum();
+        let along: f64 =
+            floats.iter().zip(&found).map(|(i, g)| g.iter().zip(&direction[*i]).map(|(g, d)| g * d).sum::<f64>()).sum();
         let scale = slope.abs().max(1.0);
-        assert!((along - slope).abs() <= 1e-5 * scale, "gradient of {}: {along} along a direction, {slope} by differences", row.name);
+        assert!(
+            (along - slope).abs() <= 1e-5 * scale,
+            "gradient of {}: {along} along a direction, {slope} by differences",
+            row.name
+        );
     }
 }
 

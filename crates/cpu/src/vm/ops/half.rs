@@ -7,8 +7,8 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     let magnitude = (bits as u32 & 0x7fff) << 13;
     // The exponent is off by the difference of the biases, 112: one exact product mends it, subnormals included.
     let value = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
-    let special = if magnitude >= 31 << 23 { 0xff << 23 } else { 0 };
-    f32::from_bits(value | special | sign)
+    let special = magnitude | 0xff << 23;
+    f32::from_bits(if magnitude >= 31 << 23 { special } else { value } | sign)
 }
 
 /// The nearest f16, ties to even.
@@ -23,7 +23,9 @@ pub fn f32_to_f16(value: f32) -> u16 {
     let finite = if magnitude < 113 << 23 { subnormal } else { normal };
     // What rounds to 2^16 or more is infinite; 65520 is the first such value.
     let finite = if magnitude >= 65520f32.to_bits() { 0x7c00 } else { finite };
-    let nan = 0x7e00 | ((magnitude >> 13) & 0x3ff);
+    // A NaN that was widened gets its bits back; one whose bits would be lost gets another.
+    let payload = (magnitude >> 13) & 0x3ff;
+    let nan = 0x7c00 | if payload == 0 { 0x200 } else { payload };
     sign | (if magnitude > 0xff << 23 { nan } else { finite }) as u16
 }
 
@@ -38,7 +40,7 @@ pub fn bf16_to_f32(bits: u16) -> f32 {
 pub fn f32_to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    let nan = (bits >> 16) | 0x40;
+    let nan = (bits >> 16) | if bits & 0x7f_0000 == 0 { 0x40 } else { 0 };
     (if bits & 0x7fff_ffff > 0xff << 23 { nan } else { rounded }) as u16
 }
 
@@ -55,6 +57,14 @@ mod tests {
             assert!(ours.to_bits() == theirs.to_bits() || (ours.is_nan() && theirs.is_nan()), "{bits:#x}");
             let (ours, theirs) = (bf16_to_f32(bits), bf16::from_bits(bits).to_f32());
             assert!(ours.to_bits() == theirs.to_bits() || (ours.is_nan() && theirs.is_nan()), "{bits:#x}");
+        }
+    }
+
+    #[test]
+    fn every_bit_pattern_survives_a_round_trip() {
+        for bits in 0..=u16::MAX {
+            assert_eq!(f32_to_f16(f16_to_f32(bits)), bits);
+            assert_eq!(f32_to_bf16(bf16_to_f32(bits)), bits);
         }
     }
 

@@ -1,0 +1,140 @@
+//! The runtime on every device that is here. What a kernel should give is computed on the host.
+
+mod lab;
+mod present;
+
+use lab::{build_count, build_mix, build_step, saxpy};
+use panoply_ir::{DType, Element, bf16, f16};
+use panoply_runtime::{Device, Launch, LaunchArg, Profile, Work};
+
+#[test]
+fn elements_of_every_type_come_back() {
+    fn check<T: Element>(device: &Device, values: [T; 3]) {
+        let data: Vec<T> = values.iter().copied().cycle().take(1001).collect();
+        let x = device.buffer(&data).unwrap();
+        assert_eq!(x.to_vec().unwrap(), data, "{device}: {}", T::DTYPE);
+        assert_eq!(x.read().unwrap().wait().unwrap(), data, "{device}: {}", T::DTYPE);
+        let y = x.slice(1..1000).unwrap().to(device).unwrap();
+        assert_eq!(y.to_vec().unwrap(), data[1..1000], "{device}: {}", T::DTYPE);
+        let mut z = device.full(77, values[1]).unwrap();
+        assert_eq!(z.to_vec().unwrap(), [values[1]; 77], "{device}: {}", T::DTYPE);
+        z.slice_mut(3..6).unwrap().write(&values).unwrap();
+        z.slice_mut(7..8).unwrap().fill(values[2]).unwrap();
+        let found = z.to_vec().unwrap();
+        assert_eq!(found[2..8], [values[1], values[0], values[1], values[2], values[1], values[2]]);
+    }
+    for device in present::devices() {
+        check(&device, [-1i8, 2, 3]);
+        check(&device, [-1i16, 2, 3]);
+        check(&device, [-1i32, 2, 3]);
+        check(&device, [-1i64, 2, i64::MIN]);
+        check(&device, [1u8, 2, 255]);
+        check(&device, [1u16, 2, 65535]);
+        check(&device, [1u32, 2, u32::MAX]);
+        check(&device, [1u64, 2, u64::MAX]);
+        check(&device, [1.5f32, -0.0, f32::MAX]);
+        check(&device, [1.5f64, -0.0, f64::MIN_POSITIVE]);
+        check(&device, [f16::from_f32(1.5), f16::MAX, f16::NEG_INFINITY]);
+        check(&device, [bf16::from_f32(1.5), bf16::MAX, bf16::NEG_INFINITY]);
+        assert_eq!(device.stats().buffers, 0);
+    }
+}
+
+#[test]
+fn saxpy_on_every_length_around_a_group() {
+    for device in present::devices() {
+        for len in [1, 2, 3, 31, 32, 33, 255, 256, 257, 511, 512, 513, 5000] {
+            let x: Vec<f32> = (0..len).map(|i| i as f32 * 0.37 - 5.0).collect();
+            let y: Vec<f32> = (0..len).map(|i| 1.0 / (i as f32 + 1.0)).collect();
+            let (dx, mut dy) = (device.buffer(&x).unwrap(), device.buffer(&y).unwrap());
+            saxpy(2.5, &dx, &mut dy).launch(len).unwrap();
+            let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| 2.5 * x + y).collect();
+            assert_eq!(dy.to_vec().unwrap(), expected, "{device}, {len} elements");
+            assert_eq!(dx.to_vec().unwrap(), x);
+        }
+        assert_eq!(device.program_counts().compiled + device.program_counts().loaded, 1, "{device}");
+    }
+}
+
+#[test]
+fn grids_of_three_axes_cover_every_item_once() {
+    for device in present::devices() {
+        for (x, y, z) in [(7, 1, 1), (1, 7, 1), (1, 1, 7), (33, 9, 1), (5, 6, 7), (130, 3, 2), (2, 200, 3)] {
+            let items = x * y * z;
+            let mut numbers = device.full(items + 5, u32::MAX).unwrap();
+            Launch::new(build_count, vec![1000usize.into(), (&mut numbers).into()]).launch((x, y, z)).unwrap();
+            let expected: Vec<u32> = (1000..1000 + items as u32).chain([u32::MAX; 5]).collect();
+            assert_eq!(numbers.to_vec().unwrap(), expected, "{device}, {x}×{y}×{z}");
+        }
+    }
+}
+
+#[test]
+fn views_are_offsets_into_their_buffer() {
+    for device in present::devices().into_iter().filter(|device| !present::is_checked(device)) {
+        let x = device.buffer(&(0..100u32).collect::<Vec<_>>()).unwrap();
+        let mut y = device.full(100, 7u32).unwrap();
+        let (from, mut to) = (x.slice(13..43).unwrap(), y.slice_mut(51..81).unwrap());
+        Launch::new(build_step, vec![LaunchArg::from(&*from), LaunchArg::from(&mut *to)]).launch(50).unwrap();
+        let mut expected = vec![7; 100];
+        (0..30).for_each(|i| expected[51 + i] = (13 + i as u32) * 3 + 1);
+        assert_eq!(y.to_vec().unwrap(), expected, "{device}: writes beyond a view are dropped");
+    }
+}
+
+#[test]
+fn queues_are_ordered_by_what_they_touch() {
+    for device in present::devices() {
+        let queues = [device.default_queue(), device.queue().unwrap(), device.queue().unwrap()];
+        let x = device.buffer(&vec![1u32; 10_000]).unwrap();
+        let mut y = device.zeros::<u32>(10_000).unwrap();
+        let mut expected = 0u32;
+        for turn in 0..30 {
+            let queue = &queues[turn % 3];
+            Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).on(queue).launch(10_000).unwrap();
+            expected = expected.wrapping_mul(5).wrapping_add(1);
+        }
+        assert_eq!(y.to_vec().unwrap(), vec![expected; 10_000], "{device}");
+        let event = Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).on(&queues[1]).start(10_000).unwrap();
+        event.wait().unwrap();
+        assert!(event.device_time().unwrap().is_some(), "{device}: an event knows its time");
+        assert!(event.device_time().unwrap().unwrap().as_secs() < 10, "{device}");
+    }
+}
+
+#[test]
+fn lists_of_work_run_in_order() {
+    for device in present::devices() {
+        let (mix, step) = (device.prepare_built(build_mix).unwrap(), device.prepare_built(build_step).unwrap());
+        let storage = |value: u32| device.upload(&value.to_ne_bytes().repeat(64)).unwrap();
+        let (a, b, c) = (storage(2), storage(3), storage(0));
+        let half = c.slice(0..128).unwrap();
+        let args = |from, to| vec![LaunchArg::read(from, DType::U32), LaunchArg::write(to, DType::U32)];
+        device
+            .submit(&[
+                Work::Kernel { prepared: &mix, grid: 64.into(), args: args(&a, &b) },
+                Work::Kernel { prepared: &step, grid: 64.into(), args: args(&b, &a) },
+                Work::Copy { from: &a, to: &c },
+                Work::Fill { to: &half, pattern: &9u32.to_ne_bytes() },
+            ])
+            .unwrap();
+        let numbers: Vec<u32> = bytemuck::pod_collect_to_vec(&c.read().unwrap());
+        assert_eq!(numbers, [[9; 32], [(3 * 5 + 2) * 3 + 1; 32]].concat(), "{device}");
+    }
+}
+
+#[test]
+fn profiles_know_the_device_time() {
+    for device in present::devices() {
+        let x = device.buffer(&vec![1u32; 1 << 12]).unwrap();
+        let mut y = device.zeros::<u32>(1 << 12).unwrap();
+        let Ok(profile) = Profile::start(&device) else { panic!("nobody else profiles in this program") };
+        for _ in 0..3 {
+            Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).launch(1 << 12).unwrap();
+        }
+        let report = profile.finish().unwrap();
+        let mix = report.work.iter().find(|work| work.name == "mix").unwrap();
+        assert!(mix.runs >= 3 && !mix.time.is_zero(), "{device}: {report}");
+        assert!(mix.time <= report.wall, "{device}: {report}");
+    }
+}

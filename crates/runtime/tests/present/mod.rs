@@ -1,0 +1,36 @@
+//! The devices that are here, for tests that run on all of them.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::sync::{Arc, OnceLock};
+
+use panoply_device::{Device as RawDevice, Driver};
+use panoply_runtime::{Device, DeviceOptions};
+
+/// Every device but those that `PANOPLY_TEST_NO_OPENCL` hides, each with a pool and a program cache of its own, so that tests
+/// that run at the same time can count. What is skipped is said once.
+pub fn devices() -> Vec<Device> {
+    static FOUND: OnceLock<Vec<Arc<dyn RawDevice>>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| opencl().into_iter().chain(cpu()).collect());
+    found.iter().map(|raw| Device::new(raw.clone(), DeviceOptions::default())).collect()
+}
+
+fn cpu() -> Vec<Arc<dyn RawDevice>> {
+    panoply_cpu::CpuDriver::default().probe().expect("the CPU is always here")
+}
+
+fn opencl() -> Vec<Arc<dyn RawDevice>> {
+    if std::env::var_os("PANOPLY_TEST_NO_OPENCL").is_some() {
+        eprintln!("SKIPPED: nothing ran on OpenCL: PANOPLY_TEST_NO_OPENCL is set");
+        return Vec::new();
+    }
+    panoply_driver::OpenClDriver.probe().unwrap_or_else(|error| {
+        eprintln!("SKIPPED: nothing ran on OpenCL: {error}");
+        Vec::new()
+    })
+}
+
+/// Whether the device reports what an author may not rely on, such as an access beyond a buffer that a guard makes harmless.
+pub fn is_checked(device: &Device) -> bool {
+    device.info().variant.as_deref() == Some("checked")
+}

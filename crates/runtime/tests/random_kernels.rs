@@ -1,0 +1,88 @@
+//! Random verified kernels give on every device what the interpreter gives: byte for byte, but for the bits of a NaN, and for
+//! transcendental results within the contract.
+//!
+//! `PANOPLY_TEST_KERNELS` sets how many kernels run on each device, `PANOPLY_TEST_SEED` the first seed. Devices whose compiler
+//! takes long get fewer by default. `cpu:checked` is left out: it reports the guarded accesses that these kernels are full of.
+
+mod present;
+
+use std::sync::Arc;
+
+use panoply_compile::opt::{self, optimize};
+use panoply_ir::kernel::Param;
+use panoply_ir::random::{Case, Given, Options, case};
+use panoply_ir::{Error, Result};
+use panoply_runtime::{Device, Grid, Kind, LaunchArg, Storage, Work};
+
+/// How far transcendental results of two devices may lie apart, in units in the last place.
+const ULPS: f64 = 16.0;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |value| value.parse().expect("a number"))
+}
+
+#[test]
+fn every_device_agrees_with_the_interpreter() {
+    let first = number("PANOPLY_TEST_SEED", 1);
+    for device in present::devices().iter().filter(|device| !present::is_checked(device)) {
+        let few = if device.info().kind == Kind::Cpu { 200 } else { 10 };
+        run(device, first..first + number("PANOPLY_TEST_KERNELS", few));
+    }
+}
+
+fn run(device: &Device, seeds: std::ops::Range<u64>) {
+    let target = device.target();
+    let dtypes: Vec<_> =
+        panoply_ir::DType::ALL.into_iter().filter(|dtype| target.computes(*dtype) || dtype.bytes() < 8).collect();
+    let (mut ran, mut beyond) = (0, 0);
+    for seed in seeds.clone() {
+        let options = Options { dtypes: dtypes.clone(), transcendentals: seed % 3 == 0, ..Options::default() };
+        let case = case(seed, &options);
+        match launch(device, &case) {
+            Ok(found) => {
+                ran += 1;
+                let expected = case.interpret().unwrap();
+                let agreed = case.compare(&expected, &found, ULPS);
+                agreed.unwrap_or_else(|message| panic!("{device}: {message}\n{}", blame(device, &case)));
+            }
+            Err(error) if error.is_unsupported() => beyond += 1,
+            Err(error) => panic!("{device}: seed {seed}: {error}\n{}", *case.kernel),
+        }
+    }
+    eprintln!("{device}: seeds {seeds:?}: {ran} random kernels agree, {beyond} are beyond the device");
+    assert!(ran > beyond, "{device}: hardly any kernel could run");
+    assert_eq!(device.stats().buffers, 0, "{device}: every buffer came back");
+}
+
+/// Whether the passes or what comes after them changed the kernel's meaning.
+fn blame(device: &Device, case: &Case) -> String {
+    let kernel = optimize(case.kernel.clone(), device.target(), &opt::Options::default());
+    let optimised = Case { kernel, ..case.clone() };
+    match case.compare(&case.interpret().unwrap(), &optimised.interpret().unwrap(), 0.0) {
+        Ok(()) => format!("the passes are right, the device is wrong; it ran\n{}", *optimised.kernel),
+        Err(message) => format!("the passes are wrong: {message}; they made\n{}", *optimised.kernel),
+    }
+}
+
+fn launch(device: &Device, case: &Case) -> Result<Vec<Vec<u8>>> {
+    let prepared = device.prepare(&Arc::new(case.kernel.clone()))?;
+    let upload = |given: &Given| match given {
+        Given::Buffer(bytes) => device.upload(bytes).map(Some),
+        Given::Scalar(_) | Given::Index(_) => Ok(None),
+    };
+    let storages = case.args.iter().map(upload).collect::<Result<Vec<Option<Storage>>>>()?;
+    let arg = |position: usize| -> Result<LaunchArg<'_>> {
+        Ok(match (&case.args[position], &storages[position], &case.kernel.params[position]) {
+            (Given::Scalar(value), ..) => LaunchArg::Scalar(*value),
+            (Given::Index(value), ..) => LaunchArg::Index(*value),
+            (Given::Buffer(_), Some(storage), Param::Buffer(mem)) => {
+                let dtype = case.kernel.mem(*mem).dtype;
+                if case.is_written(position) { LaunchArg::write(storage, dtype) } else { LaunchArg::read(storage, dtype) }
+            }
+            (Given::Buffer(_), ..) => return Err(Error::mistake("a buffer is given to a scalar")),
+        })
+    };
+    let args = (0..case.args.len()).map(arg).collect::<Result<Vec<_>>>()?;
+    device.submit(&[Work::Kernel { prepared: &prepared, grid: Grid(case.grid), args }])?;
+    storages.iter().map(|storage| storage.as_ref().map_or(Ok(Vec::new()), Storage::read)).collect()
+}

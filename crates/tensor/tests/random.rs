@@ -1,0 +1,65 @@
+//! The generator against the published vectors, and the tensors against the host.
+
+use panoply_tensor::random::philox;
+use panoply_tensor::{Device, Rng};
+
+#[test]
+fn philox_matches_the_published_vectors() {
+    // Random123 1.09, tests/kat_vectors, philox4x32 with 10 rounds.
+    assert_eq!(philox([0; 4], 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+    assert_eq!(philox([!0; 4], !0), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+    let counter = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
+    let key = u64::from(0xa409_3822u32) | u64::from(0x299f_31d0u32) << 32;
+    assert_eq!(philox(counter, key), [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]);
+}
+
+#[test]
+fn tensors_hold_the_same_words_on_every_device() {
+    for name in ["cpu", "opencl:0"] {
+        let Ok(device) = Device::get(name) else {
+            eprintln!("SKIPPED: random numbers on {name}: no such device here");
+            continue;
+        };
+        device.scope(|| {
+            // The counter is about to carry into its high word.
+            let mut rng = Rng { seed: 0x1234_5678_9abc_def0, counter: u64::from(u32::MAX) - 1, forks: 0 };
+            let mut host = rng.clone();
+            let words = rng.bits([11]).to_vec::<u32>().unwrap();
+            let want: Vec<u32> = (0..3).flat_map(|_| host.next_words()).take(11).collect();
+            assert_eq!(words, want, "on {name}");
+            assert_eq!(rng, host, "both have drawn as much");
+        });
+    }
+}
+
+#[test]
+fn uniform_and_normal_have_their_moments() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let mut rng = Rng::seed(7);
+        let count = 100_000;
+        let moments = |values: Vec<f32>| {
+            let mean = values.iter().map(|x| f64::from(*x)).sum::<f64>() / f64::from(count);
+            let variance = values.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / f64::from(count);
+            (mean, variance)
+        };
+        // Five standard errors of the mean and the variance.
+        let (mean, variance) = moments(rng.uniform([count as usize]).to_vec().unwrap());
+        assert!((mean - 0.5).abs() < 5.0 * (1.0f64 / 12.0 / f64::from(count)).sqrt(), "uniform mean {mean}");
+        assert!((variance - 1.0 / 12.0).abs() < 1.5e-3, "uniform variance {variance}");
+        let (mean, variance) = moments(rng.normal([count as usize]).to_vec().unwrap());
+        assert!(mean.abs() < 5.0 / f64::from(count).sqrt(), "normal mean {mean}");
+        assert!((variance - 1.0).abs() < 5.0 * (2.0 / f64::from(count)).sqrt(), "normal variance {variance}");
+    });
+}
+
+#[test]
+fn forks_and_permutations_are_determined_by_the_seed() {
+    let (mut a, mut b) = (Rng::seed(3), Rng::seed(3));
+    assert_eq!(a.fork(), b.fork());
+    assert_ne!(a.fork(), Rng::seed(3).fork(), "each fork is another");
+    let mut order = a.permutation(100);
+    assert_ne!(order, (0..100).collect::<Vec<usize>>());
+    order.sort_unstable();
+    assert_eq!(order, (0..100).collect::<Vec<usize>>());
+}
