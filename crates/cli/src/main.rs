@@ -6,9 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
+mod demo;
 mod devices;
+mod explain;
 mod output;
 mod predict;
+mod selftest;
 mod train;
 
 use std::process::ExitCode;
@@ -27,6 +31,14 @@ struct Cli {
 enum Command {
     /// What is here, what was refused and why, which device `auto` would take.
     Devices(devices::Arguments),
+    /// Pick the best device, say why, run the kernels that ship on it, check and time them.
+    Demo(demo::Arguments),
+    /// Does this device compute what it must? One line for each check.
+    Selftest(selftest::Arguments),
+    /// Every stage of a kernel or tensor expression, down to the device's own text.
+    Explain(explain::Arguments),
+    /// What a device reaches.
+    Bench(bench::Arguments),
     /// Train a network on the handwritten digits that ship with Panoply.
     Train(train::Arguments),
     /// Let a trained network read some digits.
@@ -36,6 +48,10 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Devices(arguments) => devices::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Selftest(arguments) => selftest::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
     };

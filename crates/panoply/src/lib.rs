@@ -47,3 +47,12 @@ pub use panoply_runtime::{
     Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{Range, Rng, Shape, Tensor, eval};
+
+/// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
+#[doc(hidden)]
+pub mod internal {
+    pub use panoply_compile as compile;
+    pub use panoply_cpu::vm;
+    pub use panoply_ir as ir;
+    pub use panoply_tensor::realize::Traced;
+}

@@ -1,0 +1,167 @@
+//! `panoply bench`: what a device reaches, against what its memory reaches in the same run.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use panoply::kernels::{ALL, Size};
+use panoply::{Device, Result, Tensor, eval};
+use serde_json::json;
+
+use crate::demo;
+use crate::output::DeviceChoice;
+
+/// What a device reaches.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The kernels that ship, at a size beyond the caches.
+    Kernels(Options),
+    /// Tensor operations.
+    Tensors(Options),
+}
+
+#[derive(Args)]
+struct Options {
+    #[command(flatten)]
+    device: DeviceChoice,
+    /// Seconds spent on each row.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// One JSON line for each row on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints a row for each benchmark.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.what {
+        What::Kernels(options) => kernels(options),
+        What::Tensors(options) => tensors(options),
+    }
+}
+
+fn kernels(options: &Options) -> Result<ExitCode> {
+    let choice = options.device.select()?;
+    choice.explain();
+    for shipped in ALL {
+        let outcome = shipped.run(choice.device(), Size::Large, 0, Duration::from_secs_f64(options.seconds))?;
+        if options.json {
+            let mut row = demo::row(shipped, &outcome);
+            row["schema"] = json!(1);
+            row["device"] = json!(choice.device().spelling());
+            println!("{row}");
+        } else {
+            println!("{}", demo::line(shipped, &outcome));
+        }
+    }
+    Ok(choice.exit_code())
+}
+
+/// A row of the tensor benchmark.
+struct Row {
+    name: &'static str,
+    /// Shapes of the inputs.
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    /// Bytes that must move.
+    bytes: f64,
+    /// Floating-point operations, where they are the limit.
+    flops: f64,
+}
+
+const MILLION: usize = 1 << 20;
+const SQUARE: &[usize] = &[4096, 4096];
+
+const fn moving(
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    bytes: usize,
+) -> Row {
+    Row { name, inputs, op, bytes: bytes as f64, flops: 0.0 }
+}
+
+macro_rules! product {
+    ($n:literal) => {
+        Row {
+            name: concat!("matmul ", $n),
+            inputs: &[&[$n, $n], &[$n, $n]],
+            op: |x| x[0].matmul(&x[1]),
+            bytes: 12.0 * ($n * $n) as f64,
+            flops: 2.0 * ($n as f64) * ($n as f64) * ($n as f64),
+        }
+    };
+}
+
+const ROWS: &[Row] = &[
+    product!(256),
+    product!(512),
+    product!(1024),
+    product!(2048),
+    moving("x + a, 16 M", &[&[16 * MILLION]], |x| &x[0] + 1.5, 128 * MILLION),
+    moving(
+        "exp(a x + 1) tanh(x), 16 M",
+        &[&[16 * MILLION]],
+        |x| (&x[0] * 0.5 + 1.0).exp() * x[0].tanh(),
+        128 * MILLION,
+    ),
+    moving("sum of 16 M", &[&[16 * MILLION]], |x| x[0].sum(..), 64 * MILLION),
+    moving("sum over axis 0, 4096²", &[SQUARE], |x| x[0].sum(0), 64 * MILLION),
+    moving("softmax of rows, 4096²", &[SQUARE], |x| x[0].softmax(-1), 128 * MILLION),
+    moving("layer norm of rows, 4096²", &[SQUARE], |x| x[0].layer_norm(1e-5), 128 * MILLION),
+    moving("transpose copy, 4096²", &[SQUARE], |x| x[0].t().reshape([-1]) * 1.0, 128 * MILLION),
+];
+
+fn tensors(options: &Options) -> Result<ExitCode> {
+    let choice = options.device.select()?;
+    choice.explain();
+    let device = choice.device();
+    device.scope(|| {
+        ROWS.iter().try_for_each(|row| {
+            let seconds = median(device, row, options.seconds)?;
+            let (gbps, gflops) = (row.bytes / seconds / 1e9, row.flops / seconds / 1e9);
+            if options.json {
+                println!(
+                    "{}",
+                    json!({
+                        "schema": 1, "name": row.name, "device": device.spelling(), "dtype": "f32", "seconds": seconds,
+                        "gbps": gbps, "gflops": (row.flops > 0.0).then_some(gflops),
+                    })
+                );
+            } else if row.flops > 0.0 {
+                println!("{:<28} {:>9.3} ms {gflops:>8.1} GFLOP/s", row.name, seconds * 1e3);
+            } else {
+                println!("{:<28} {:>9.3} ms {gbps:>8.1} GB/s", row.name, seconds * 1e3);
+            }
+            Ok(())
+        })
+    })?;
+    Ok(choice.exit_code())
+}
+
+/// The median time of one evaluation, warm.
+fn median(device: &Device, row: &Row, budget: f64) -> Result<f64> {
+    let mut rng = panoply::Rng::seed(1);
+    let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| rng.uniform(*shape) - 0.5).collect();
+    eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
+    let inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+    let run = || -> Result<f64> {
+        let start = Instant::now();
+        (row.op)(&inputs).eval()?;
+        device.synchronize()?;
+        Ok(start.elapsed().as_secs_f64())
+    };
+    run()?;
+    let mut times = vec![run()?];
+    while times.len() < 500 && times.iter().sum::<f64>() < budget {
+        times.push(run()?);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}

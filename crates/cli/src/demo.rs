@@ -1,0 +1,73 @@
+//! `panoply demo`: the kernels that ship, on the best device, checked and timed.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use panoply::Result;
+use panoply::kernels::{ALL, Outcome, Shipped, Size};
+use serde_json::{Value, json};
+
+use crate::output::{self, DeviceChoice};
+
+/// Pick the best device, say why, run the kernels that ship on it, check and time them.
+#[derive(Args)]
+pub struct Arguments {
+    /// Determines the inputs.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    device: DeviceChoice,
+    /// One JSON document on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Time spent on timing each kernel.
+const BUDGET: Duration = Duration::from_millis(200);
+
+/// Runs every shipped kernel and prints a line for each. Fails if a result is wrong.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let choice = arguments.device.select()?;
+    choice.explain();
+    let mut rows = Vec::new();
+    let mut failed = 0;
+    for shipped in ALL {
+        let outcome = shipped.run(choice.device(), Size::Small, arguments.seed, BUDGET)?;
+        failed += usize::from(!outcome.verdict.passed());
+        if arguments.json {
+            rows.push(row(shipped, &outcome));
+        } else {
+            println!("{}", line(shipped, &outcome));
+        }
+    }
+    if arguments.json {
+        output::print_json(&json!({"schema": 1, "device": choice.report(), "kernels": rows, "failed": failed}));
+    } else {
+        println!("{} of {} kernels right on {}", ALL.len() - failed, ALL.len(), choice.device());
+    }
+    Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
+}
+
+/// `✓ saxpy           0.41 ms   30.1 GB/s    5.0 Gop/s  exact   y = a x + y`.
+pub fn line(shipped: &Shipped, outcome: &Outcome) -> String {
+    let mark = if outcome.verdict.passed() { '✓' } else { '✗' };
+    format!(
+        "{mark} {:<14} {:>9.3} ms {:>7.1} GB/s {:>8.1} Gop/s  {:<24} {}",
+        shipped.name,
+        outcome.time.as_secs_f64() * 1e3,
+        outcome.gigabytes_per_second(),
+        outcome.gigaops_per_second(),
+        outcome.verdict.to_string(),
+        shipped.about
+    )
+}
+
+/// The same for `--json`.
+pub fn row(shipped: &Shipped, outcome: &Outcome) -> Value {
+    json!({
+        "name": shipped.name, "passed": outcome.verdict.passed(), "error": outcome.verdict.error,
+        "tolerance": outcome.verdict.tolerance, "seconds": outcome.time.as_secs_f64(), "runs": outcome.runs,
+        "gbps": outcome.gigabytes_per_second(), "gops": outcome.gigaops_per_second(),
+    })
+}

@@ -1,0 +1,173 @@
+//! `panoply explain`: every stage, from the expression or the kernel to what the device runs.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use panoply::internal::compile::opt::{self, optimize_observed};
+use panoply::internal::compile::plan::{PlanStep, plan};
+use panoply::internal::compile::render::render;
+use panoply::internal::compile::schedule::schedule;
+use panoply::internal::ir::kernel::Kernel;
+use panoply::internal::ir::target::{Language, Style};
+use panoply::internal::ir::verify::{Verified, verify};
+use panoply::internal::{Traced, vm};
+use panoply::kernels::ALL;
+use panoply::{Device, Error, Result, Rng, Tensor, eval};
+use serde_json::json;
+
+use crate::output::{self, DeviceChoice};
+
+/// Every stage of a kernel or tensor expression, down to the device's own text.
+#[derive(Args)]
+pub struct Arguments {
+    /// A shipped kernel (saxpy, softmax …) or an expression (relu, gelu, layer_norm, dense, attention, training_step).
+    name: String,
+    /// Only this stage.
+    #[arg(long, value_enum)]
+    stage: Option<Stage>,
+    #[command(flatten)]
+    device: DeviceChoice,
+    /// One JSON document on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Stage {
+    /// The tensor graph.
+    Graph,
+    /// Which nodes share a kernel.
+    Schedule,
+    /// Buffers and launches.
+    Plan,
+    /// The kernel IR as it was built.
+    Ir,
+    /// Which passes changed it.
+    Passes,
+    /// The kernel IR after all passes.
+    Optimised,
+    /// What the device is given.
+    Device,
+}
+
+struct Section {
+    stage: Stage,
+    title: String,
+    text: String,
+}
+
+/// A tensor expression that can be explained by name.
+const EXPRESSIONS: &[(&str, fn(&mut Rng) -> Vec<Tensor>)] = &[
+    ("relu", |rng| vec![given(rng, &[64, 128]).relu()]),
+    ("gelu", |rng| vec![given(rng, &[64, 128]).gelu()]),
+    ("softmax_rows", |rng| vec![given(rng, &[64, 1000]).softmax(-1)]),
+    ("layer_norm", |rng| vec![given(rng, &[64, 1000]).layer_norm(1e-5)]),
+    ("dense", |rng| {
+        let (x, w, b) = (given(rng, &[64, 784]), given(rng, &[784, 128]), given(rng, &[128]));
+        vec![(x.matmul(&w) + &b).softmax(-1)]
+    }),
+    ("training_step", |rng| {
+        let (x, w, b) = (given(rng, &[64, 64]), given(rng, &[64, 10]), given(rng, &[10]));
+        let loss = (x.matmul(&w) + &b).log_softmax(-1).mean(..);
+        let moved = |p: &Tensor, g: &Tensor| p - g * 0.1;
+        match loss.gradients(&[&w, &b]) {
+            Ok(gradients) => vec![moved(&w, &gradients[0]), moved(&b, &gradients[1]), loss],
+            Err(mistake) => vec![Tensor::from_mistake(mistake)],
+        }
+    }),
+];
+
+fn given(rng: &mut Rng, shape: &[usize]) -> Tensor {
+    let tensor = rng.uniform(shape);
+    // A value of its own, so that its making is not explained too.
+    match tensor.eval() {
+        Ok(()) => tensor.detach(),
+        Err(error) => Tensor::from_mistake(error),
+    }
+}
+
+/// Prints the stages.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let choice = arguments.device.select()?;
+    let device = choice.device();
+    let sections = device.scope(|| sections(&arguments.name, device))?;
+    let wanted = sections.iter().filter(|section| arguments.stage.is_none_or(|stage| stage == section.stage));
+    if arguments.json {
+        let stages: Vec<_> = wanted
+            .map(|section| json!({"stage": format!("{:?}", section.stage).to_lowercase(), "title": section.title, "text": section.text}))
+            .collect();
+        output::print_json(
+            &json!({"schema": 1, "name": arguments.name, "device": device.spelling(), "stages": stages}),
+        );
+    } else {
+        wanted.for_each(|section| println!("── {} ──\n{}\n", section.title, section.text.trim_end()));
+    }
+    Ok(choice.exit_code())
+}
+
+fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
+    let mut sections = Vec::new();
+    let kernel = ALL.iter().flat_map(|shipped| shipped.kernels).find(|(known, _)| *known == name);
+    if let Some((_, build)) = kernel {
+        explain_kernel(&verify(build()?)?, device, &mut sections)?;
+    } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
+        explain_expression(&expression(&mut Rng::seed(0)), device, &mut sections)?;
+    } else {
+        let kernels = ALL.iter().flat_map(|shipped| shipped.kernels).map(|(known, _)| *known);
+        let known: Vec<&str> = kernels.chain(EXPRESSIONS.iter().map(|(known, _)| *known)).collect();
+        return Err(Error::mistake(format!("explain: nothing is called {name}; one of {}", known.join(", "))));
+    }
+    Ok(sections)
+}
+
+fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Section>) -> Result<()> {
+    roots.iter().try_for_each(Tensor::check)?;
+    let traced = Traced::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
+    let (target, offers) = (device.target(), |routine: &_| device.offers(routine));
+    let scheduled = schedule(&traced.graph, target, &offers)?;
+    let planned = plan(&traced.graph, target, &offers)?;
+    let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });
+    add(Stage::Graph, "what was asked for", traced.graph.to_string());
+    add(Stage::Schedule, "what shares a kernel", scheduled.to_string());
+    add(Stage::Plan, "buffers and launches", planned.to_string());
+    let mut shown: Vec<&str> = Vec::new();
+    for step in &planned.steps {
+        if let PlanStep::Kernel { kernel, .. } = step
+            && !shown.contains(&kernel.name.as_str())
+        {
+            shown.push(&kernel.name);
+            explain_kernel(kernel, device, sections)?;
+        }
+    }
+    eval(&roots.iter().collect::<Vec<&Tensor>>())
+}
+
+fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec<Section>) -> Result<()> {
+    let (name, target) = (&kernel.name, device.target());
+    let mut add = |stage, title: String, text: String| sections.push(Section { stage, title, text });
+    add(Stage::Ir, format!("{name}: kernel IR"), kernel.to_string());
+    let (mut changed, mut before) = (String::new(), kernel.to_string());
+    let optimised = optimize_observed(kernel.clone(), target, &opt::Options::default(), &mut |pass, after| {
+        let after = after.to_string();
+        let note = if after == before {
+            "nothing to do".to_string()
+        } else {
+            format!("{} lines → {}", before.lines().count(), after.lines().count())
+        };
+        changed += &format!("{:<20} {note}\n", pass.name);
+        before = after;
+    });
+    add(Stage::Passes, format!("{name}: passes"), changed);
+    add(Stage::Optimised, format!("{name}: kernel IR after the passes"), optimised.to_string());
+    let (title, text) = match target.language {
+        Language::Ir => {
+            let Style::Cpu { .. } = target.style else { return Ok(()) };
+            let cover = optimised.group.map_or(vm::program::Cover::Row, vm::program::Cover::Group);
+            let program = vm::compile::compile(&optimised, cover, vm::ops::Ops::of(vm::isa::Isa::best()))?;
+            ("vector program", program.to_string())
+        }
+        Language::OpenClC => ("OpenCL C", render(&optimised, target)?.source),
+    };
+    add(Stage::Device, format!("{name}: {title}"), text);
+    Ok(())
+}
