@@ -8,7 +8,7 @@ use common::executed;
 use panoply_cpu::pool::Pool;
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
-use panoply_ir::kernel::{Block, Op, Param};
+use panoply_ir::kernel::{Block, LocalId, Op, Param};
 use panoply_ir::random::{self, Case, Options};
 use panoply_ir::verify::verify;
 
@@ -69,7 +69,12 @@ fn shrink(case: Case, fails: impl Fn(&Case) -> bool) -> Case {
         let number = statements - 1 - position;
         let smaller = [true, false].into_iter().find_map(|whole| {
             let mut kernel = case.kernel.clone().into_inner();
-            remove(&mut kernel.body, &mut { number }, whole);
+            let counts_turns = |local: &LocalId| case.kernel.local(*local).name == "turn";
+            let removed = removed(&mut kernel.body, &mut { number }, whole)?;
+            // Without its count a loop would not end.
+            if matches!(&removed, Op::Assign { local, .. } if counts_turns(local)) {
+                return None;
+            }
             let smaller = Case { kernel: verify(kernel).ok()?, ..case.clone() };
             fails(&smaller).then_some(smaller)
         });
@@ -81,30 +86,32 @@ fn shrink(case: Case, fails: impl Fn(&Case) -> bool) -> Case {
 }
 
 /// Removes a statement by its number, or only what stands around its blocks.
-fn remove(block: &mut Block, number: &mut usize, whole: bool) -> bool {
+fn removed(block: &mut Block, number: &mut usize, whole: bool) -> Option<Op> {
     for at in 0..block.len() {
         if *number == 0 {
             let stmt = block.remove(at);
-            let inner = match stmt.op {
+            let inner = match &stmt.op {
                 _ if whole => Vec::new(),
-                Op::If { then, otherwise, .. } => [then, otherwise].concat(),
-                Op::While { body, .. } => body,
+                Op::If { then, otherwise, .. } => [then.clone(), otherwise.clone()].concat(),
+                Op::While { body, .. } => body.clone(),
                 _ => Vec::new(),
             };
             block.splice(at..at, inner);
-            return true;
+            return Some(stmt.op);
         }
         *number -= 1;
-        let done = match &mut block[at].op {
-            Op::If { then, otherwise, .. } => remove(then, number, whole) || remove(otherwise, number, whole),
-            Op::For { body, .. } | Op::While { body, .. } => remove(body, number, whole),
-            _ => false,
+        let op = match &mut block[at].op {
+            Op::If { then, otherwise, .. } => {
+                removed(then, number, whole).or_else(|| removed(otherwise, number, whole))
+            }
+            Op::For { body, .. } | Op::While { body, .. } => removed(body, number, whole),
+            _ => None,
         };
-        if done {
-            return true;
+        if op.is_some() {
+            return op;
         }
     }
-    false
+    None
 }
 
 #[test]

@@ -47,11 +47,13 @@ pub enum Need {
     Computing,
     /// Groups of 16 work-items with shared memory.
     Groups,
+    /// Accesses beyond a buffer's end give zero or are dropped, rather than being reported.
+    Guards,
     /// Programs are text, which can be wrong.
     Text,
     /// Calls from several threads at once.
     Threads,
-    /// Hundreds of megabytes that come and go.
+    /// Half a gigabyte, bit by bit.
     MuchMemory,
 }
 
@@ -98,13 +100,14 @@ pub fn run_all(device: &dyn Device, render: Render<'_>, skip: &dyn Fn(&Case) -> 
 
 /// What a device itself says it cannot do.
 fn lacks(device: &dyn Device, case: &Case) -> Option<String> {
-    let target = device.target();
+    let (target, checked) = (device.target(), device.info().variant.as_deref() == Some("checked"));
     let lack = |need: &Need| match need {
         Need::Groups if target.max_group[0] < 16 || target.shared_bytes < 64 => {
             Some("it has no groups of 16".to_string())
         }
         Need::Text if target.language == panoply_ir::target::Language::Ir => Some("it takes no text".to_string()),
-        Need::Groups | Need::Text | Need::Computing | Need::Threads | Need::MuchMemory => None,
+        Need::Guards if checked => Some("it reports what guards would drop".to_string()),
+        Need::Groups | Need::Guards | Need::Text | Need::Computing | Need::Threads | Need::MuchMemory => None,
     };
     case.needs.iter().find_map(lack)
 }

@@ -5,6 +5,8 @@
 //! kernel IR**. Nearly all of Panoply's `unsafe` is here: `runtime` validates every argument before it calls.
 
 #[cfg(feature = "opencl")]
+mod lock;
+#[cfg(feature = "opencl")]
 pub mod opencl;
 #[cfg(feature = "opencl")]
 mod seal;

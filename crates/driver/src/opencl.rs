@@ -2,10 +2,10 @@
 //!
 //! It stands on `cl3`, the layer below `opencl3`: the same dynamic loading and the same functions, without wrappers whose
 //! `Drop` panics when a lost device refuses a release. What cl3 leaves open is decided here: who owns an object
-//! ([`handles`]), what a code means ([`errors`]), which thread may touch a kernel's arguments ([`kernel`]).
+//! (`handles`), what a code means (`errors`), which thread may touch a kernel's arguments (`kernel`).
 //!
-//! In the order of a program's life: [`discovery`] (which devices are here) → [`info`] (what they can do) → [`device`] (the
-//! contract) → [`program`] (text to kernel) → [`submit`] (steps to commands) → [`queue`] and [`ticket`] (who waits for what).
+//! In the order of a program's life: `discovery` (which devices are here) → `info` (what they can do) → `device` (the
+//! contract) → `program` (text to kernel) → `submit` (steps to commands) → `queue` and `ticket` (who waits for what).
 //!
 //! Invariants: an id is looked up before it is used, so a stale one is an error and never a dangling pointer; objects are
 //! released by their reference counts, which OpenCL itself holds for commands under way; host memory that a command reads or

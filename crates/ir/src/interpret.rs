@@ -5,7 +5,7 @@
 //! executor and shares no code with any: no pass, no renderer, no vector machine.
 //!
 //! What the kernel IR leaves open is decided here as follows: a group without a fixed size is whatever the caller says;
-//! subgroups have one work-item; sums are taken in order of the linear local id; shared and private arrays start with
+//! subgroups have one work-item; scans are taken in order of the linear local id; shared and private arrays start with
 //! garbage; an access beyond the length is harmless whatever its guard; an index has 64 bits.
 //!
 //! An [`Observer`] is told what happens, access by access. The checked CPU device is one.

@@ -375,7 +375,8 @@ pub enum AtomicOp {
 /// A combination over work-items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollectiveOp {
-    /// Everybody gets the combination of all.
+    /// Everybody gets the combination of all, by halves, so that every device adds in the same order: for each width w from
+    /// half of the next power of two down to 1, the item with linear id l < w takes in that of l + w where there is one.
     Reduce(ReduceOp),
     /// Each gets the combination of those before it and itself, in order of linear local id.
     InclusiveScan(ReduceOp),

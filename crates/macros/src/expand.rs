@@ -226,7 +226,15 @@ fn plain(function: &ItemFn, krate: &Path, mistaken: bool) -> TokenStream {
     quote! {
         #(#attrs)*
         #unused
-        #[allow(dead_code)]
+        // What clippy would rather see is not in the language.
+        #[allow(
+            dead_code,
+            clippy::explicit_counter_loop,
+            clippy::manual_memcpy,
+            clippy::manual_swap,
+            clippy::needless_range_loop,
+            clippy::too_many_arguments
+        )]
         #vis #sig { #body }
     }
 }

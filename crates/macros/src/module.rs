@@ -11,10 +11,15 @@ use syn::{Data, DeriveInput, Error, Fields, Index, Member, parse2};
 pub fn derive(input: TokenStream) -> Result<TokenStream, Error> {
     let input: DeriveInput = parse2(input)?;
     let Data::Struct(data) = &input.data else {
-        return Err(Error::new_spanned(&input.ident, "derive(Module): only a struct of modules and parameters has parameters"));
+        return Err(Error::new_spanned(
+            &input.ident,
+            "derive(Module): only a struct of modules and parameters has parameters",
+        ));
     };
     let members: Vec<Member> = match &data.fields {
-        Fields::Named(fields) => fields.named.iter().filter_map(|field| field.ident.clone()).map(Member::Named).collect(),
+        Fields::Named(fields) => {
+            fields.named.iter().filter_map(|field| field.ident.clone()).map(Member::Named).collect()
+        }
         Fields::Unnamed(fields) => (0..fields.unnamed.len()).map(|i| Member::Unnamed(Index::from(i))).collect(),
         Fields::Unit => Vec::new(),
     };

@@ -41,6 +41,7 @@ pub mod prelude;
 pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
 pub use panoply_macros::{Module, kernel, kernel_fn};
 pub use panoply_nn as nn;
+pub use panoply_nn::Module;
 pub use panoply_runtime as runtime;
 pub use panoply_runtime::{
     Buffer, Device, DeviceInfo, Event, Grid, How, Kind, Launch, LaunchArg, Profile, ProfileReport, Queue, Reading,
@@ -56,3 +57,8 @@ pub mod internal {
     pub use panoply_ir as ir;
     pub use panoply_tensor::realize::Traced;
 }
+
+/// The programs of README.md, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -39,8 +39,8 @@ impl Profile {
         device.synchronize()?;
         device.reset_peaks();
         let recording = device.profiler().start();
-        let recording =
-            recording.ok_or_else(|| Error::mistake(format!("{device} is being profiled already; finish that one first")))?;
+        let recording = recording
+            .ok_or_else(|| Error::mistake(format!("{device} is being profiled already; finish that one first")))?;
         Ok(Profile { device: device.clone(), recording })
     }
 

@@ -20,7 +20,7 @@ use crate::device::Device;
 use crate::memory::storage::{Storage, Touch};
 use crate::profile::entry::{Entry, What};
 use event::Event;
-use hazard::Submission;
+use hazard::{By, Submission};
 use reading::Reading;
 
 /// A queue of a device. Clones are the same queue; the last to go lends it to the next who asks for one.
@@ -82,7 +82,7 @@ impl Device {
         timed: bool,
         name: impl Fn(usize) -> Entry,
     ) -> Result<Ticket> {
-        self.wait_for_hazards(queue, touches.clone())?;
+        self.wait_for_hazards(By::Step, queue, touches.clone())?;
         let started = self.submissions();
         let ticket = match self.profiler().recording() {
             None => self.raw().submit(queue, steps, timed),
@@ -101,10 +101,10 @@ impl Device {
         }
     }
 
-    fn wait_for_hazards<'s>(&self, queue: QueueId, touches: impl Iterator<Item = Touch<'s>>) -> Result<()> {
+    fn wait_for_hazards<'s>(&self, by: By, queue: QueueId, touches: impl Iterator<Item = Touch<'s>>) -> Result<()> {
         let mut waits = Vec::new();
         for (storage, access) in touches {
-            storage.with_uses(|uses, bytes| uses.before(queue, bytes, access, &mut waits))?;
+            storage.with_uses(|uses, bytes| uses.before(by, queue, bytes, access, &mut waits))?;
         }
         if !waits.is_empty() {
             let steps: Vec<Step> = waits.into_iter().map(Step::Wait).collect();
@@ -168,7 +168,7 @@ impl Queue {
         }
         let device = &self.device;
         let touches = std::iter::once((to, Access::Out));
-        device.wait_for_hazards(self.id, touches.clone())?;
+        device.wait_for_hazards(By::Host, self.id, touches.clone())?;
         let started = device.submissions();
         device.profiler().transfer(What::Upload, to.bytes(), || device.raw().write(self.id, to.region(), bytes))?;
         device.count_upload(to.bytes());
@@ -186,20 +186,20 @@ impl Queue {
             return Ok(());
         }
         let device = &self.device;
-        device.wait_for_hazards(self.id, std::iter::once((from, Access::In)))?;
-        device.profiler().transfer(What::Download, from.bytes(), || {
-            device.raw().read_into(self.id, from.region(), bytes)
-        })?;
+        device.wait_for_hazards(By::Host, self.id, std::iter::once((from, Access::In)))?;
+        device
+            .profiler()
+            .transfer(What::Download, from.bytes(), || device.raw().read_into(self.id, from.region(), bytes))?;
         device.count_download(from.bytes());
         // What wrote these bytes is over now, and may have failed while this waited.
-        device.wait_for_hazards(self.id, std::iter::once((from, Access::In)))
+        device.wait_for_hazards(By::Host, self.id, std::iter::once((from, Access::In)))
     }
 
     pub(crate) fn read<T: Element>(&self, from: &Storage) -> Result<Reading<T>> {
         self.is_home_of(from)?;
         let device = &self.device;
         let touches = std::iter::once((from, Access::In));
-        device.wait_for_hazards(self.id, touches.clone())?;
+        device.wait_for_hazards(By::Host, self.id, touches.clone())?;
         let started = device.submissions();
         let ticket = if from.bytes() == 0 { Ticket::Done } else { device.raw().read(self.id, from.region())? };
         device.count_download(from.bytes());
@@ -239,7 +239,9 @@ impl Queue {
             return Ok(());
         }
         let (theirs, ours) = (storage.device(), &self.device);
-        Err(Error::mistake(format!("a buffer on {theirs} cannot be used on a queue of {ours}; copy it with `.to(&device)`")))
+        Err(Error::mistake(format!(
+            "a buffer on {theirs} cannot be used on a queue of {ours}; copy it with `.to(&device)`"
+        )))
     }
 }
 
@@ -268,7 +270,9 @@ fn same_length(what: &str, device_bytes: u64, other_bytes: u64) -> Result<()> {
     if device_bytes == other_bytes {
         return Ok(());
     }
-    Err(Error::mistake(format!("{what}: {device_bytes} bytes on the device and {other_bytes} bytes; they must be as many")))
+    Err(Error::mistake(format!(
+        "{what}: {device_bytes} bytes on the device and {other_bytes} bytes; they must be as many"
+    )))
 }
 
 impl PartialEq for Queue {

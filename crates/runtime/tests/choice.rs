@@ -36,10 +36,7 @@ impl Driver for Scripted {
     }
 }
 
-fn driver(
-    kind: Kind,
-    answer: impl Fn() -> Result<Vec<Arc<dyn RawDevice>>> + Send + Sync + 'static,
-) -> Arc<Scripted> {
+fn driver(kind: Kind, answer: impl Fn() -> Result<Vec<Arc<dyn RawDevice>>> + Send + Sync + 'static) -> Arc<Scripted> {
     Arc::new(Scripted { kind, asked: AtomicUsize::new(0), answer: Box::new(answer), refused: Vec::new() })
 }
 
@@ -124,19 +121,13 @@ fn devices_are_found_by_their_spelling() {
              try opencl:0 or `panoply devices`",
         ),
         ("cpu:checked", "cpu:checked: no such device; 1 CPU device here (cpu, Lab); try cpu or `panoply devices`"),
-        (
-            "cuda:0",
-            "cuda:0: no such device; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver",
-        ),
+        ("cuda:0", "cuda:0: no such device; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver"),
         (
             "dx12",
             "dx12: no such device; no DirectX 12 here: this version of Panoply has no driver for it; \
              register a driver of your own",
         ),
-        (
-            "rocm:0",
-            "rocm:0: no such device; no ROCm here: the driver found none; see `panoply devices`",
-        ),
+        ("rocm:0", "rocm:0: no such device; no ROCm here: the driver found none; see `panoply devices`"),
     ] {
         let error = registry.get(spelling).unwrap_err();
         assert!(error.is_unavailable(), "{error:?}");

@@ -73,10 +73,8 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
             }
             4 => {
                 let prepared = device.prepare_built(build_mix).unwrap();
-                let args = vec![
-                    LaunchArg::read(source.storage(), DType::U32),
-                    LaunchArg::write(target.storage(), DType::U32),
-                ];
+                let args =
+                    vec![LaunchArg::read(source.storage(), DType::U32), LaunchArg::write(target.storage(), DType::U32)];
                 let fill = target.storage().slice(0..4).unwrap();
                 let work = [
                     Work::Kernel { prepared: &prepared, grid: Grid::from(ELEMS), args },

@@ -126,7 +126,10 @@ fn damaged_files_are_replaced() {
         let (device, lab) = process(&folder.0, "driver");
         device.prepare_built(build_mix).unwrap();
         assert_eq!(lab.counts().binaries_loaded, 0, "{damaged:?} was taken");
-        assert_eq!(device.program_counts(), ProgramCounts { compiled: 1, refused_files: 1, ..ProgramCounts::default() });
+        assert_eq!(
+            device.program_counts(),
+            ProgramCounts { compiled: 1, refused_files: 1, ..ProgramCounts::default() }
+        );
         assert_eq!(fs::read(&file).unwrap(), good, "replaced by a good one");
     }
     // A file of another program under this name.

@@ -77,7 +77,11 @@ fn launch(device: &Device, case: &Case) -> Result<Vec<Vec<u8>>> {
             (Given::Index(value), ..) => LaunchArg::Index(*value),
             (Given::Buffer(_), Some(storage), Param::Buffer(mem)) => {
                 let dtype = case.kernel.mem(*mem).dtype;
-                if case.is_written(position) { LaunchArg::write(storage, dtype) } else { LaunchArg::read(storage, dtype) }
+                if case.is_written(position) {
+                    LaunchArg::write(storage, dtype)
+                } else {
+                    LaunchArg::read(storage, dtype)
+                }
             }
             (Given::Buffer(_), ..) => return Err(Error::mistake("a buffer is given to a scalar")),
         })

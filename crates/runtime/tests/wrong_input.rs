@@ -2,9 +2,7 @@
 
 mod lab;
 
-use lab::{
-    Plan, build_count, build_grouped, build_mix, build_saxpy, build_typed, build_unchecked, lab, saxpy,
-};
+use lab::{Plan, build_count, build_grouped, build_mix, build_saxpy, build_typed, build_unchecked, lab, saxpy};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::target::Target;
 use panoply_ir::{DType, Error, ErrorKind, Result};
@@ -72,10 +70,7 @@ fn wrong_arguments() {
     let launch = |args: Vec<LaunchArg<'_>>, message: &str| {
         mistake(&device, Launch::new(build_saxpy, args).launch(4), message);
     };
-    launch(
-        vec![(&x).into(), (&x).into()],
-        "kernel saxpy takes 3 arguments (a: f32, x: &[f32], y: &mut [f32]), not 2",
-    );
+    launch(vec![(&x).into(), (&x).into()], "kernel saxpy takes 3 arguments (a: f32, x: &[f32], y: &mut [f32]), not 2");
     launch(
         vec![2.0f64.into(), (&x).into(), (&mut y).into()],
         "kernel saxpy: argument 1 (a) is a f32, not a f64; convert it",
@@ -133,10 +128,7 @@ fn grids_without_work_or_end() {
     };
     launch(0.into(), "kernel count: a grid of 0×1×1 has no work-items; launch at least one along each axis");
     launch((4, 0).into(), "kernel count: a grid of 4×0×1 has no work-items; launch at least one along each axis");
-    launch(
-        (4, 2, 0).into(),
-        "kernel count: a grid of 4×2×0 has no work-items; launch at least one along each axis",
-    );
+    launch((4, 2, 0).into(), "kernel count: a grid of 4×2×0 has no work-items; launch at least one along each axis");
     launch(
         Grid([1 << 40, 1 << 40, 1]),
         "kernel count: a grid of 1099511627776×1099511627776×1 is more than cpu can number; launch it in parts",
@@ -149,7 +141,8 @@ fn grids_without_work_or_end() {
 
 #[test]
 fn needs_beyond_the_device() {
-    let target = Target { max_group: [64, 64, 4], max_group_items: 256, shared_bytes: 1024, max_bindings: 2, ..Target::cpu() };
+    let target =
+        Target { max_group: [64, 64, 4], max_group_items: 256, shared_bytes: 1024, max_bindings: 2, ..Target::cpu() };
     let target = Target { f64: false, int64: false, ..target };
     let (device, _) = lab(Plan { target, ..Plan::default() });
     let lacks = |build: fn() -> Result<Kernel>, message: &str| {

@@ -8,7 +8,7 @@ use panoply_ir::target::Style;
 
 use super::levels::{Levels, Place};
 use crate::schedule::affine::{Form, Var};
-use crate::schedule::nest::{Nest, Value};
+use crate::schedule::nest::{Nest, Value, ValueId};
 
 /// What runs through a variable's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,18 @@ pub struct Mapping {
     pub loops: Vec<Vec<(Var, Kind)>>,
     /// Work-items of a group, if groups share rows.
     pub lanes: Option<u32>,
-    /// Work-items of a group along the grid's first two axes, if rows are best taken in tiles.
-    pub tile: Option<[u32; 2]>,
+    /// Work-items of a group along each of the grid's first two axes, if elements are moved from one order into another.
+    pub tile: Option<Tile>,
+}
+
+/// A square of rows whose elements lie side by side along one axis where they are read and along the other where they
+/// are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// Work-items along each side.
+    pub side: u32,
+    /// The loads that go through shared memory.
+    pub staged: Vec<ValueId>,
 }
 
 /// Rows shorter than this are walked by one work-item each.
@@ -114,8 +124,8 @@ fn lanes(target: &Target, length: u64) -> u32 {
 /// quotients on the last.
 fn by_item(nest: &Nest, target: &Target) -> Mapping {
     let mut order: Vec<usize> = (0..nest.outer.len()).rev().collect();
-    let across = across(nest);
-    if let Some(across) = across {
+    let crossing = crossing(nest, target);
+    if let Some((across, _)) = crossing {
         order.retain(|at| *at != across);
         order.insert(1, across);
     }
@@ -125,33 +135,34 @@ fn by_item(nest: &Nest, target: &Target) -> Mapping {
         outer: nest.outer.iter().enumerate().map(|(at, var)| (*var, Kind::Grid(axis(at) as u8))).collect(),
         loops: nest.loops.iter().map(sequential).collect(),
         lanes: None,
-        tile: across.map(|_| tile(target)),
+        tile: crossing.map(|(_, tile)| tile),
     }
 }
 
-/// Tiles whose short sides are still whole cache lines, of f32, in either direction.
-fn tile(target: &Target) -> [u32; 2] {
-    let limit = target.max_group_items.min(target.max_group[0]);
-    let wide = match target.style {
-        Style::Cpu { block } => [32, (block / 32).clamp(1, 16)],
-        Style::Gpu => [32, 8],
-    };
-    if wide[0] * wide[1] <= limit { wide } else { [8, 8] }
-}
-
 /// In a nest without loops that moves elements from one order into another: the outer variable along which most of what
-/// does not lie side by side along the last one does.
-fn across(nest: &Nest) -> Option<usize> {
+/// does not lie side by side along the last one does, and the tile to do it in.
+fn crossing(nest: &Nest, target: &Target) -> Option<(usize, Tile)> {
     let (last, others) = nest.outer.split_last().filter(|_| nest.loops.is_empty())?;
-    let steps_by_one = |form: &Form, var: Var| form.coefficient(var) == Some(1);
-    let loads = nest.values.iter().filter_map(|(value, _)| match value {
-        Value::Load(_, form) => Some(form),
+    let loads = nest.values.iter().enumerate().filter_map(|(id, (value, dtype))| match value {
+        Value::Load(_, form) if nest.sure[id] && form.uses(*last) => Some((id, form, dtype.bytes() as u32)),
         _ => None,
     });
-    let moved: Vec<&Form> = loads.filter(|form| !steps_by_one(form, *last) && form.uses(*last)).collect();
-    let votes = |at: &usize| moved.iter().filter(|form| steps_by_one(form, others[*at])).count();
-    let best = (0..others.len()).max_by_key(votes).filter(|at| votes(at) > 0)?;
-    (last.extent >= 16 && others[best].extent >= 8).then_some(best)
+    let steps_by_one = |form: &Form, var: Var| form.coefficient(var) == Some(1);
+    let moved: Vec<(ValueId, &Form, u32)> = loads.filter(|(_, form, _)| !steps_by_one(form, *last)).collect();
+    let along = |at: usize| moved.iter().filter(move |(_, form, _)| steps_by_one(form, others[at]));
+    let best = (0..others.len()).max_by_key(|at| along(*at).count())?;
+    let side = if target.max_group_items >= 1024 && target.max_group[0] >= 32 { 32 } else { 16 };
+    let mut room = target.shared_bytes;
+    let mut staged = Vec::new();
+    for (id, _, bytes) in along(best) {
+        if side * (side + 1) * bytes <= room {
+            room -= side * (side + 1) * bytes;
+            staged.push(*id);
+        }
+    }
+    let fits = side * side <= target.max_group_items && side <= target.max_group[0] && side <= target.max_group[1];
+    let large = last.extent >= 16 && others[best].extent >= 16;
+    (fits && large && !staged.is_empty()).then_some((best, Tile { side, staged }))
 }
 
 /// How many values variables take together.

@@ -44,7 +44,25 @@ pub(crate) struct Facts<'k> {
     /// launch if it is known.
     leaves: HashMap<Expr, Range>,
     /// Intervals found since the last change.
-    found: RefCell<HashMap<ExprId, Option<Range>>>,
+    found: RefCell<Found>,
+}
+
+/// Intervals by expression. Forgetting all is counting up.
+#[derive(Default)]
+struct Found {
+    epoch: u32,
+    ranges: Vec<(u32, Option<Range>)>,
+}
+
+impl Found {
+    /// Nothing yet, for so many expressions.
+    fn nothing(exprs: usize) -> RefCell<Found> {
+        RefCell::new(Found { epoch: 1, ranges: vec![(0, None); exprs] })
+    }
+
+    fn has(&self, id: ExprId) -> bool {
+        self.ranges[id.index()].0 == self.epoch
+    }
 }
 
 impl Clone for Facts<'_> {
@@ -55,7 +73,7 @@ impl Clone for Facts<'_> {
             inequalities: self.inequalities.clone(),
             narrowed: self.narrowed.clone(),
             leaves: self.leaves.clone(),
-            found: RefCell::default(),
+            found: Found::nothing(self.kernel.exprs.len()),
         }
     }
 }
@@ -66,7 +84,7 @@ const EFFORT: usize = 48;
 impl<'k> Facts<'k> {
     /// Nothing but what expressions themselves say, and what is known of leaves.
     pub fn new(kernel: &'k Kernel, mentions: &'k Mentions, leaves: HashMap<Expr, Range>) -> Facts<'k> {
-        let (inequalities, narrowed, found) = (Vec::new(), HashMap::new(), RefCell::default());
+        let (inequalities, narrowed, found) = (Vec::new(), HashMap::new(), Found::nothing(kernel.exprs.len()));
         Facts { kernel, mentions, inequalities, narrowed, leaves, found }
     }
 
@@ -77,21 +95,22 @@ impl<'k> Facts<'k> {
         let mut found = self.found.borrow_mut();
         let mut pending = vec![root];
         while let Some(id) = pending.last().copied() {
-            if found.contains_key(&id) {
+            if found.has(id) {
                 pending.pop();
                 continue;
             }
             let operands = self.kernel.exprs.get(id).operands();
             let before = pending.len();
-            pending.extend(operands.iter().filter(|operand| !found.contains_key(operand)));
+            pending.extend(operands.iter().filter(|operand| !found.has(**operand)));
             if pending.len() == before {
                 let leaf = |expr: Expr| self.leaves.get(&expr).copied();
-                let own = range(self.kernel, id, leaf, |operand| found[&operand]);
+                let own = range(self.kernel, id, leaf, |operand| found.ranges[operand.index()].1);
                 let narrowed = self.narrowed.get(&id);
-                found.insert(id, own.map(|own| narrowed.map_or(own, |narrowed| own.meet(*narrowed))));
+                let met = own.map(|own| narrowed.map_or(own, |narrowed| own.meet(*narrowed)));
+                found.ranges[id.index()] = (found.epoch, met);
             }
         }
-        found[&root]
+        found.ranges[root.index()].1
     }
 
     /// Whether `first`, `first` + 1, … `first` + `lanes` - 1 are surely elements of a memory.
@@ -185,20 +204,19 @@ impl<'k> Facts<'k> {
 
     /// Whether `a + p ≤ b + q` follows from what is known.
     fn is_at_most(&self, (a, p): (Term, i128), (b, q): (Term, i128)) -> bool {
-        let wanted = q - p;
-        let mut bounds: HashMap<Term, i128> = HashMap::from([(a, 0)]);
-        let mut pending = vec![a];
-        for _ in 0..EFFORT {
-            let Some(term) = pending.pop() else { break };
-            let bound = bounds[&term];
-            if term == b && bound <= wanted || bound + self.term_range(term).hi - self.term_range(b).lo <= wanted {
+        let (wanted, least) = (q - p, self.term_range(b).lo);
+        // Terms that a is at most, each plus a constant; one that a better constant is found for is looked at again.
+        let mut bounds: Vec<(Term, i128)> = vec![(a, 0)];
+        let mut at = 0;
+        while let Some((term, bound)) = bounds.get(at).copied().filter(|_| at < EFFORT) {
+            at += 1;
+            if term == b && bound <= wanted || bound + self.term_range(term).hi - least <= wanted {
                 return true;
             }
             self.above(term, &mut |next, slack| {
                 let better = bound + slack;
-                if bounds.get(&next).is_none_or(|known| better < *known) {
-                    bounds.insert(next, better);
-                    pending.push(next);
+                if !bounds.iter().any(|(known, constant)| *known == next && *constant <= better) {
+                    bounds.push((next, better));
                 }
             });
         }
@@ -314,13 +332,13 @@ impl<'k> Facts<'k> {
             return;
         }
         self.narrowed.insert(id, range);
-        self.found.borrow_mut().clear();
+        self.found.borrow_mut().epoch += 1;
     }
 
     /// What an integer local can be.
     pub fn local(&mut self, local: LocalId, range: Range) {
         self.leaves.insert(Expr::Local(local), range);
-        self.found.borrow_mut().clear();
+        self.found.borrow_mut().epoch += 1;
     }
 
     /// Locals may change here.
@@ -346,6 +364,6 @@ impl<'k> Facts<'k> {
         }
         self.inequalities.retain(|known| !term_dies(known.from) && !term_dies(known.to));
         self.narrowed.retain(|id, _| !dies(*id));
-        self.found.borrow_mut().clear();
+        self.found.borrow_mut().epoch += 1;
     }
 }

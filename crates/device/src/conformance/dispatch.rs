@@ -3,7 +3,7 @@
 use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::{DType, Result, Scalar};
 
-use super::bench::{Bench, launch};
+use super::bench::{Bench, Memory, launch};
 use super::kernels::{census, collectives, keep, keep_indices, many, neighbours, places, reverse_groups, whole_groups};
 use super::{Case, Need, expect, expect_all};
 use crate::step::{Arg, Step};
@@ -17,7 +17,8 @@ pub const CASES: &[Case] = &[
     Case { name: "scalars of every type", needs: &[Need::Computing], run: scalars },
     Case { name: "indices", needs: &[Need::Computing], run: indices },
     Case { name: "many arguments", needs: &[Need::Computing], run: arguments },
-    Case { name: "regions begin and end where they say", needs: &[Need::Computing], run: regions },
+    Case { name: "regions begin where they say", needs: &[Need::Computing], run: regions },
+    Case { name: "what lies beyond a region is guarded", needs: &[Need::Computing, Need::Guards], run: guards },
     Case { name: "routines it offers are right", needs: &[Need::Computing], run: routines },
 ];
 
@@ -150,16 +151,29 @@ fn arguments(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Fewer work-items than elements: every access lies inside.
 fn regions(bench: &Bench<'_>) -> Result<()> {
+    shifted(bench, |length| length.saturating_sub(1))
+}
+
+/// More work-items than elements: reads beyond give zero, writes beyond are dropped.
+fn guards(bench: &Bench<'_>) -> Result<()> {
+    shifted(bench, |length| length + 10)
+}
+
+fn shifted(bench: &Bench<'_>, items: impl Fn(u64) -> u64) -> Result<()> {
     let program = bench.compile(neighbours())?;
     let words: Vec<u32> = (0..50).collect();
-    for (skip, length) in [(0u64, 10u64), (1, 10), (3, 7), (16, 1), (49, 1), (20, 0)] {
+    for (skip, length) in [(0u64, 10u64), (1, 10), (3, 7), (16, 2), (48, 2), (49, 1), (20, 0)] {
+        let items = items(length);
+        if items == 0 {
+            continue;
+        }
         let (x, y) = (bench.holding(&words)?, bench.holding(&[7u32; 50])?);
-        let part = |memory: &super::bench::Memory<'_>| Arg::Buffer(memory.region(4 * skip, 4 * length));
-        // More work-items than elements: reads beyond give zero, writes beyond are dropped.
-        bench.run(&[launch(&program, [20, 1, 1], bench.group([4, 1, 1]), vec![part(&x), part(&y)])])?;
+        let part = |memory: &Memory<'_>| Arg::Buffer(memory.region(4 * skip, 4 * length));
+        bench.run(&[launch(&program, [items, 1, 1], bench.group([4, 1, 1]), vec![part(&x), part(&y)])])?;
         let mut expected = vec![7; 50];
-        for i in 0..length {
+        for i in 0..length.min(items) {
             let next = if i + 1 < length { words[(skip + i + 1) as usize] } else { 0 };
             expected[(skip + i) as usize] = next + 100 * length as u32;
         }

@@ -158,10 +158,10 @@ fn out_of_memory(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// More in all than most devices have, never much at once. Only the ends are touched.
+/// Much in all, never much at once. Only the ends are touched.
 fn recycling(bench: &Bench<'_>) -> Result<()> {
-    let bytes = (64 << 20).min(bench.device.target().max_buffer_bytes);
-    for round in 0..200u8 {
+    let bytes = (8 << 20).min(bench.device.target().max_buffer_bytes);
+    for round in 0..64u8 {
         let memory = bench.allocate(bytes)?;
         let ends = [memory.region(0, 1), memory.region(bytes - 1, 1)];
         for end in ends {

@@ -1,7 +1,6 @@
 //! Order: within a queue, between queues, between threads; and what tickets say about it.
 
-use panoply_ir::routine::{Gemm, Layout, Routine};
-use panoply_ir::{DType, Result};
+use panoply_ir::Result;
 
 use super::bench::{Bench, launch};
 use super::kernels::{slow, turn};
@@ -20,7 +19,6 @@ pub const CASES: &[Case] = &[
     Case { name: "tickets may be dropped", needs: &[Need::Computing], run: dropped },
     Case { name: "synchronize waits for every queue", needs: &[Need::Computing], run: synchronize },
     Case { name: "timed steps follow each other", needs: &[], run: timed },
-    Case { name: "a refused submission does no harm", needs: &[], run: refused },
     Case { name: "threads with queues of their own", needs: &[Need::Computing, Need::Threads], run: own_queues },
     Case { name: "threads on one queue", needs: &[Need::Computing, Need::Threads], run: one_queue },
     Case { name: "threads that allocate and compile", needs: &[Need::Computing, Need::Threads], run: own_everything },
@@ -171,20 +169,6 @@ fn timed(bench: &Bench<'_>) -> Result<()> {
         }
     }
     expect("times nobody asked for", bench.run(&steps)?.times()?.len(), 0)
-}
-
-fn refused(bench: &Bench<'_>) -> Result<()> {
-    let layout = Layout { offset: 0, batch: 0, row: usize::MAX, column: 1 };
-    let nonsense = Gemm { dtype: DType::Bool, batch: 0, m: 0, n: 0, k: 0, a: layout, b: layout, c: layout };
-    let routine = Routine::Gemm(nonsense);
-    expect("whether it offers nonsense", bench.device.offers(&routine), false)?;
-    let x = bench.holding(&[1u8; 4])?;
-    let fill = |value: u8| Step::Fill { to: x.all(), pattern: vec![value] };
-    if bench.run(&[fill(2), Step::Routine(routine, vec![x.all(); 3]), fill(3)]).is_ok() {
-        return Err(broken("a routine that is not offered was taken"));
-    }
-    bench.run(&[fill(4)])?;
-    expect("bytes filled afterwards", x.bytes()?, vec![4; 4])
 }
 
 fn own_queues(bench: &Bench<'_>) -> Result<()> {

@@ -37,7 +37,7 @@ fn null_passes_whatever_needs_no_computing() {
         let report = report(&device, &outcomes).unwrap();
         assert!(report.contains("SKIPPED: conformance of") && report.contains("null computes nothing"), "{report}");
         let passed = outcomes.iter().filter(|outcome| matches!(outcome.verdict, Verdict::Passed)).count();
-        assert!(passed >= 14, "{report}");
+        assert!(passed >= 12, "{report}");
         let counts = device.counts();
         assert_eq!((counts.allocations, counts.bytes, counts.programs), (0, 0, 0), "the suite gives everything back");
     }

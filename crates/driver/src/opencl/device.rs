@@ -19,8 +19,9 @@ use super::handles::{Context, Live, Shared};
 use super::info::{self, Limits};
 use super::memory::{Allocation, Room};
 use super::program::Builder;
-use super::queue::{Queue, exclusive, locked, shared};
+use super::queue::Queue;
 use super::submit::{self, Encoder, Tables};
+use crate::lock::{exclusive, locked, shared};
 
 /// One OpenCL device.
 pub struct OpenClDevice {

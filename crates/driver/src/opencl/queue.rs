@@ -6,8 +6,9 @@
 //! **Staging**: bytes of a small write are copied and sent while the host goes on; large ones wait, without a copy.
 
 use std::collections::VecDeque;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_read_buffer, enqueue_write_buffer, finish, flush,
@@ -19,6 +20,7 @@ use panoply_device::Result;
 
 use super::errors::When;
 use super::handles::{Buffer, CommandQueue, Context, Event, Shared};
+use crate::lock::locked;
 
 /// Writes up to this many bytes are staged.
 const STAGE_LIMIT: usize = 1 << 20;
@@ -137,20 +139,12 @@ impl Queue {
     /// Copies host bytes to a buffer; they may be reused at return.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         let failed = |code| self.shared().failed(format_args!("writing {} bytes", bytes.len()), code, When::Asking);
-        let (raw, offset) = (self.handle().raw(), offset as usize);
+        let offset = offset as usize;
         if bytes.len() > STAGE_LIMIT {
             // SAFETY: the slice outlives the call, which returns only once it was read; the range is inside the buffer.
             let written = unsafe {
-                enqueue_write_buffer(
-                    raw,
-                    buffer.raw(),
-                    CL_BLOCKING,
-                    offset,
-                    bytes.len(),
-                    bytes.as_ptr().cast(),
-                    0,
-                    std::ptr::null(),
-                )
+                let (queue, start) = (self.handle().raw(), bytes.as_ptr().cast());
+                enqueue_write_buffer(queue, buffer.raw(), CL_BLOCKING, offset, bytes.len(), start, 0, ptr::null())
             };
             // SAFETY: the event was made for us.
             drop(unsafe { Event::own(written.map_err(failed)?) });
@@ -163,16 +157,8 @@ impl Queue {
         let copy: Box<[u8]> = bytes.into();
         // SAFETY: the copy is kept beside the event and dropped only after it completed; the range is inside the buffer.
         let written = unsafe {
-            enqueue_write_buffer(
-                raw,
-                buffer.raw(),
-                CL_NON_BLOCKING,
-                offset,
-                copy.len(),
-                copy.as_ptr().cast(),
-                0,
-                std::ptr::null(),
-            )
+            let (queue, start) = (self.handle().raw(), copy.as_ptr().cast());
+            enqueue_write_buffer(queue, buffer.raw(), CL_NON_BLOCKING, offset, copy.len(), start, 0, ptr::null())
         };
         // SAFETY: the event was made for us.
         let event = unsafe { Event::own(written.map_err(failed)?) };
@@ -183,19 +169,11 @@ impl Queue {
 
     /// Copies from a buffer into host bytes and waits for it.
     pub fn read_into(&self, buffer: &Buffer, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        let (length, start) = (bytes.len(), bytes.as_mut_ptr().cast());
+        let (length, offset) = (bytes.len(), offset as usize);
         // SAFETY: the slice is exclusively ours until the call returns, and then it was written; the range is inside.
         let read = unsafe {
-            enqueue_read_buffer(
-                self.handle().raw(),
-                buffer.raw(),
-                CL_BLOCKING,
-                offset as usize,
-                length,
-                start,
-                0,
-                std::ptr::null(),
-            )
+            let (queue, start) = (self.handle().raw(), bytes.as_mut_ptr().cast());
+            enqueue_read_buffer(queue, buffer.raw(), CL_BLOCKING, offset, length, start, 0, ptr::null())
         };
         let read =
             read.map_err(|code| self.shared().failed(format_args!("reading {length} bytes"), code, When::Waiting))?;
@@ -255,19 +233,4 @@ pub fn status(event: &Event) -> Result<bool, i32> {
         Ok(_) => Ok(false),
         Err(code) => Err(code),
     }
-}
-
-/// The value behind a lock. A panic elsewhere leaves none of ours half changed.
-pub fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The value behind a lock, to read.
-pub fn shared<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The value behind a lock, to change.
-pub fn exclusive<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,8 +16,9 @@ use super::fill::parts;
 use super::handles::{Buffer, Event, Shared};
 use super::memory::Allocation;
 use super::program::Program;
-use super::queue::{Queue, locked};
+use super::queue::Queue;
 use super::ticket::Submitted;
+use crate::lock::locked;
 use crate::table::Table;
 
 /// What a device's ids mean.
@@ -153,16 +154,8 @@ impl Encoder<'_> {
         let (at, offset, bytes) = (from.offset as usize, to.offset as usize, from.bytes as usize);
         // SAFETY: queue and buffers are live and of one context, the ranges lie inside them, the list outlives the call.
         let event = unsafe {
-            enqueue_copy_buffer(
-                self.queue.handle().raw(),
-                source,
-                target,
-                at,
-                offset,
-                bytes,
-                waits.count(),
-                waits.start(),
-            )
+            let (queue, count, list) = (self.queue.handle().raw(), waits.count(), waits.start());
+            enqueue_copy_buffer(queue, source, target, at, offset, bytes, count, list)
         };
         let event =
             event.map_err(|code| self.shared().failed(format_args!("copying {bytes} bytes"), code, When::Asking))?;
@@ -177,16 +170,8 @@ impl Encoder<'_> {
             let (offset, bytes) = (part.offset as usize, part.bytes as usize);
             // SAFETY: queue and buffer are live and of one context, the range lies inside, OpenCL copies the pattern.
             let event = unsafe {
-                enqueue_fill_buffer(
-                    self.queue.handle().raw(),
-                    target,
-                    value,
-                    length,
-                    offset,
-                    bytes,
-                    waits.count(),
-                    waits.start(),
-                )
+                let (queue, count, list) = (self.queue.handle().raw(), waits.count(), waits.start());
+                enqueue_fill_buffer(queue, target, value, length, offset, bytes, count, list)
             };
             let failed = |code| self.shared().failed(format_args!("filling {bytes} bytes"), code, When::Asking);
             self.enqueued(event.map_err(failed)?)?;
@@ -246,16 +231,8 @@ pub fn read(queue: &Arc<Queue>, buffer: &Buffer, region: Region) -> Result<Ticke
     // SAFETY: queue and buffer are live, the range lies inside the buffer, and `Submitted` keeps the bytes until the command
     // is done.
     let event = unsafe {
-        enqueue_read_buffer(
-            queue.handle().raw(),
-            buffer.raw(),
-            CL_NON_BLOCKING,
-            region.offset as usize,
-            bytes.len(),
-            bytes.as_mut_ptr().cast(),
-            0,
-            ptr::null(),
-        )
+        let (raw, offset, start) = (queue.handle().raw(), region.offset as usize, bytes.as_mut_ptr().cast());
+        enqueue_read_buffer(raw, buffer.raw(), CL_NON_BLOCKING, offset, bytes.len(), start, 0, ptr::null())
     };
     let shared = queue.shared();
     let event =

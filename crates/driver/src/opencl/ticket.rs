@@ -11,7 +11,8 @@ use panoply_device::{Pending, Result, StepTime};
 
 use super::errors::When;
 use super::handles::Event;
-use super::queue::{Queue, locked, status};
+use super::queue::{Queue, status};
+use crate::lock::locked;
 use crate::table::Table;
 
 /// Submissions that somebody named in a wait. The others, nearly all, never take a place.

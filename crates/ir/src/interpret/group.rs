@@ -347,7 +347,8 @@ fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>]) -> Vec<Scal
             let value = given.get(from as usize).copied().flatten();
             results.resize(given.len(), value.unwrap_or(Scalar { dtype, bits: 0 }));
         }
-        CollectiveOp::Reduce(reduce) | CollectiveOp::InclusiveScan(reduce) | CollectiveOp::ExclusiveScan(reduce) => {
+        CollectiveOp::Reduce(reduce) => results.resize(given.len(), halved(reduce, dtype, given)),
+        CollectiveOp::InclusiveScan(reduce) | CollectiveOp::ExclusiveScan(reduce) => {
             let mut so_far = reduce.identity(dtype);
             for value in given {
                 let before = so_far;
@@ -356,10 +357,20 @@ fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>]) -> Vec<Scal
                 }
                 results.push(if matches!(op, CollectiveOp::ExclusiveScan(_)) { before } else { so_far });
             }
-            if matches!(op, CollectiveOp::Reduce(_)) {
-                results.fill(so_far);
-            }
         }
     }
     results
+}
+
+/// The combination of all in the order of [`CollectiveOp::Reduce`]; who is not there gives the identity.
+fn halved(op: ReduceOp, dtype: DType, given: &[Option<Scalar>]) -> Scalar {
+    let mut values: Vec<Scalar> = given.iter().map(|value| value.unwrap_or(op.identity(dtype))).collect();
+    let mut width = values.len().next_power_of_two() / 2;
+    while width > 0 {
+        let (kept, taken) = values.split_at_mut(width);
+        kept.iter_mut().zip(&*taken).for_each(|(kept, taken)| *kept = scalar::alu(op.alu(), &[*kept, *taken]));
+        values.truncate(width);
+        width /= 2;
+    }
+    values[0]
 }

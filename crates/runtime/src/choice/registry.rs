@@ -95,7 +95,9 @@ pub(super) fn joined(kind: Kind, answers: &[Answer]) -> Result<Vec<Device>> {
     let mut reason = None;
     for answer in answers.iter().filter(|answer| answer.kind == kind) {
         match &answer.devices {
-            Ok(found) if found.is_empty() => reason = reason.or_else(|| Some(Error::unavailable("the driver found none"))),
+            Ok(found) if found.is_empty() => {
+                reason = reason.or_else(|| Some(Error::unavailable("the driver found none")))
+            }
             Ok(found) => devices.extend(found.iter().cloned()),
             Err(error) => reason = reason.or_else(|| Some(error.clone())),
         }

@@ -98,7 +98,8 @@ impl Registry {
 
 /// `cuda:1: no such device; 1 CUDA device here (cuda:0, H200); try cuda:0 or `panoply devices``.
 fn no_such(spelling: &str, kind: Kind, devices: &[Device]) -> Error {
-    let here: Vec<String> = devices.iter().map(|device| format!("{}, {}", device.spelling(), device.info().name)).collect();
+    let here: Vec<String> =
+        devices.iter().map(|device| format!("{}, {}", device.spelling(), device.info().name)).collect();
     let (count, plural) = (here.len(), if here.len() == 1 { "" } else { "s" });
     let (title, here, first) = (title(kind), here.join("; "), devices[0].spelling());
     Error::unavailable(format!(
@@ -123,7 +124,8 @@ pub fn select() -> Result<Selection> {
     }
     let selection = match env::settings()?.device.as_deref() {
         Some(spelling) if spelling != "auto" => {
-            let device = Registry::global()?.get(spelling).map_err(|error| error.note("asked for by PANOPLY_DEVICE"))?;
+            let device =
+                Registry::global()?.get(spelling).map_err(|error| error.note("asked for by PANOPLY_DEVICE"))?;
             Selection { device, how: How::Environment, refused: Vec::new(), degraded: false }
         }
         _ => Registry::global()?.report()?.recommended,
@@ -180,7 +182,10 @@ impl Registry {
     pub fn for_bytes(&self, bytes: u64) -> Result<Device> {
         let report = self.report()?;
         let hardware = report.devices().filter(|device| !device.info().software && device.info().variant.is_none());
-        let mut error = Error::new(ErrorKind::OutOfMemory, format!("no device has room for {}; use a smaller batch or model", human(bytes)));
+        let mut error = Error::new(
+            ErrorKind::OutOfMemory,
+            format!("no device has room for {}; use a smaller batch or model", human(bytes)),
+        );
         for device in hardware {
             let memory = device.memory();
             let room = memory.free.unwrap_or(memory.total).min(device.stats().cap.unwrap_or(u64::MAX));

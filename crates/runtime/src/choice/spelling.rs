@@ -68,7 +68,10 @@ mod tests {
     #[test]
     fn nonsense_is_a_mistake() {
         for (text, message) in [
-            ("gpu:0", "gpu: no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu"),
+            (
+                "gpu:0",
+                "gpu: no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu",
+            ),
             ("cuda:", "cuda:: no device is spelled so; write cuda:0"),
             ("cuda:-1", "cuda:-1: no device is spelled so; write cuda:0"),
             ("cuda:99999999999999999999999", "cuda:99999999999999999999999: no machine has so many devices"),

@@ -40,7 +40,9 @@ mod tests {
         let (gpu, cpu) = (Target::opencl_minimum(), Target::cpu());
         let small = Target { max_group: [8, 4, 2], max_group_items: 16, ..gpu.clone() };
         for target in [&gpu, &cpu, &small] {
-            for grid in [[1, 1, 1], [3, 1, 1], [1 << 40, 1, 1], [5, 7, 1], [1, 1000, 1], [100, 100, 100], [1, 1, 1 << 33]] {
+            for grid in
+                [[1, 1, 1], [3, 1, 1], [1 << 40, 1, 1], [5, 7, 1], [1, 1000, 1], [100, 100, 100], [1, 1, 1 << 33]]
+            {
                 let group = size(target, grid);
                 let items: u32 = group.iter().product();
                 assert!(items <= target.max_group_items, "{group:?} for {grid:?}");

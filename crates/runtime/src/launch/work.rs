@@ -61,7 +61,9 @@ impl Device {
     pub fn submit_to(&self, queue: &Queue, work: &[Work<'_>], timed: bool) -> Result<Event> {
         if queue.device() != self {
             let theirs = queue.device();
-            return Err(Error::mistake(format!("work for {self} was given to a queue of {theirs}; take a queue of {self}")));
+            return Err(Error::mistake(format!(
+                "work for {self} was given to a queue of {theirs}; take a queue of {self}"
+            )));
         }
         let steps = work.iter().map(|one| one.step(self)).collect::<Result<Vec<Step>>>()?;
         let touches = work.iter().flat_map(Work::touches);
@@ -81,7 +83,9 @@ impl Work<'_> {
             Work::Kernel { prepared, grid, args } => {
                 if prepared.is_unchecked() {
                     let name = prepared.name();
-                    return Err(Error::mistake(format!("kernel {name}: its author marked it unchecked; it cannot be part of a list of work")));
+                    return Err(Error::mistake(format!(
+                        "kernel {name}: its author marked it unchecked; it cannot be part of a list of work"
+                    )));
                 }
                 check::dispatch(device, prepared, *grid, args).map(Step::Dispatch)
             }
@@ -134,14 +138,18 @@ impl Work<'_> {
 /// A routine whose buffers hold all that it will touch.
 fn routine_step(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<Step> {
     if !device.offers(routine) {
-        return Err(Error::unsupported(format!("{device} does not offer {routine:?}; run the kernel that does the same")));
+        return Err(Error::unsupported(format!(
+            "{device} does not offer {routine:?}; run the kernel that does the same"
+        )));
     }
     let Routine::Gemm(gemm) = routine;
     let &[a, b, c] = buffers else {
         return Err(Error::mistake(format!("gemm takes 3 buffers (a, b, c), not {}", buffers.len())));
     };
     let Gemm { dtype, batch, m, n, k, .. } = *gemm;
-    for (name, storage, layout, rows, columns) in [("a", a, gemm.a, m, k), ("b", b, gemm.b, k, n), ("c", c, gemm.c, m, n)] {
+    for (name, storage, layout, rows, columns) in
+        [("a", a, gemm.a, m, k), ("b", b, gemm.b, k, n), ("c", c, gemm.c, m, n)]
+    {
         let have = storage.bytes() / dtype.bytes() as u64;
         let needs = elems_reached(&layout, batch, rows, columns);
         if needs.is_none_or(|needs| needs > have) {
@@ -154,7 +162,9 @@ fn routine_step(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Res
     }
     for (name, storage) in [("a", a), ("b", b)] {
         if c.overlaps(storage) {
-            return Err(Error::mistake(format!("gemm: c is written and shares bytes with {name}; use a buffer of its own")));
+            return Err(Error::mistake(format!(
+                "gemm: c is written and shares bytes with {name}; use a buffer of its own"
+            )));
         }
     }
     let regions: Vec<Region> = buffers.iter().map(|storage| storage.region()).collect();

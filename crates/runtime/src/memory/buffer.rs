@@ -175,7 +175,8 @@ impl<T: Element> Buffer<T> {
         if self.len == other {
             return Ok(());
         }
-        let message = format!("{what}: a buffer of {} elements and {other} elements; take a slice of the longer", self.len);
+        let message =
+            format!("{what}: a buffer of {} elements and {other} elements; take a slice of the longer", self.len);
         Err(Error::mistake(message).at(std::panic::Location::caller()))
     }
 }

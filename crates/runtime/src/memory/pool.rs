@@ -186,9 +186,10 @@ impl Pool {
 
     fn driver_error(&self, state: &State, requested: u64, cause: Error) -> Error {
         let memory = self.raw.memory();
-        let free = memory.free.map_or(String::new(), |free| format!(", {} free of {}", human(free), human(memory.total)));
-        let sentence =
-            format!("out of memory on {}: needs {}{free}", self.raw.info().spelling(), human(requested)) + &largest(state);
+        let free =
+            memory.free.map_or(String::new(), |free| format!(", {} free of {}", human(free), human(memory.total)));
+        let sentence = format!("out of memory on {}: needs {}{free}", self.raw.info().spelling(), human(requested))
+            + &largest(state);
         Error::new(ErrorKind::OutOfMemory, sentence + "; drop buffers or use smaller ones").caused_by(cause)
     }
 }

@@ -122,7 +122,13 @@ impl Recording {
     }
 
     /// Submits steps one by one, with times. The last ticket stands for all: a queue works in order.
-    pub fn submit(&self, device: &Device, queue: QueueId, steps: &[Step], name: impl Fn(usize) -> Entry) -> Result<Ticket> {
+    pub fn submit(
+        &self,
+        device: &Device,
+        queue: QueueId,
+        steps: &[Step],
+        name: impl Fn(usize) -> Entry,
+    ) -> Result<Ticket> {
         let mut last = Ticket::Done;
         for (position, step) in steps.iter().enumerate() {
             let begin = self.now();

@@ -120,7 +120,8 @@ impl ProfileReport {
 /// Gives every step its place on the host's axis. The device's clock starts anywhere: no step begins before it was submitted,
 /// and the one for which that is tightest fixes the difference.
 fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
-    let times: Vec<_> = rows.iter().map(|row| row.ticket.times().map(|times| times.first().copied())).collect::<Result<_>>()?;
+    let times: Vec<_> =
+        rows.iter().map(|row| row.ticket.times().map(|times| times.first().copied())).collect::<Result<_>>()?;
     let nanoseconds = |time: Duration| time.as_nanos() as i128;
     let tightest = rows.iter().zip(&times).filter_map(|(row, time)| {
         let start = time.as_ref()?.start_ns as i128;
@@ -196,7 +197,11 @@ impl fmt::Display for ProfileReport {
         writeln!(f, "{}: {wall} ms, {busy} ms of work, {launches} launches, {peak} at most", self.device)?;
         let width = self.work.iter().map(|work| work.name.chars().count()).max().unwrap_or(0).max(4);
         if !self.work.is_empty() {
-            writeln!(f, "{:8}  {:width$}  {:>7}  {:>10}  {:>10}  {:>5}  {:>7}", "", "name", "runs", "ms", "µs each", "%", "GB/s")?;
+            writeln!(
+                f,
+                "{:8}  {:width$}  {:>7}  {:>10}  {:>10}  {:>5}  {:>7}",
+                "", "name", "runs", "ms", "µs each", "%", "GB/s"
+            )?;
         }
         for work in &self.work {
             let each = work.time.as_secs_f64() * 1e6 / work.runs as f64;
@@ -207,7 +212,11 @@ impl fmt::Display for ProfileReport {
         }
         let width = self.spans.iter().map(|span| span.name.chars().count()).max().unwrap_or(0).max(4);
         if !self.spans.is_empty() {
-            writeln!(f, "{:width$}  {:>7}  {:>10}  {:>10}  {:>8}", "span", "entered", "host ms", "device ms", "launches")?;
+            writeln!(
+                f,
+                "{:width$}  {:>7}  {:>10}  {:>10}  {:>8}",
+                "span", "entered", "host ms", "device ms", "launches"
+            )?;
         }
         for span in &self.spans {
             let SpanSummary { name, entered, launches, .. } = span;

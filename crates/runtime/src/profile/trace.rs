@@ -31,7 +31,15 @@ fn name(what: &str, process: u32, thread: u32, name: &str) -> String {
     format!("{{\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{process},\"tid\":{thread},\"args\":{{\"name\":{name}}}}}")
 }
 
-fn complete(name: &str, category: &str, process: u32, thread: u32, begin: Duration, time: Duration, args: &str) -> String {
+fn complete(
+    name: &str,
+    category: &str,
+    process: u32,
+    thread: u32,
+    begin: Duration,
+    time: Duration,
+    args: &str,
+) -> String {
     let (name, begin, time) = (quoted(name), micros(begin), micros(time));
     format!(
         "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{category}\",\"pid\":{process},\"tid\":{thread},\"ts\":{begin},\"dur\":{time},\"args\":{{{args}}}}}"

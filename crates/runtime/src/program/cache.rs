@@ -98,7 +98,9 @@ impl Programs {
                 (self.raw.compile(&other)?, u64::BITS)
             }
         };
-        log::debug(|| format!("{}: kernel {} ready in {:.1?}", self.raw.info().spelling(), kernel.name, started.elapsed()));
+        log::debug(|| {
+            format!("{}: kernel {} ready in {:.1?}", self.raw.info().spelling(), kernel.name, started.elapsed())
+        });
         Ok(Prepared::new(self.raw.clone(), kernel, program, index_bits))
     }
 

@@ -73,7 +73,9 @@ fn open(folder: &Path) -> Option<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             log::warn(|| {
                 let folder = folder.display();
-                format!("compiled programs are not kept: {folder}: {error}; set PANOPLY_CACHE_DIR to a folder of your own")
+                format!(
+                    "compiled programs are not kept: {folder}: {error}; set PANOPLY_CACHE_DIR to a folder of your own"
+                )
             });
             None
         }
@@ -94,7 +96,8 @@ fn make_private(folder: &Path) -> io::Result<()> {
     fs::remove_file(&probe)?;
     for place in [Some(folder), folder.parent()].into_iter().flatten() {
         let meta = fs::symlink_metadata(place)?;
-        let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", place.display())));
+        let refuse =
+            |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", place.display())));
         if !meta.is_dir() && place == folder {
             return refuse("is not a folder");
         }

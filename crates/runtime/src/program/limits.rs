@@ -51,8 +51,9 @@ fn check_group(name: &str, group: [u32; 3], target: &Target, device: &str) -> Re
 
 /// f16 and bf16 never fail: their storage always exists and their arithmetic is expanded.
 fn check_types(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Result<()> {
-    for (dtype, instead) in
-        [(DType::F64, "f32"), (DType::I64, "i32"), (DType::U64, "u32")].into_iter().filter(|(dtype, _)| !target.computes(*dtype))
+    for (dtype, instead) in [(DType::F64, "f32"), (DType::I64, "i32"), (DType::U64, "u32")]
+        .into_iter()
+        .filter(|(dtype, _)| !target.computes(*dtype))
     {
         let Some(user) = user_of(kernel, dtype) else { continue };
         return Err(Error::unsupported(format!(

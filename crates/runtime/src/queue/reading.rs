@@ -41,7 +41,8 @@ impl<T: Element> Reading<T> {
         let bytes = self.ticket.take()?;
         if bytes.len() as u64 != self.source.bytes() {
             let (have, want, device) = (bytes.len(), self.source.bytes(), self.source.device());
-            let message = format!("{device} answered a read of {want} bytes with {have}; a reading gives its bytes once");
+            let message =
+                format!("{device} answered a read of {want} bytes with {have}; a reading gives its bytes once");
             return Err(Error::new(ErrorKind::Driver, message));
         }
         Ok(bytemuck::pod_collect_to_vec(&bytes))

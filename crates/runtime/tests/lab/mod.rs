@@ -38,7 +38,15 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { kind: Kind::Cpu, index: 0, software: false, target: Target::cpu(), memory: 1 << 30, defer: None, progress: 4 }
+        Plan {
+            kind: Kind::Cpu,
+            index: 0,
+            software: false,
+            target: Target::cpu(),
+            memory: 1 << 30,
+            defer: None,
+            progress: 4,
+        }
     }
 }
 
@@ -117,7 +125,8 @@ impl Lab {
             details: Vec::new(),
         };
         let random = plan.defer.map(Random::new);
-        let state = State { queues: vec![VecDeque::new()], random, next: 1, progress: plan.progress, ..State::default() };
+        let state =
+            State { queues: vec![VecDeque::new()], random, next: 1, progress: plan.progress, ..State::default() };
         Arc::new(Lab { info, plan, state: Arc::new(Mutex::new(state)) })
     }
 
@@ -407,7 +416,8 @@ impl State {
                 (Arg::Buffer(_), None) => unreachable!("every buffer was copied"),
             })
             .collect();
-        interpret::run(&kernel, dispatch.grid, dispatch.group, &mut args, &mut ()).expect("runtime has validated the launch");
+        interpret::run(&kernel, dispatch.grid, dispatch.group, &mut args, &mut ())
+            .expect("runtime has validated the launch");
         for (param, (arg, copy)) in kernel.params.iter().zip(dispatch.args.iter().zip(copies)) {
             if let (Param::Buffer(mem), Arg::Buffer(region), Some(copy)) = (param, arg, copy)
                 && kernel.mem(*mem).space != Space::Buffer(Access::In)

@@ -1,6 +1,6 @@
 //! Sine, cosine and tangent: the angle in quarter turns, reduced exactly, then polynomials.
 
-use super::{SHIFT, SIGN, mad, poly, round, sum_and_rest};
+use super::{SHIFT, SIGN, mad, poly, product_and_rest, round, sum_and_rest};
 use crate::math::Isa;
 use crate::math::turns::{PIECE_BITS, PIECES, WHOLE_TURNS, weight};
 
@@ -144,11 +144,15 @@ fn reduce_far<I: Isa>(x: f64) -> Reduced {
         low = mad::<I>(upper, piece(n), low);
         low = mad::<I>(lower, piece(n - 1), low);
     }
-    part += low;
     // Modulo 4, to where the lowest bits of a float show it.
     let turns = 0.25 * sum;
     let whole = 4.0 * (turns - round::round::<I>(turns));
-    let far = ((whole + SHIFT).to_bits(), part * std::f64::consts::FRAC_PI_2);
+    // To radians, with pi / 2 to twice the precision.
+    const LOW: f64 = 6.123_233_995_736_766e-17;
+    let (part, low) = sum_and_rest(part, low);
+    let (r, lost) = product_and_rest::<I>(part, std::f64::consts::FRAC_PI_2);
+    let low = mad::<I>(low, std::f64::consts::FRAC_PI_2, part * LOW);
+    let far = ((whole + SHIFT).to_bits(), r + (lost + low));
     // Both variants give the same for the same number, whatever stands beside it.
     let near = reduce_near::<I>(x);
     if x < NEAR { near } else { far }

@@ -1,5 +1,5 @@
-//! Combinations over the lanes of a group, in order of the linear local id: the same result on every run, and the one
-//! that the interpreter gives.
+//! Combinations over the lanes of a group, in the order that [`CollectiveOp`] and the interpreter have: reductions by
+//! halves, which is also what SIMD is good at, scans in order of the linear local id.
 
 use panoply_ir::kernel::{CollectiveOp, ReduceOp};
 
@@ -36,8 +36,18 @@ impl Runner<'_> {
         let lanes = (self.now.lo..self.now.hi).filter(|lane| self.is_active(*lane));
         match collective.op {
             CollectiveOp::Reduce(op) => {
-                lanes.for_each(|lane| so_far = round(apply(op, so_far, read(lane)), collective.round));
-                write(0, so_far);
+                let items = self.shape[0] * self.shape[1] * self.shape[2];
+                let all = self.now.dense && self.now.lo == 0 && self.now.hi == items;
+                let there = |lane: usize| (self.now.lo..self.now.hi).contains(&lane) && self.is_active(lane);
+                let given = |lane: usize| if all || there(lane) { read(lane) } else { so_far };
+                let total = match (op, collective.round) {
+                    (ReduceOp::Sum, Round::None) => halved(items, given, T::add),
+                    (ReduceOp::Prod, Round::None) => halved(items, given, T::mul),
+                    (ReduceOp::Max, Round::None) => halved(items, given, T::max),
+                    (ReduceOp::Min, Round::None) => halved(items, given, T::min),
+                    (op, rounding) => halved(items, given, |a, b| round(apply(op, a, b), rounding)),
+                };
+                write(0, total);
             }
             CollectiveOp::InclusiveScan(op) => lanes.for_each(|lane| {
                 so_far = round(apply(op, so_far, read(lane)), collective.round);
@@ -58,6 +68,33 @@ impl Runner<'_> {
             }
         }
     }
+}
+
+/// The combination of what each of so many lanes gives.
+#[inline(always)]
+fn halved<T: Copy>(lanes: usize, given: impl Fn(usize) -> T, combine: impl Fn(T, T) -> T) -> T {
+    const HALF: usize = 512;
+    let mut kept = [given(0); HALF];
+    let mut width = lanes.next_power_of_two() / 2;
+    if width == 0 {
+        return kept[0];
+    }
+    let mut more = Vec::new();
+    let kept: &mut [T] = if width > HALF {
+        more.resize(width, kept[0]);
+        &mut more
+    } else {
+        &mut kept[..width]
+    };
+    for (lane, kept) in kept.iter_mut().enumerate() {
+        *kept = if lane + width < lanes { combine(given(lane), given(lane + width)) } else { given(lane) };
+    }
+    while width > 1 {
+        width /= 2;
+        let (low, high) = kept.split_at_mut(width);
+        low.iter_mut().zip(high).for_each(|(low, high)| *low = combine(*low, *high));
+    }
+    kept[0]
 }
 
 fn plain<T>(value: T, _: Round) -> T {

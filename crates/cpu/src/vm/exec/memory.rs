@@ -124,12 +124,13 @@ impl Runner<'_> {
         if elements.private > 0 {
             return (base < elements.len).then(|| elements.address(base, 0));
         }
-        if self.single_run(at)? != 1 && hi - lo > 1 {
+        let stride = self.single_run(at)?;
+        if stride != 1 && hi - lo > 1 {
             return None;
         }
-        let first = base.wrapping_add(lo as u64);
+        let first = base.wrapping_add(stride.wrapping_mul(lo as u64));
         let fits = access.guard != Guard::Checked || (first < elements.len && (hi - lo) as u64 <= elements.len - first);
-        fits.then(|| elements.address(base, 0))
+        fits.then(|| elements.address(first, 0).wrapping_sub(lo * elements.bytes))
     }
 
     pub(super) fn stream(&self, cell: Slot, access: &Access, at: &Affine, temp: Src) {

@@ -1,0 +1,328 @@
+//! What the vector machine reaches on the kernels of the speed targets, next to what memory gives.
+//!
+//! `cargo run --release -p panoply-cpu --example vm_speed [isa]`
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use panoply_cpu::pool::Pool;
+use panoply_cpu::vm::exec::Buffer;
+use panoply_cpu::vm::isa::Isa;
+use panoply_cpu::vm::launch::{Compiled, scalar_bits};
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::*;
+use panoply_ir::verify::verify;
+use panoply_ir::{Alu, DType, Scalar};
+
+/// Elements of a buffer: from memory, or from the cache, which is quieter on a busy machine.
+static N: OnceLock<usize> = OnceLock::new();
+
+fn n() -> usize {
+    *N.get_or_init(|| if std::env::args().any(|arg| arg == "cache") { 1 << 20 } else { 16 << 20 })
+}
+
+fn main() {
+    let isa = std::env::args().nth(1).and_then(|name| Isa::from_name(&name)).unwrap_or_else(Isa::best);
+    let dump = std::env::args().any(|arg| arg == "dump");
+    println!("{isa}, {} threads at most, {} M f32", Pool::for_machine().threads(), n() >> 20);
+    println!("{:<34}{:>9}{:>9}   GB/s on 1 and 2 threads", "", 1, 2);
+    let (mut x, mut y, mut z) = (data(1), data(2), data(3));
+    let triad = [1, 2].map(|threads| triad(threads, &mut x, &y, &z));
+    row("triad a[i] = b[i] + s·c[i] (Rust)", triad, None);
+    let kernels: [(&str, Kernel, usize); 6] = [
+        ("y = exp(a·x + b)·tanh(x)", exp_tanh(), 2),
+        ("y += a·x (saxpy)", saxpy(Guard::Checked), 3),
+        ("y += a·x, index proven", saxpy(Guard::Proven), 3),
+        ("copy", copy(), 2),
+        ("sum, 64 elements a work-item", sums(), 1),
+        ("if x > 0 { y = √x } else { y = x² }", branches(), 2),
+    ];
+    for (name, kernel, streams) in kernels {
+        let compiled = Compiled::new(Arc::new(verify(kernel).expect("valid")), isa).expect("compiles");
+        if dump {
+            println!("{}", compiled.program());
+        }
+        let items = if name.starts_with("sum") { n() as u64 / SUM_TURNS } else { n() as u64 };
+        let scalars = scalars(compiled.kernel());
+        let speed = [1, 2].map(|threads| {
+            let pool = Pool::new(threads);
+            let buffers = [&mut x, &mut y, &mut z].map(|v| Buffer { ptr: v.as_mut_ptr().cast(), len: v.len() as u64 });
+            let seconds = fastest(|| {
+                // SAFETY: the buffers are vectors of this function.
+                unsafe { compiled.launch(&pool, [items, 1, 1], &buffers, &scalars) }.expect("runs");
+            });
+            (streams * n() * 4) as f64 / seconds / 1e9
+        });
+        row(name, speed, Some(triad));
+    }
+    mandelbrot_speed(isa, dump);
+    launches(isa);
+    compile_time(isa);
+}
+
+fn row(name: &str, speed: [f64; 2], triad: Option<[f64; 2]>) {
+    let share = triad.map(|triad| format!("   {:3.0} % and {:3.0} % of triad", 100.0 * speed[0] / triad[0], 100.0 * speed[1] / triad[1]));
+    println!("{name:<34}{:9.1}{:9.1}{}", speed[0], speed[1], share.unwrap_or_default());
+}
+
+fn fastest(mut f: impl FnMut()) -> f64 {
+    f();
+    (0..if n() < 2 << 20 { 300 } else { 15 })
+        .map(|_| {
+            let start = Instant::now();
+            f();
+            start.elapsed().as_secs_f64()
+        })
+        .fold(f64::MAX, f64::min)
+}
+
+fn data(seed: u32) -> Vec<f32> {
+    (0..n() as u32).map(|i| ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32) / (1 << 23) as f32 - 1.0).collect()
+}
+
+fn triad(threads: usize, a: &mut [f32], b: &[f32], c: &[f32]) -> f64 {
+    let pool = Pool::new(threads);
+    let part = n() / threads;
+    let address = a.as_mut_ptr() as usize;
+    let seconds = fastest(|| {
+        pool.run(threads, &|number| {
+            let range = number * part..(number + 1) * part;
+            // SAFETY: the parts are disjoint.
+            let a = unsafe { std::slice::from_raw_parts_mut((address as *mut f32).add(range.start), part) };
+            for ((a, b), c) in a.iter_mut().zip(&b[range.clone()]).zip(&c[range]) {
+                *a = *b + 3.0 * *c;
+            }
+        });
+    });
+    (3 * n() * 4) as f64 / seconds / 1e9
+}
+
+fn scalars(kernel: &Kernel) -> Vec<u64> {
+    let value = |param: &Param| match param {
+        Param::Buffer(_) => 0,
+        Param::Scalar { ty, .. } => {
+            scalar_bits(Scalar::from_f64(ty.dtype().expect("these kernels take floats"), 0.75))
+        }
+    };
+    kernel.params.iter().map(value).collect()
+}
+
+fn exp_tanh() -> Kernel {
+    let mut b = Builder::new("exp_tanh");
+    let x = b.buffer("x", DType::F32, Access::In);
+    let y = b.buffer("y", DType::F32, Access::Out);
+    let (a, c) = (b.scalar("a", DType::F32), b.scalar("b", DType::F32));
+    let i = b.builtin(Builtin::GlobalId(0));
+    let v = b.load(x, i, Guard::Checked);
+    let scaled = b.alu(Alu::Mul, &[a, v]);
+    let moved = b.alu(Alu::Add, &[scaled, c]);
+    let (e, t) = (b.alu(Alu::Exp, &[moved]), b.alu(Alu::Tanh, &[v]));
+    let product = b.alu(Alu::Mul, &[e, t]);
+    b.store(y, i, product, Guard::Checked);
+    b.finish().expect("valid")
+}
+
+fn saxpy(guard: Guard) -> Kernel {
+    let mut b = Builder::new("saxpy");
+    let x = b.buffer("x", DType::F32, Access::In);
+    let y = b.buffer("y", DType::F32, Access::InOut);
+    let a = b.scalar("a", DType::F32);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let len = b.len(y);
+    let inside = b.alu(Alu::Lt, &[i, len]);
+    b.begin_if(inside);
+    let (xv, yv) = (b.load(x, i, guard), b.load(y, i, guard));
+    let product = b.alu(Alu::Mul, &[a, xv]);
+    let sum = b.alu(Alu::Add, &[yv, product]);
+    b.store(y, i, sum, guard);
+    b.end();
+    b.finish().expect("valid")
+}
+
+fn copy() -> Kernel {
+    let mut b = Builder::new("copy");
+    let x = b.buffer("x", DType::F32, Access::In);
+    let y = b.buffer("y", DType::F32, Access::Out);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let v = b.load(x, i, Guard::Checked);
+    b.store(y, i, v, Guard::Checked);
+    b.finish().expect("valid")
+}
+
+/// Each group of 512 sums as many columns of a piece of the buffer.
+fn sums() -> Kernel {
+    let mut b = Builder::new("sums");
+    b.group([512, 1, 1]);
+    let x = b.buffer("x", DType::F32, Access::In);
+    let y = b.buffer("y", DType::F32, Access::Out);
+    let (i, l, g) =
+        (b.builtin(Builtin::GlobalId(0)), b.builtin(Builtin::LocalId(0)), b.builtin(Builtin::GroupId(0)));
+    let zero = b.constant(0_f32);
+    let sum = b.declare("sum", zero, true);
+    let (start, one, turns, width) = (b.index(0), b.index(1), b.index(SUM_TURNS), b.index(512));
+    let piece = b.alu(Alu::Mul, &[g, turns]);
+    let k = b.begin_for("k", start, turns, one);
+    let row = b.alu(Alu::Add, &[piece, k]);
+    let row = b.alu(Alu::Mul, &[row, width]);
+    let at = b.alu(Alu::Add, &[row, l]);
+    let v = b.load(x, at, Guard::Checked);
+    let so_far = b.get(sum);
+    let more = b.alu(Alu::Add, &[so_far, v]);
+    b.assign(sum, more);
+    b.end();
+    let total = b.get(sum);
+    b.store(y, i, total, Guard::Checked);
+    b.finish().expect("valid")
+}
+
+/// Elements that a work-item of `sums` adds.
+const SUM_TURNS: u64 = 64;
+
+fn branches() -> Kernel {
+    let mut b = Builder::new("branches");
+    let x = b.buffer("x", DType::F32, Access::In);
+    let y = b.buffer("y", DType::F32, Access::Out);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let v = b.load(x, i, Guard::Checked);
+    let v = b.bind("v", v);
+    let zero = b.constant(0_f32);
+    let positive = b.alu(Alu::Lt, &[zero, v]);
+    b.begin_if(positive);
+    let root = b.alu(Alu::Sqrt, &[v]);
+    b.store(y, i, root, Guard::Checked);
+    b.begin_else();
+    let square = b.alu(Alu::Mul, &[v, v]);
+    b.store(y, i, square, Guard::Checked);
+    b.end();
+    b.finish().expect("valid")
+}
+
+const SIDE: u64 = 1024;
+const TURNS: u32 = 256;
+
+fn mandelbrot() -> Kernel {
+    let mut b = Builder::new("mandelbrot");
+    let out = b.buffer("out", DType::U32, Access::Out);
+    let (gx, gy) = (b.builtin(Builtin::GlobalId(0)), b.builtin(Builtin::GlobalId(1)));
+    let coordinate = |b: &mut Builder, id: ExprId, from: f32| {
+        let value = b.cast(DType::F32, id);
+        let (step, from) = (b.constant(3.0 / SIDE as f32), b.constant(from));
+        let value = b.alu(Alu::Mul, &[value, step]);
+        b.alu(Alu::Add, &[value, from])
+    };
+    let (cx, cy) = (coordinate(&mut b, gx, -2.0), coordinate(&mut b, gy, -1.5));
+    let (cx, cy) = (b.bind("cx", cx), b.bind("cy", cy));
+    let zero = b.constant(0_f32);
+    let none = b.constant(0_u32);
+    let (x, y) = (b.declare("x", zero, true), b.declare("y", zero, true));
+    let turns = b.declare("turns", none, true);
+    let (xv, yv, n) = (b.get(x), b.get(y), b.get(turns));
+    let (xx, yy) = (b.alu(Alu::Mul, &[xv, xv]), b.alu(Alu::Mul, &[yv, yv]));
+    let norm = b.alu(Alu::Add, &[xx, yy]);
+    let (four, limit, one, two) = (b.constant(4_f32), b.constant(TURNS), b.constant(1_u32), b.constant(2_f32));
+    let (near, early) = (b.alu(Alu::Le, &[norm, four]), b.alu(Alu::Lt, &[n, limit]));
+    let going = b.alu(Alu::And, &[near, early]);
+    b.begin_while(going);
+    let difference = b.alu(Alu::Sub, &[xx, yy]);
+    let next_x = b.alu(Alu::Add, &[difference, cx]);
+    let next_x = b.bind("next", next_x);
+    let product = b.alu(Alu::Mul, &[xv, yv]);
+    let product = b.alu(Alu::Mul, &[product, two]);
+    let next_y = b.alu(Alu::Add, &[product, cy]);
+    b.assign(y, next_y);
+    b.assign(x, next_x);
+    let more = b.alu(Alu::Add, &[n, one]);
+    b.assign(turns, more);
+    b.end();
+    let width = b.index(SIDE);
+    let at = b.alu(Alu::Mul, &[gy, width]);
+    let at = b.alu(Alu::Add, &[at, gx]);
+    b.store(out, at, n, Guard::Checked);
+    b.finish().expect("valid")
+}
+
+fn mandelbrot_speed(isa: Isa, dump: bool) {
+    let compiled = Compiled::new(Arc::new(verify(mandelbrot()).expect("valid")), isa).expect("compiles");
+    if dump {
+        println!("{}", compiled.program());
+    }
+    let mut out = vec![0_u32; (SIDE * SIDE) as usize];
+    let buffers = [Buffer { ptr: out.as_mut_ptr().cast(), len: SIDE * SIDE }];
+    let times = [1, 2].map(|threads| {
+        let pool = Pool::new(threads);
+        fastest(|| {
+            // SAFETY: the buffer is a vector of this function.
+            unsafe { compiled.launch(&pool, [SIDE, SIDE, 1], &buffers, &[0]) }.expect("runs");
+        })
+    });
+    let steps: u64 = out.iter().map(|n| u64::from(*n)).sum();
+    let native = native_mandelbrot(&mut out);
+    let same = steps == out.iter().map(|n| u64::from(*n)).sum::<u64>();
+    println!(
+        "Mandelbrot {SIDE}², {TURNS} turns: {:.1} and {:.1} ms; by hand in 16 lanes {:.1} ms (1 thread); same picture: {same}",
+        times[0] * 1e3,
+        times[1] * 1e3,
+        native * 1e3
+    );
+}
+
+/// The same in loops over 16 lanes, which the compiler makes AVX-512 of.
+fn native_mandelbrot(out: &mut [u32]) -> f64 {
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma"))]
+    fn picture(out: &mut [u32]) {
+        for (block, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let (row, column) = (block * 16 / SIDE as usize, block * 16 % SIDE as usize);
+            let cy = row as f32 * (3.0 / SIDE as f32) - 1.5;
+            let cx: [f32; 16] = std::array::from_fn(|i| (column + i) as f32 * (3.0 / SIDE as f32) - 2.0);
+            let (mut x, mut y, mut n) = ([0_f32; 16], [0_f32; 16], [0_u32; 16]);
+            for _ in 0..TURNS {
+                let mut going = 0;
+                for i in 0..16 {
+                    let (xx, yy) = (x[i] * x[i], y[i] * y[i]);
+                    let inside = u32::from(xx + yy <= 4.0);
+                    going += inside;
+                    n[i] += inside;
+                    let next = xx - yy + cx[i];
+                    y[i] = x[i] * y[i] * 2.0 + cy;
+                    x[i] = next;
+                }
+                if going == 0 {
+                    break;
+                }
+            }
+            *out = n;
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    if !Isa::Avx512.is_available() {
+        return f64::NAN;
+    }
+    // SAFETY: the machine has these instructions.
+    fastest(|| unsafe { picture(out) })
+}
+
+fn launches(isa: Isa) {
+    let mut b = Builder::new("empty");
+    let x = b.buffer("x", DType::F32, Access::In);
+    let _ = x;
+    let compiled = Compiled::new(Arc::new(verify(b.finish().expect("valid")).expect("valid")), isa).expect("compiles");
+    let pool = Pool::for_machine();
+    let mut x = [0_f32; 4];
+    let buffers = [Buffer { ptr: x.as_mut_ptr().cast(), len: 4 }];
+    const COUNT: usize = 10_000;
+    let seconds = fastest(|| {
+        for _ in 0..COUNT {
+            // SAFETY: the buffer is an array of this function.
+            unsafe { compiled.launch(&pool, [1, 1, 1], &buffers, &[0]) }.expect("runs");
+        }
+    });
+    println!("empty launch: {:.0} ns (without the device's tables)", seconds / COUNT as f64 * 1e9);
+}
+
+fn compile_time(isa: Isa) {
+    let kernel = Arc::new(verify(mandelbrot()).expect("valid"));
+    let seconds = fastest(|| {
+        Compiled::new(Arc::clone(&kernel), isa).expect("compiles");
+    });
+    println!("compiling mandelbrot ({} expressions): {:.0} µs", kernel.exprs.len(), seconds * 1e6);
+}

@@ -1,0 +1,168 @@
+//! A network learns real digits on every device, and what it learned survives a file.
+
+use std::collections::HashMap;
+
+use panoply_nn::data::{Dataset, digits};
+use panoply_nn::fit::{StepReport, Watch, evaluate};
+use panoply_nn::{AdamW, EpochReport, Linear, Mlp, Module, Sgd, Training, checkpoint};
+use panoply_tensor::{Device, Result, Rng, Tensor};
+
+struct Quiet;
+
+impl Watch for Quiet {
+    fn step(&mut self, _: &StepReport) -> bool {
+        true
+    }
+
+    fn epoch(&mut self, _: &EpochReport) -> bool {
+        true
+    }
+}
+
+fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, (Tensor, Tensor))> {
+    let mut rng = Rng::seed(0);
+    let (train, held) = digits::load()?.split(0.2, &mut rng)?;
+    let mut model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
+    let mut optimiser = AdamW::new(5e-3).clip_norm(1.0);
+    let training = Training { epochs, batch: 64, patience: None };
+    let history = training.classify(&mut model, &mut optimiser, (&train, &held), &mut rng, &mut Quiet)?;
+    Ok((model, history, held.whole()))
+}
+
+#[test]
+fn it_learns_and_is_the_same_after_a_file() {
+    Device::get("cpu").unwrap().scope(|| {
+        let (model, history, held) = learn(12).unwrap();
+        let best = history.iter().map(|epoch| epoch.accuracy).fold(0.0, f64::max);
+        assert!(best > 0.94, "{best} of the held-out digits right; history {history:?}");
+        assert!(history.last().unwrap().loss < 0.2 * history[0].loss);
+        let file = std::env::temp_dir().join(format!("panoply-digits-{}.safetensors", std::process::id()));
+        checkpoint::save(&model, &file, HashMap::from([("kind".into(), "mlp".into())])).unwrap();
+        assert_eq!(checkpoint::metadata(&file).unwrap()["kind"], "mlp");
+        let mut other = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed(99));
+        assert_ne!(evaluate(&other, &held).unwrap(), evaluate(&model, &held).unwrap());
+        checkpoint::load(&mut other, &file).unwrap();
+        assert_eq!(evaluate(&other, &held).unwrap(), evaluate(&model, &held).unwrap());
+        // Another network does not fit, says so, and is left alone.
+        let mut wider = Mlp::new(&[64, 33, 10], 0.0, &mut Rng::seed(99));
+        let before = wider.named_params()[0].1.tensor().to_vec::<f32>().unwrap();
+        let error = checkpoint::load(&mut wider, &file).unwrap_err();
+        assert!(error.is_corrupt() && error.message().ends_with("; nothing was loaded"), "{error}");
+        assert!(error.message().contains("3 mismatched (layers.0.weight is F32[32, 64], not f32[33, 64]"), "{error}");
+        assert_eq!(wider.named_params()[0].1.tensor().to_vec::<f32>().unwrap(), before);
+        let mut deeper = Mlp::new(&[64, 32, 10, 10], 0.0, &mut Rng::seed(99));
+        let error = checkpoint::load(&mut deeper, &file).unwrap_err();
+        assert!(error.message().contains("2 missing (layers.2.weight, layers.2.bias)"), "{error}");
+        // Cut short anywhere, a file is an error and never a panic.
+        let whole = std::fs::read(&file).unwrap();
+        for length in [0, 7, 8, 100, whole.len() - 1] {
+            std::fs::write(&file, &whole[..length]).unwrap();
+            assert!(checkpoint::load(&mut other, &file).unwrap_err().is_corrupt(), "cut to {length} bytes");
+        }
+        std::fs::remove_file(&file).unwrap();
+    });
+}
+
+#[test]
+fn devices_agree_on_the_first_epoch() {
+    let on = |name: &str| match Device::get(name) {
+        Ok(device) => Some(device.scope(|| learn(1).unwrap().1[0].loss)),
+        Err(error) => {
+            eprintln!("SKIPPED: training on {name}: {}", error.message());
+            None
+        }
+    };
+    let cpu = on("cpu").unwrap();
+    if let Some(opencl) = on("opencl:0") {
+        assert!((cpu - opencl).abs() < 1e-4 * cpu, "loss {cpu} on cpu, {opencl} on opencl:0");
+    }
+}
+
+/// One step of each rule against PyTorch's documented formulas, computed here in f64.
+#[test]
+fn optimisers_follow_their_formulas() {
+    Device::get("cpu").unwrap().scope(|| {
+        let start = [0.5f32, -1.0, 2.0, 0.25];
+        // loss = mean((w · 3)²), so the gradient is 2 · 9 · w / 4.
+        let gradient = |w: f64| 18.0 * w / 4.0;
+        let model = |rng: &mut Rng| {
+            let mut linear = Linear::new(2, 2, rng);
+            linear.bias = None;
+            linear.weight.set(&Tensor::from_slice(&start, [2, 2])).unwrap();
+            linear
+        };
+        let mut rng = Rng::seed(0);
+        let loss = |model: &Linear| (model.weight.tensor() * 3.0).square().mean(..);
+
+        let mut trained = model(&mut rng);
+        let mut adam = AdamW::new(0.1).weight_decay(0.02);
+        let (mut want, mut m, mut v) = (start.map(f64::from), [0.0; 4], [0.0; 4]);
+        for step in 1..=5 {
+            let value = loss(&trained);
+            adam.step(&mut trained, &value, panoply_nn::Pass::train(&mut rng)).unwrap();
+            for i in 0..4 {
+                let g = gradient(want[i]);
+                m[i] = 0.9 * m[i] + 0.1 * g;
+                v[i] = 0.999 * v[i] + 0.001 * g * g;
+                let (mean, square) = (m[i] / (1.0 - 0.9f64.powi(step)), v[i] / (1.0 - 0.999f64.powi(step)));
+                want[i] = want[i] * (1.0 - 0.1 * 0.02) - 0.1 * mean / (square.sqrt() + 1e-8);
+            }
+        }
+        close(&trained, &want, 1e-5);
+
+        let mut trained = model(&mut rng);
+        let mut sgd = Sgd::new(0.01).momentum(0.9);
+        let (mut want, mut velocity) = (start.map(f64::from), [0.0; 4]);
+        for _ in 0..5 {
+            let value = loss(&trained);
+            sgd.step(&mut trained, &value, panoply_nn::Pass::train(&mut rng)).unwrap();
+            for i in 0..4 {
+                velocity[i] = 0.9 * velocity[i] + gradient(want[i]);
+                want[i] -= 0.01 * velocity[i];
+            }
+        }
+        close(&trained, &want, 1e-5);
+    });
+}
+
+#[track_caller]
+fn close(model: &Linear, want: &[f64], tolerance: f64) {
+    let have = model.weight.tensor().to_vec::<f32>().unwrap();
+    for (have, want) in have.iter().zip(want) {
+        assert!((f64::from(*have) - want).abs() < tolerance, "{have} instead of {want}");
+    }
+}
+
+#[test]
+fn a_step_that_fails_changes_nothing() {
+    Device::get("cpu").unwrap().scope(|| {
+        let mut rng = Rng::seed(0);
+        let mut model = Linear::new(3, 2, &mut rng);
+        let before = model.weight.tensor().to_vec::<f32>().unwrap();
+        let mut optimiser = AdamW::new(0.1);
+        // The bias is no part of this loss: its gradient does not exist.
+        let loss = model.weight.tensor().sum(..);
+        let error = optimiser.step(&mut model, &loss, panoply_nn::Pass::train(&mut rng)).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("does not depend on"), "{error}");
+        let loss = model.weight.tensor().sum(..);
+        let error = optimiser.step(&mut model, &loss, panoply_nn::Pass::eval()).unwrap_err();
+        assert!(error.message().contains("needs a training pass"), "{error}");
+        assert_eq!((optimiser.steps, model.weight.tensor().to_vec::<f32>().unwrap()), (0, before));
+    });
+}
+
+#[test]
+fn wrong_data_is_named() {
+    let wrong = Dataset::new(vec![0.0; 6], 3, vec![0, 5], 5).unwrap_err();
+    assert_eq!(wrong.message(), "example 1 has class 5, not one of 0 .. 5");
+    let wrong = Dataset::new(vec![0.0; 7], 3, vec![0, 1], 2).unwrap_err();
+    assert_eq!(wrong.message(), "7 numbers are not 2 rows of 3");
+    let digits = digits::load().unwrap();
+    assert!(digits.split(1.5, &mut Rng::seed(0)).unwrap_err().is_mistake());
+    let (kept, held) = digits.split(0.25, &mut Rng::seed(0)).unwrap();
+    assert_eq!(kept.len() + held.len(), digits.len());
+    for class in 0..10 {
+        let count = |data: &Dataset| data.labels.iter().filter(|label| **label == class).count() as f64;
+        assert!((count(&held) / count(&digits) - 0.25).abs() < 0.01, "class {class} is held out in proportion");
+    }
+}

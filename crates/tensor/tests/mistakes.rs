@@ -1,0 +1,142 @@
+//! What wrong expressions get: one sentence with the operands and the line, and never a panic.
+
+use panoply_tensor::{DType, Device, Tensor, eval, plan_counts};
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+fn ones(shape: &[usize]) -> Tensor {
+    Tensor::ones(shape, DType::F32)
+}
+
+#[track_caller]
+fn check(wrong: &Tensor, message: &str) {
+    let error = wrong.check().unwrap_err();
+    assert!(error.is_mistake(), "{error}");
+    assert_eq!(error.message(), message);
+    let text = error.to_string();
+    assert!(text.contains("mistakes.rs:"), "the caller's line is told: {text}");
+}
+
+#[test]
+fn each_mistake_is_one_sentence() {
+    on_cpu(|| {
+        let (a, b) = (ones(&[64, 784]), ones(&[128, 10]));
+        check(&a.matmul(&b), "matmul: inner dimensions 784 and 128 differ");
+        check(&(&a + &b), "add: shapes [64, 784] and [128, 10] do not broadcast");
+        check(&(&a + &b.cast(DType::F16)), "add: element types f32 and f16 differ");
+        check(&a.sum(2).exp(), "sum: axis 2 is out of range for [64, 784] with 2 axes");
+        check(&a.cast(DType::I32).exp(), "exp is not defined for i32");
+        check(&a.transpose(0, -3), "transpose: axis -3 is out of range for [64, 784] with 2 axes");
+        let positions = a.index_select(0, &a).check().unwrap_err();
+        assert!(positions.message().starts_with("index_select: positions are f32[64, 784]"), "{positions}");
+        check(&Tensor::from_slice(&[1f32, 2.0, 3.0], [2, 2]), "3 elements do not fill a tensor of shape [2, 2]");
+    });
+}
+
+#[test]
+fn movement_mistakes_name_their_operand() {
+    on_cpu(|| {
+        let a = ones(&[4, 6]);
+        for (wrong, part) in [
+            (a.reshape([5, -1]), "reshape: f32[4, 6]"),
+            (a.reshape([-1, -1]), "reshape: f32[4, 6]"),
+            (a.slice((.., 6)), "slice: At(6) does not fit axis 1"),
+            (a.slice((-5.., ..)), "does not fit axis 0"),
+            (a.narrow(1, 4, 3), "narrow: 4 .. 7 does not fit axis 1"),
+            (a.permute([0, 0]), "permute: [0, 0] does not name each axis"),
+            (a.pad(&[(1, 1)]), "pad: 1 widths"),
+            (Tensor::concat(&[a.clone(), ones(&[4, 5])], 0), "concat: "),
+            (Tensor::concat(&[], 0), "concat: no tensors were given"),
+            (a.squeeze(0), "squeeze: axis 0"),
+        ] {
+            let error = wrong.check().unwrap_err();
+            assert!(error.message().contains(part), "{error}");
+        }
+    });
+}
+
+#[test]
+fn the_leftmost_mistake_wins_and_reaches_whoever_asks() {
+    on_cpu(|| {
+        let first = ones(&[2]).matmul(&ones(&[3]));
+        let second = ones(&[4]).sum(7);
+        let result = (first.relu() + second) * 2.0;
+        let message = "matmul: inner dimensions 2 and 3 differ";
+        assert_eq!(result.check().unwrap_err().message(), message);
+        assert_eq!(result.to_vec::<f32>().unwrap_err().message(), message);
+        assert_eq!(result.item().unwrap_err().message(), message);
+        assert_eq!(result.shape().unwrap_err().message(), message);
+        assert_eq!(eval(&[&ones(&[1]), &result]).unwrap_err().message(), message);
+        assert!(format!("{result}").contains(message) && format!("{result:?}").contains(message));
+    });
+}
+
+#[test]
+fn gradients_are_never_silently_zero() {
+    on_cpu(|| {
+        let (x, w) = (Tensor::from_slice(&[1f32, 2.0], [2]), Tensor::from_slice(&[3f32, 4.0], [2]));
+        let error = x.sum(..).gradients(&[&w]).unwrap_err();
+        assert!(error.message().contains("does not depend on"), "{error}");
+        let cut = w.lt(&x).cast(DType::F32).sum(..).gradients(&[&w]).unwrap_err();
+        assert!(cut.to_string().contains("the path ends at"), "{cut}");
+        let detached = (w.detach() * &x).sum(..).gradients(&[&w]).unwrap_err();
+        assert!(detached.to_string().contains("the path ends at detach"), "{detached}");
+        assert!((&x * &w).gradients(&[&w]).unwrap_err().message().contains("is not a single number"));
+    });
+}
+
+#[test]
+fn mixed_devices_are_a_mistake() {
+    let (cpu, checked) = (Device::get("cpu").unwrap(), Device::get("cpu:checked").unwrap());
+    let (a, b) = (Tensor::from_slice_on(&cpu, &[1f32], [1]), Tensor::from_slice_on(&checked, &[2f32], [1]));
+    let error = (&a + &b).check().unwrap_err();
+    assert!(error.message().contains("operands live on different devices"), "{error}");
+    assert_eq!((a + b.to(&cpu)).to_vec::<f32>().unwrap(), [3.0]);
+}
+
+#[test]
+fn long_chains_neither_overflow_nor_recurse() {
+    on_cpu(|| {
+        let mut x = Tensor::from_slice(&[1f32], [1]);
+        for _ in 0..1_000_000 {
+            x = -x;
+        }
+        drop(x);
+    });
+}
+
+#[test]
+fn a_loop_plans_once() {
+    on_cpu(|| {
+        let step = |w: &Tensor, rate: f64| {
+            let loss = (w * 2.0 - 3.0).square().mean(..);
+            let gradient = loss.gradients(&[w]).unwrap().remove(0);
+            let next = w - gradient * rate;
+            eval(&[&loss, &next]).unwrap();
+            next.detach()
+        };
+        let mut w = step(&Tensor::from_slice(&[1f32, 2.0, 3.0], [3]), 0.1);
+        let before = plan_counts();
+        for i in 0..10 {
+            w = step(&w, 0.01 * f64::from(i));
+        }
+        // Other tests of this process may plan meanwhile, so only hits can be counted exactly from below.
+        assert!(plan_counts().hits >= before.hits + 10, "equal programs with other numbers share a plan");
+        assert!(w.to_vec::<f32>().unwrap().iter().all(|w| (w - 1.5).abs() < 1.5));
+    });
+}
+
+#[test]
+fn second_derivatives_are_derivatives_of_derivatives() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&[0.3f32, -0.7, 1.1], [3]);
+        let first = x.tanh().sum(..).gradients(&[&x]).unwrap().remove(0);
+        let second = first.sum(..).gradients(&[&x]).unwrap().remove(0);
+        let want = [0.3f64, -0.7, 1.1].map(|x| -2.0 * x.tanh() * (1.0 - x.tanh().powi(2)));
+        for (have, want) in second.to_vec::<f32>().unwrap().iter().zip(want) {
+            assert!((f64::from(*have) - want).abs() < 1e-6, "{have} instead of {want}");
+        }
+    });
+}
