@@ -59,19 +59,27 @@ fn dump() {
 }
 #[test]
 fn timing() {
-    if std::env::var("TIMING").is_err() { return }
+    if std::env::var("TIMING").is_err() {
+        return;
+    }
     let t = panoply_ir::Target::opencl_minimum();
     let cases: Vec<_> = (0..300).map(|s| random::case(s, &Default::default())).collect();
     let lines: usize = cases.iter().map(|c| c.kernel.to_string().lines().count()).sum();
     let start = std::time::Instant::now();
-    for c in &cases { std::hint::black_box(panoply_ir::verify::verify((*c.kernel).clone()).unwrap()); }
+    for c in &cases {
+        std::hint::black_box(panoply_ir::verify::verify((*c.kernel).clone()).unwrap());
+    }
     println!("verify {:?}", start.elapsed() / 300);
     for pass in opt::PASSES {
         let start = std::time::Instant::now();
-        for c in &cases { std::hint::black_box(pass.apply(c.kernel.clone(), &t, &Default::default())); }
+        for c in &cases {
+            std::hint::black_box(pass.apply(c.kernel.clone(), &t, &Default::default()));
+        }
         println!("{} {:?}", pass.name, start.elapsed() / 300);
     }
     let start = std::time::Instant::now();
-    for c in &cases { std::hint::black_box(opt::optimize(c.kernel.clone(), &t, &Default::default())); }
+    for c in &cases {
+        std::hint::black_box(opt::optimize(c.kernel.clone(), &t, &Default::default()));
+    }
     println!("all {:?} for {} lines each", start.elapsed() / 300, lines / 300);
 }

@@ -1,4 +1,5 @@
-//! How long the functions of `math` take per element, for blocks that stay in the first-level cache.
+//! How long the functions of `math` take per element, for blocks that stay in the first-level cache, beside a loop over the
+//! functions of `std`, which calls the C library.
 //!
 //! `cargo run --release -p panoply-cpu --example math_speed [name]`
 
@@ -18,51 +19,97 @@ fn main() {
     let wanted = |name: &str| only.as_deref().is_none_or(|only| name == only);
     let levels = Level::available();
     println!("ns per element, blocks of {BLOCK}");
-    println!("| function | {} |", levels.iter().map(|level| format!("{level:?}")).collect::<Vec<_>>().join(" | "));
+    println!(
+        "| function | {} | std |",
+        levels.iter().map(|level| format!("{level:?}")).collect::<Vec<_>>().join(" | ")
+    );
     let x: Vec<f32> = (0..BLOCK).map(|n| 0.01 + n as f32 * 0.01).collect();
     let mut y = vec![0f32; BLOCK];
     for (name, block) in blocks::unary_f32() {
         if wanted(name) {
-            row(name, &levels, |level| block(level, black_box(&x), black_box(&mut y)));
+            let std = std_f32(name).map(|f| nanoseconds(|| each(f, black_box(&x), black_box(&mut y))));
+            row(name, &levels, std, |level| block(level, black_box(&x), black_box(&mut y)));
         }
     }
     for (name, block) in blocks::binary_f32() {
         if wanted(name) {
-            row(name, &levels, |level| block(level, black_box(&x), black_box(&x), black_box(&mut y)));
+            let f = if name == "pow" { f32::powf } else { |x: f32, y: f32| x % y };
+            let std = nanoseconds(|| each(|x| f(x, x), black_box(&x), black_box(&mut y)));
+            row(name, &levels, Some(std), |level| block(level, black_box(&x), black_box(&x), black_box(&mut y)));
         }
     }
     for (name, block) in blocks::ternary_f32() {
         if wanted(name) {
-            row(name, &levels, |level| block(level, black_box(&x), black_box(&x), black_box(&x), black_box(&mut y)));
+            let run = |level| block(level, black_box(&x), black_box(&x), black_box(&x), black_box(&mut y));
+            row(name, &levels, None, run);
         }
     }
     if wanted("rem_near") {
-        row("rem_near", &levels, |level| blocks::REM_NEAR(level, black_box(&x), black_box(&x), black_box(&mut y)));
+        row("rem_near", &levels, None, |level| {
+            blocks::REM_NEAR(level, black_box(&x), black_box(&x), black_box(&mut y))
+        });
     }
     let x: Vec<f64> = x.iter().map(|x| *x as f64).collect();
     let mut y = vec![0f64; BLOCK];
     for (name, block) in blocks::unary_f64() {
         if wanted(name) {
-            row(&format!("{name} f64"), &levels, |level| block(level, black_box(&x), black_box(&mut y)));
+            let std = std_f64(name).map(|f| nanoseconds(|| each(f, black_box(&x), black_box(&mut y))));
+            row(&format!("{name} f64"), &levels, std, |level| block(level, black_box(&x), black_box(&mut y)));
         }
     }
     for (name, block) in blocks::binary_f64() {
         if wanted(name) {
-            row(&format!("{name} f64"), &levels, |level| block(level, black_box(&x), black_box(&x), black_box(&mut y)));
+            let f = if name == "pow" { f64::powf } else { |x: f64, y: f64| x % y };
+            let std = nanoseconds(|| each(|x| f(x, x), black_box(&x), black_box(&mut y)));
+            let run = |level| block(level, black_box(&x), black_box(&x), black_box(&mut y));
+            row(&format!("{name} f64"), &levels, Some(std), run);
         }
     }
     for (name, block) in blocks::ternary_f64() {
         if wanted(name) {
             let name = format!("{name} f64");
-            row(&name, &levels, |level| block(level, black_box(&x), black_box(&x), black_box(&x), black_box(&mut y)));
+            let run = |level| block(level, black_box(&x), black_box(&x), black_box(&x), black_box(&mut y));
+            row(&name, &levels, None, run);
         }
     }
 }
 
-fn row(name: &str, levels: &[Level], mut run: impl FnMut(Level)) {
-    let times: Vec<String> = levels.iter().map(|level| format!("{:.3}", nanoseconds(|| run(*level)))).collect();
+fn row(name: &str, levels: &[Level], std: Option<f64>, mut run: impl FnMut(Level)) {
+    let mut times: Vec<String> = levels.iter().map(|level| format!("{:.2}", nanoseconds(|| run(*level)))).collect();
+    times.push(std.map_or("".into(), |time| format!("{time:.2}")));
     println!("| {name} | {} |", times.join(" | "));
 }
+
+fn each<T: Copy>(f: impl Fn(T) -> T, x: &[T], y: &mut [T]) {
+    for (x, y) in x.iter().zip(y) {
+        *y = f(*x);
+    }
+}
+
+macro_rules! std_functions {
+    ($table:ident, $type:ident) => {
+        /// What `std` has under this name, where that is a call.
+        fn $table(name: &str) -> Option<fn($type) -> $type> {
+            Some(match name {
+                "exp" => $type::exp,
+                "exp2" => $type::exp2,
+                "expm1" => $type::exp_m1,
+                "ln" => $type::ln,
+                "log2" => $type::log2,
+                "log1p" => $type::ln_1p,
+                "sin" | "sin_near" => $type::sin,
+                "cos" | "cos_near" => $type::cos,
+                "tan" | "tan_near" => $type::tan,
+                "atan" => $type::atan,
+                "tanh" => $type::tanh,
+                _ => return None,
+            })
+        }
+    };
+}
+
+std_functions!(std_f32, f32);
+std_functions!(std_f64, f64);
 
 /// The best of several timings, which is the one nothing interrupted.
 fn nanoseconds(mut run: impl FnMut()) -> f64 {

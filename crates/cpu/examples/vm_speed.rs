@@ -61,7 +61,9 @@ fn main() {
 }
 
 fn row(name: &str, speed: [f64; 2], triad: Option<[f64; 2]>) {
-    let share = triad.map(|triad| format!("   {:3.0} % and {:3.0} % of triad", 100.0 * speed[0] / triad[0], 100.0 * speed[1] / triad[1]));
+    let share = triad.map(|triad| {
+        format!("   {:3.0} % and {:3.0} % of triad", 100.0 * speed[0] / triad[0], 100.0 * speed[1] / triad[1])
+    });
     println!("{name:<34}{:9.1}{:9.1}{}", speed[0], speed[1], share.unwrap_or_default());
 }
 
@@ -77,7 +79,9 @@ fn fastest(mut f: impl FnMut()) -> f64 {
 }
 
 fn data(seed: u32) -> Vec<f32> {
-    (0..n() as u32).map(|i| ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32) / (1 << 23) as f32 - 1.0).collect()
+    (0..n() as u32)
+        .map(|i| ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32) / (1 << 23) as f32 - 1.0)
+        .collect()
 }
 
 fn triad(threads: usize, a: &mut [f32], b: &[f32], c: &[f32]) -> f64 {
@@ -100,9 +104,7 @@ fn triad(threads: usize, a: &mut [f32], b: &[f32], c: &[f32]) -> f64 {
 fn scalars(kernel: &Kernel) -> Vec<u64> {
     let value = |param: &Param| match param {
         Param::Buffer(_) => 0,
-        Param::Scalar { ty, .. } => {
-            scalar_bits(Scalar::from_f64(ty.dtype().expect("these kernels take floats"), 0.75))
-        }
+        Param::Scalar { ty, .. } => scalar_bits(Scalar::from_f64(ty.dtype().expect("these kernels take floats"), 0.75)),
     };
     kernel.params.iter().map(value).collect()
 }
@@ -155,8 +157,7 @@ fn sums() -> Kernel {
     b.group([512, 1, 1]);
     let x = b.buffer("x", DType::F32, Access::In);
     let y = b.buffer("y", DType::F32, Access::Out);
-    let (i, l, g) =
-        (b.builtin(Builtin::GlobalId(0)), b.builtin(Builtin::LocalId(0)), b.builtin(Builtin::GroupId(0)));
+    let (i, l, g) = (b.builtin(Builtin::GlobalId(0)), b.builtin(Builtin::LocalId(0)), b.builtin(Builtin::GroupId(0)));
     let zero = b.constant(0_f32);
     let sum = b.declare("sum", zero, true);
     let (start, one, turns, width) = (b.index(0), b.index(1), b.index(SUM_TURNS), b.index(512));

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use panoply_device::{
-    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, Kind, MemoryInfo, Pending, Program, ProgramId,
-    QueueId, Region, Result, Step, StepTime, Target, Ticket,
+    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, Kind, MemoryInfo, Pending, Program,
+    ProgramId, QueueId, Region, Result, Step, StepTime, Target, Ticket,
 };
 use panoply_ir::Verified;
 use panoply_ir::interpret;
@@ -159,7 +159,8 @@ impl CpuDevice {
 
     fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
         let program = self.programs.get(dispatch.program.0);
-        let program = program.ok_or_else(|| Error::mistake(format!("program {} of cpu is gone", dispatch.program.0)))?;
+        let program =
+            program.ok_or_else(|| Error::mistake(format!("program {} of cpu is gone", dispatch.program.0)))?;
         // The allocations stay alive until the kernel has run, even if somebody frees them meanwhile.
         let mut allocations = Vec::with_capacity(dispatch.args.len());
         for arg in &dispatch.args {

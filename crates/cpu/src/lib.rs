@@ -6,7 +6,9 @@
 //! [`memory`] and [`host`] (what the machine has).
 
 #[cfg(target_endian = "big")]
-compile_error!("slots are written as 64 bits and read by their low bytes, which come first only in little-endian order");
+compile_error!(
+    "slots are written as 64 bits and read by their low bytes, which come first only in little-endian order"
+);
 
 pub mod checked;
 pub mod device;

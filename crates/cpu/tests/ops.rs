@@ -33,16 +33,46 @@ fn values(dtype: DType, seed: u64) -> Vec<Scalar> {
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
     let mut edges: Vec<Scalar> = if dtype.is_float() {
         let of = |value: f64| Scalar::from_f64(dtype, value);
-        let mut edges: Vec<Scalar> =
-            [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.0, 1e-3, -7.25, 100.0, 1e30, -1e30, 1e-40, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 65504.0, 65520.0, 2147483648.0, -2147483648.0, 4294967296.0, 9.3e18, -9.3e18, 255.0, 256.0, -0.75]
-                .map(of)
-                .to_vec();
+        let mut edges: Vec<Scalar> = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            1.5,
+            2.5,
+            -2.5,
+            3.0,
+            1e-3,
+            -7.25,
+            100.0,
+            1e30,
+            -1e30,
+            1e-40,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            65504.0,
+            65520.0,
+            2147483648.0,
+            -2147483648.0,
+            4294967296.0,
+            9.3e18,
+            -9.3e18,
+            255.0,
+            256.0,
+            -0.75,
+        ]
+        .map(of)
+        .to_vec();
         edges.push(Scalar { dtype, bits: 1 });
         edges
     } else {
         let limit = 1_i128 << (bits - u32::from(dtype.is_signed())).min(127);
         let least = if dtype.is_signed() { -limit } else { 0 };
-        [0, 1, 2, 3, 7, least, least + 1, limit - 1, limit - 2, -1, -2, 31, 32, 33].map(|value| Scalar::from_i128(dtype, value)).to_vec()
+        [0, 1, 2, 3, 7, least, least + 1, limit - 1, limit - 2, -1, -2, 31, 32, 33]
+            .map(|value| Scalar::from_i128(dtype, value))
+            .to_vec()
     };
     for i in 0.. {
         if edges.len() >= N {
@@ -65,8 +95,9 @@ fn values(dtype: DType, seed: u64) -> Vec<Scalar> {
 /// What the operands are: bit i set means operand i is one value for all lanes.
 fn run(alu: Alu, dtype: DType, uniform: u32, in_place: bool) {
     let mut b = Builder::new(format!("{}_{dtype}_{uniform}", alu.name()));
-    let types: Vec<DType> =
-        (0..alu.arity()).map(|position| if alu == Alu::Select && position == 0 { DType::Bool } else { dtype }).collect();
+    let types: Vec<DType> = (0..alu.arity())
+        .map(|position| if alu == Alu::Select && position == 0 { DType::Bool } else { dtype })
+        .collect();
     let out = if alu.is_comparison() { DType::Bool } else { dtype };
     let i = b.builtin(Builtin::GlobalId(0));
     let mut given = Vec::new();

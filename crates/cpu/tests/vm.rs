@@ -130,7 +130,8 @@ fn grids_of_three_axes() {
     b.store(y, at, value, Guard::Checked);
     b.end();
     let kernel = b.finish().expect("the kernel is valid");
-    for [x, y, z] in [[1, 1, 1], [3, 5, 7], [10, 51, 1], [10, 200, 2], [95, 3, 2], [96, 3, 2], [600, 2, 2], [1, 700, 1]] {
+    for [x, y, z] in [[1, 1, 1], [3, 5, 7], [10, 51, 1], [10, 200, 2], [95, 3, 2], [96, 3, 2], [600, 2, 2], [1, 700, 1]]
+    {
         let given = [Given::Index(x), Given::Index(y), of(&vec![-1_i32; (x * y * z) as usize])];
         check(kernel.clone(), [x, y, z], &given);
     }
@@ -154,8 +155,7 @@ fn transposed_reads_and_writes() {
         let kernel = b.finish().expect("the kernel is valid");
         for [nx, ny] in [[7, 5], [33, 64], [130, 9], [600, 3]] {
             let values: Vec<u16> = (0..nx * ny).map(|i| (i * 7) as u16).collect();
-            let given =
-                [Given::Index(nx), Given::Index(ny), of(&values), of(&vec![0_u16; values.len()])];
+            let given = [Given::Index(nx), Given::Index(ny), of(&values), of(&vec![0_u16; values.len()])];
             check(kernel.clone(), [nx, ny, 1], &given);
         }
     }
@@ -398,7 +398,12 @@ fn indices_from_memory() {
         let kernel = b.finish().expect("the kernel is valid");
         for n in [5_u64, 100, 515, 1030] {
             let at: Vec<u32> = (0..n).map(|i| ((i * 37 + 11) % (n + 3)) as u32).collect();
-            let at: Vec<u32> = at.iter().enumerate().filter(|(i, v)| at.iter().position(|w| w == *v) == Some(*i)).map(|(_, v)| *v).collect();
+            let at: Vec<u32> = at
+                .iter()
+                .enumerate()
+                .filter(|(i, v)| at.iter().position(|w| w == *v) == Some(*i))
+                .map(|(_, v)| *v)
+                .collect();
             let bytes: Vec<u8> = (0..n as usize * dtype.bytes()).map(|i| (i * 31 % 60) as u8).collect();
             let empty = Given::Buffer(vec![0; bytes.len()]);
             check(kernel.clone(), [at.len() as u64, 1, 1], &[Given::Buffer(bytes), of(&at), empty.clone(), empty]);
@@ -513,9 +518,9 @@ fn groups_of_two_axes_multiply_tiles() {
 
 #[test]
 fn collectives_of_every_kind() {
-    let ops = ReduceOp::ALL.into_iter().flat_map(|op| {
-        [CollectiveOp::Reduce(op), CollectiveOp::InclusiveScan(op), CollectiveOp::ExclusiveScan(op)]
-    });
+    let ops = ReduceOp::ALL
+        .into_iter()
+        .flat_map(|op| [CollectiveOp::Reduce(op), CollectiveOp::InclusiveScan(op), CollectiveOp::ExclusiveScan(op)]);
     let ops: Vec<CollectiveOp> = ops.chain([CollectiveOp::Broadcast(0), CollectiveOp::Broadcast(5)]).collect();
     for scope in [Scope::Group, Scope::Subgroup] {
         for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I8, DType::I32, DType::U64, DType::U16] {
@@ -535,7 +540,9 @@ fn collectives_of_every_kind() {
                 let result = b.collective(*op, scope, value);
                 b.store(y, at, result, Guard::Checked);
                 let kernel = b.finish().expect("the kernel is valid");
-                let values: Vec<Scalar> = (0..96).map(|i| Scalar::from_f64(dtype, f64::from(i % 5) - if dtype.is_signed() { 2.0 } else { 0.0 })).collect();
+                let values: Vec<Scalar> = (0..96)
+                    .map(|i| Scalar::from_f64(dtype, f64::from(i % 5) - if dtype.is_signed() { 2.0 } else { 0.0 }))
+                    .collect();
                 let empty = vec![Scalar::from_i128(dtype, 0); 96];
                 check(kernel, [12, 8, 1], &[of(&values), of(&empty)]);
             }

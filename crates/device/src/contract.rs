@@ -95,7 +95,7 @@ pub trait Pending: Send + Sync {
     /// After a read is done, its bytes; they are given once.
     fn take(&self) -> Option<Vec<u8>>;
 
-    /// After timed steps are done, when each ran, in their order.
+    /// After timed steps are done, when each ran, in their order; a wait takes no time.
     fn times(&self) -> Vec<StepTime>;
 
     /// The device's own number for it, by which its `submit` recognises a ticket in [`Step::Wait`].

@@ -6,7 +6,7 @@
 //! not know: out of memory, a lost device, a compiler's refusal.
 //!
 //! In reading order: [`info`] (which device this is), [`program`] (what it is given to run), [`step`] (what it is asked
-//! to do), [`contract`] (the traits), `null` (a device that records and computes nothing), `conformance` (everything
+//! to do), [`contract`] (the traits), [`null`] (a device that records and computes nothing), [`conformance`] (everything
 //! an implementation must do, as tests that are given a renderer).
 
 #![forbid(unsafe_code)]

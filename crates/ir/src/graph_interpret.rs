@@ -237,8 +237,7 @@ fn matmul(a: &Array, b: &Array, shape: &Shape) -> Array {
         let (mut left, mut right) = (at.clone(), at);
         (0..inner).fold(zero(a.dtype), |sum, k| {
             (left[rank - 1], right[rank - 2]) = (k, k);
-            let product =
-                alu(Alu::Mul, a.dtype, &[a.get(offset(&a.shape, &left)), b.get(offset(&b.shape, &right))]);
+            let product = alu(Alu::Mul, a.dtype, &[a.get(offset(&a.shape, &left)), b.get(offset(&b.shape, &right))]);
             alu(Alu::Add, a.dtype, &[sum, product])
         })
     };
@@ -422,7 +421,11 @@ mod tests {
         check(Op::Permute(vec![1, 0]), &[x.clone()], floats([3, 2], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
         check(Op::Reshape, &[x.clone()], floats([3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
         check(Op::Expand, &[floats([2, 1], &[1.0, 2.0])], floats([2, 2], &[1.0, 1.0, 2.0, 2.0]));
-        check(Op::Pad(vec![(1, 0), (0, 1)]), &[floats([1, 2], &[1.0, 2.0])], floats([2, 3], &[0.0, 0.0, 0.0, 1.0, 2.0, 0.0]));
+        check(
+            Op::Pad(vec![(1, 0), (0, 1)]),
+            &[floats([1, 2], &[1.0, 2.0])],
+            floats([2, 3], &[0.0, 0.0, 0.0, 1.0, 2.0, 0.0]),
+        );
         let slices = vec![Slice { start: 1, step: 1, len: 1 }, Slice { start: 2, step: -2, len: 2 }];
         check(Op::Slice(slices), &[x.clone()], floats([1, 2], &[6.0, 4.0]));
         let y = floats([3, 1], &[1.0, 0.0, -1.0]);

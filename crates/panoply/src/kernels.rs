@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use panoply_ir::Result;
 use panoply_ir::kernel::Kernel;
-use panoply_runtime::Device;
+use panoply_runtime::{Device, Storage};
 
 pub use job::{Data, Job, Pass, Step};
 pub use verdict::Verdict;
@@ -93,12 +93,17 @@ impl Outcome {
 }
 
 impl Shipped {
-    /// Runs the program on a device once and checks the results, then times it for about `budget` (at least once).
+    /// Runs the program on a device once and checks the results.
+    pub fn check(&self, device: &Device, size: Size, seed: u64) -> Result<Verdict> {
+        let job = (self.job)(size, seed);
+        verdict(&job, &job.upload(device)?)
+    }
+
+    /// Checks the results on a device, then times the program for about `budget`, at least once.
     pub fn run(&self, device: &Device, size: Size, seed: u64, budget: Duration) -> Result<Outcome> {
         let job = (self.job)(size, seed);
         let memory = job.upload(device)?;
-        job.launch(&memory)?;
-        let verdict = (job.check)(&job, &job.download(&memory)?);
+        let verdict = verdict(&job, &memory)?;
         let (mut time, mut runs) = (Duration::MAX, 0);
         let start = Instant::now();
         while runs == 0 || (start.elapsed() < budget && runs < MOST_RUNS) {
@@ -120,6 +125,12 @@ impl Shipped {
 }
 
 const MOST_RUNS: u32 = 1000;
+
+/// Launches a job on fresh memory and compares.
+fn verdict(job: &Job, memory: &[Storage]) -> Result<Verdict> {
+    job.launch(memory)?;
+    Ok((job.check)(job, &job.download(memory)?))
+}
 
 /// The program with a name.
 pub fn find(name: &str) -> Option<&'static Shipped> {

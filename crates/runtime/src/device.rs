@@ -17,7 +17,8 @@ use crate::memory::stats::{Holder, Stats};
 use crate::memory::storage::Storage;
 use crate::memory::tag;
 use crate::profile::recording::Profiler;
-use crate::program::cache::{ProgramCounts, Programs};
+use crate::program::cache::Programs;
+use crate::program::compiler::ProgramCounts;
 use crate::program::prepared::Prepared;
 use crate::queue::Queues;
 

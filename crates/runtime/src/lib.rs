@@ -42,7 +42,7 @@ pub use panoply_device::{DeviceInfo, Driver, Kind, MemoryInfo};
 pub use panoply_ir::{Element, Error, ErrorKind, Result};
 pub use profile::Profile;
 pub use profile::report::{ProfileReport, SpanSummary, What, WorkSummary};
-pub use program::cache::ProgramCounts;
+pub use program::compiler::ProgramCounts;
 pub use program::prepared::{Parameter, ParameterKind, Prepared};
 pub use queue::Queue;
 pub use queue::event::Event;

@@ -1,9 +1,10 @@
 //! From a verified kernel to a program of the device.
 //!
-//! [`limits`] (can this device run it at all?) → [`translate`] (optimise, render) → [`disk`] (did an earlier process compile
-//! it?) → the device's compiler → [`prepared`], which [`cache`] remembers.
+//! [`cache`] (is it here already?) → [`limits`] (can this device run it at all?) → [`prepared`] (which programs does it need?) →
+//! [`translate`] (optimise, render) → [`compiler`] (did an earlier process compile it, or must the device?) with [`disk`].
 
-pub mod cache;
+pub(crate) mod cache;
+pub mod compiler;
 mod disk;
 mod limits;
 pub mod prepared;

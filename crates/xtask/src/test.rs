@@ -187,9 +187,11 @@ fn tidy(run: &mut Run) -> Outcome {
 fn tests(run: &mut Run) -> Outcome {
     let mut tests = cargo(run.place, &["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
     tests.env("OCL_ICD_VENDORS", icd::all(run.place));
-    if run.tier == Tier::Full {
-        tests.env("PANOPLY_TEST_FULL", "1");
-    }
+    match run.tier {
+        Tier::Quick => tests.env("PANOPLY_TEST_QUICK", "1"),
+        Tier::Full => tests.env("PANOPLY_TEST_FULL", "1"),
+        Tier::Default => &mut tests,
+    };
     run.tests(&mut tests)
 }
 

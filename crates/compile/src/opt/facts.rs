@@ -26,7 +26,7 @@ pub(crate) enum Term {
 }
 
 /// `from ≤ to + slack`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Inequality {
     from: Term,
     to: Term,
@@ -321,8 +321,9 @@ impl<'k> Facts<'k> {
         sides.push((whole(x), self.parts(y)));
         sides.push((self.parts(x), whole(y)));
         for ((from, plus), (to, and)) in sides {
-            if from != to {
-                self.inequalities.push(Inequality { from, to, slack: and + slack - plus });
+            let new = Inequality { from, to, slack: and + slack - plus };
+            if from != to && !self.inequalities.contains(&new) {
+                self.inequalities.push(new);
             }
         }
     }

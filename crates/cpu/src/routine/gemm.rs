@@ -61,8 +61,25 @@ macro_rules! element {
                 // SAFETY: the caller's promise; the function was chosen for this machine.
                 unsafe {
                     product(
-                        m, n, k, c, c_column, c_row, false, a, a_column, a_row, b, b_column, b_row, 0.0, 1.0, false,
-                        false, false, gemm_common::Parallelism::None,
+                        m,
+                        n,
+                        k,
+                        c,
+                        c_column,
+                        c_row,
+                        false,
+                        a,
+                        a_column,
+                        a_row,
+                        b,
+                        b_column,
+                        b_row,
+                        0.0,
+                        1.0,
+                        false,
+                        false,
+                        false,
+                        gemm_common::Parallelism::None,
                     );
                 }
             }
@@ -207,17 +224,26 @@ mod tests {
     }
 
     fn check<T: panoply_ir::Element + From<u8>>(dtype: DType, tolerance: f64) {
-        for (number, [m, n, k, batch]) in
-            [[1, 1, 1, 1], [3, 5, 7, 2], [64, 64, 64, 1], [130, 50, 33, 1], [50, 300, 9, 2], [1, 200, 100, 1], [200, 1, 100, 1], [8, 8, 0, 1]]
-                .into_iter()
-                .enumerate()
+        for (number, [m, n, k, batch]) in [
+            [1, 1, 1, 1],
+            [3, 5, 7, 2],
+            [64, 64, 64, 1],
+            [130, 50, 33, 1],
+            [50, 300, 9, 2],
+            [1, 200, 100, 1],
+            [200, 1, 100, 1],
+            [8, 8, 0, 1],
+        ]
+        .into_iter()
+        .enumerate()
         {
             for variant in 0..8 {
                 let (a, a_len) = layout(m, k, batch, variant & 1 != 0, false);
                 let (b, b_len) = layout(k, n, batch, variant & 2 != 0, number % 2 == 0);
                 let (c, c_len) = layout(m, n, batch, variant & 4 != 0, false);
                 let gemm = Gemm { dtype, batch, m, n, k, a, b, c };
-                let fill = |len: usize, by: usize| -> Vec<T> { (0..len).map(|i| T::from((i * by % 7) as u8)).collect() };
+                let fill =
+                    |len: usize, by: usize| -> Vec<T> { (0..len).map(|i| T::from((i * by % 7) as u8)).collect() };
                 let (mut x, mut y, mut z) = (fill(a_len, 3), fill(b_len, 5), fill(c_len, 1));
                 let before = z.clone();
                 for threads in [1, 3] {

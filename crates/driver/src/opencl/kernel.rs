@@ -27,11 +27,12 @@ pub struct Kernel {
     parts: Vec<Buffer>,
 }
 
-/// An argument that was set. Allocation ids are never used again, unlike addresses of buffers.
+/// An argument that was set: bits of a length, or the id of a buffer, whose length counts as 0. Allocation ids are never used
+/// again, unlike addresses of buffers.
 #[derive(Clone, Copy, PartialEq)]
-enum Value {
-    Buffer(AllocId),
-    Bits { bits: u64, bytes: usize },
+struct Value {
+    bits: u64,
+    bytes: usize,
 }
 
 /// OpenCL arguments that a signature's launches have.
@@ -105,7 +106,7 @@ impl Kernel {
 
     fn set_buffer(&mut self, next: &mut usize, alloc: AllocId, buffer: &Buffer) -> Result<()> {
         let raw = buffer.raw();
-        self.set(next, Some(Value::Buffer(alloc)), ptr::from_ref(&raw).cast(), size_of::<cl_mem>())
+        self.set(next, Some(Value { bits: alloc.0, bytes: 0 }), ptr::from_ref(&raw).cast(), size_of::<cl_mem>())
     }
 
     /// Raw source knows no offsets, so it is given a buffer that begins where the region does.
@@ -146,16 +147,18 @@ impl Kernel {
     fn set_bits(&mut self, next: &mut usize, bits: u64, bytes: usize) -> Result<()> {
         // The low bytes come first on the device, whatever the host does.
         let low_first = bits.to_le();
-        self.set(next, Some(Value::Bits { bits, bytes }), ptr::from_ref(&low_first).cast(), bytes)
+        self.set(next, Some(Value { bits, bytes }), ptr::from_ref(&low_first).cast(), bytes)
     }
 
     /// Sets the next argument unless it already is `value`.
+    #[inline]
     fn set(&mut self, next: &mut usize, value: Option<Value>, from: *const c_void, bytes: usize) -> Result<()> {
         let index = *next;
         *next += 1;
-        if value.is_some() && self.set[index] == value {
-            return Ok(());
-        }
+        if value.is_some() && self.set[index] == value { Ok(()) } else { self.change(index, value, from, bytes) }
+    }
+
+    fn change(&mut self, index: usize, value: Option<Value>, from: *const c_void, bytes: usize) -> Result<()> {
         // SAFETY: `from` points at `bytes` bytes, which OpenCL copies; `&mut self` keeps other threads away.
         let done = unsafe { set_kernel_arg(self.handle.raw(), index as u32, bytes, from) };
         self.set[index] = if done.is_ok() { value } else { None };

@@ -1,7 +1,7 @@
 //! Statements, and what `let` may introduce.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::quote;
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
 use syn::{Block, Expr, Item, Local, Pat, PatIdent, Stmt};
 
 use super::probe::around;
@@ -23,6 +23,12 @@ impl Lower {
 
     fn statement(&mut self, stmt: &mut Stmt) -> TokenStream {
         let line = self.line(stmt);
+        if let Some(TokenTree::Punct(first)) = stmt.to_token_stream().into_iter().next()
+            && first.as_char() == '#'
+        {
+            // rustc would heed it in the author's program, where the building code could not follow.
+            self.mistakes.outside_of(&*stmt, "an attribute", "put it on the kernel");
+        }
         let code = match stmt {
             Stmt::Local(local) => self.local(local),
             Stmt::Item(item) => return self.item(item),

@@ -13,7 +13,7 @@ const GROUP: usize = 256;
 #[kernel]
 pub fn compare_far(x: &mut [u32], distance: usize, run: usize) {
     let pair = global_index();
-    let low = pair % distance;
+    let low = pair & (distance - 1);
     let i = (pair - low) * 2 + low;
     let (a, b) = (x[i], x[i + distance]);
     if (a > b) == ((i & run) == 0) {
@@ -33,7 +33,7 @@ pub fn merge_near(x: &mut [u32], run: usize) {
     let mut distance = (run / 2).min(GROUP);
     while distance > 0 {
         barrier();
-        let low = local % distance;
+        let low = local & (distance - 1);
         let i = (local - low) * 2 + low;
         let (a, b) = (own[i], own[i + distance]);
         if (a > b) == (((first + i) & run) == 0) {

@@ -166,3 +166,22 @@ fn beyond_the_length_reads_are_zero_and_writes_are_dropped() {
     interpret(beyond::build().unwrap(), [4, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)]);
     assert_eq!(y, bytes(&[0.0f32, 0.0, 3.0, 4.0]));
 }
+
+#[kernel]
+fn leaving(x: &[f32], y: &mut [f32]) {
+    let i = global_index();
+    let value = if i < x.len() && x[i] > 0.0 { x[i] } else { return };
+    let mut sum = 0.0;
+    loop {
+        sum += if sum < value { 1.0 } else { break };
+    }
+    y[i] = sum;
+    return;
+}
+
+#[test]
+fn values_may_leave_instead() {
+    let (x, mut y) = (bytes(&[2.5f32, -1.0, 1.0]), bytes(&[9.0f32; 4]));
+    interpret(leaving::build().unwrap(), [4, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)]);
+    assert_eq!(y, bytes(&[3.0f32, 9.0, 1.0, 9.0]));
+}

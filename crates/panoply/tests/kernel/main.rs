@@ -6,6 +6,7 @@
 #![allow(
     clippy::let_and_return,
     clippy::needless_ifs,
+    clippy::needless_return,
     clippy::unnecessary_cast,
     reason = "the programs under test are as clumsy as programs can be"
 )]

@@ -25,6 +25,8 @@ fn statements(n: u32, x: &[f32], y: &mut [f32]) {
     }
     fn inner() {}
     late = 1.0;
+    #[cfg(unix)]
+    let portable = 1.0;
 }
 
 fn main() {}

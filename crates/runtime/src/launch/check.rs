@@ -28,7 +28,7 @@ pub(super) fn dispatch(device: &Device, prepared: &Prepared, grid: Grid, args: &
     }
     check_aliases(prepared, args)?;
     let group = prepared.group().unwrap_or_else(|| group::size(device.target(), grid.0));
-    Ok(Dispatch { program: prepared.program(), grid: grid.0, group, args: checked })
+    Ok(Dispatch { program: prepared.program(grid.0, &checked)?, grid: grid.0, group, args: checked })
 }
 
 fn check_grid(device: &Device, prepared: &Prepared, grid: Grid) -> Result<()> {

@@ -65,7 +65,10 @@ impl Device {
                 "work for {self} was given to a queue of {theirs}; take a queue of {self}"
             )));
         }
-        let steps = work.iter().map(|one| one.step(self)).collect::<Result<Vec<Step>>>()?;
+        let mut steps = Vec::with_capacity(work.len());
+        for one in work {
+            steps.push(one.step(self)?);
+        }
         let touches = work.iter().flat_map(Work::touches);
         let ticket = self.enqueue(queue.id(), &steps, touches, timed, |position| work[position].entry())?;
         Ok(Event::new(self.clone(), queue.id(), ticket))

@@ -1,22 +1,44 @@
 //! A kernel ready to launch on a device.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_device::{Device as RawDevice, ProgramId};
+use panoply_compile::opt::width;
+use panoply_device::{Arg, Device as RawDevice, Program, ProgramId};
 use panoply_ir::kernel::{Access, Expr, Guard, Kernel, Op, Param, Space};
-use panoply_ir::{DType, Type};
+use panoply_ir::{DType, Result, Type, Verified};
+
+use super::compiler::Compiler;
+use super::translate::{self, Form};
 
 /// A kernel ready to launch on a device. The last to hold it lets the device forget it.
 pub struct Prepared {
-    raw: Arc<dyn RawDevice>,
+    compiler: Arc<Compiler>,
     name: Arc<str>,
     params: Vec<Parameter>,
     group: Option<[u32; 3]>,
     unchecked: bool,
-    program: ProgramId,
-    index_bits: u32,
+    programs: Programs,
 }
+
+/// What the device runs.
+enum Programs {
+    /// One program for every launch.
+    One(ProgramId),
+    /// Text whose indices are as wide as a launch needs.
+    ByWidth(Box<Verified<Kernel>>, Mutex<Widths>),
+}
+
+#[derive(Default)]
+struct Widths {
+    narrow: Option<ProgramId>,
+    wide: Option<ProgramId>,
+    /// What was found out about launches, the latest last.
+    decided: Vec<(width::Launch, u32)>,
+}
+
+/// Launches whose width is remembered: a kernel is mostly launched on few different sizes.
+const MOST_DECIDED: usize = 16;
 
 /// What a launch passes in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +66,19 @@ pub enum ParameterKind {
 }
 
 impl Prepared {
-    pub(super) fn new(raw: Arc<dyn RawDevice>, kernel: &Kernel, program: ProgramId, index_bits: u32) -> Prepared {
+    pub(super) fn new(compiler: Arc<Compiler>, kernel: &Arc<Verified<Kernel>>) -> Result<Prepared> {
         let params = kernel.params.iter().map(|param| parameter(kernel, param)).collect();
-        let (name, group) = (kernel.name.as_str().into(), kernel.group);
-        Prepared { raw, name, params, group, unchecked: is_unchecked(kernel), program, index_bits }
+        let (name, group, unchecked) = (kernel.name.as_str().into(), kernel.group, is_unchecked(kernel));
+        let target = compiler.raw.target();
+        let programs = match translate::form(kernel, target, compiler.raw.info()) {
+            Form::Ir(kernel) => Programs::One(compiler.compile(Program::Ir(kernel))?),
+            Form::Text(kernel) => {
+                let mut widths = Widths::default();
+                widths.program(&compiler, &kernel, translate::likely_bits(&kernel, target))?;
+                Programs::ByWidth(Box::new(kernel), Mutex::new(widths))
+            }
+        };
+        Ok(Prepared { compiler, name, params, group, unchecked, programs })
     }
 
     /// The kernel's name.
@@ -74,17 +105,78 @@ impl Prepared {
         &self.name
     }
 
-    pub(crate) fn program(&self) -> ProgramId {
-        self.program
+    /// The program for a launch whose arguments were checked; compiled now if it is the first of its width.
+    pub(crate) fn program(&self, grid: [u64; 3], args: &[Arg]) -> Result<ProgramId> {
+        match &self.programs {
+            Programs::One(program) => Ok(*program),
+            Programs::ByWidth(kernel, widths) => {
+                let mut widths = widths.lock().unwrap_or_else(PoisonError::into_inner);
+                let bits =
+                    if self.compiler.raw.target().int64 { self.bits(kernel, &mut widths, grid, args) } else { 32 };
+                widths.program(&self.compiler, kernel, bits)
+            }
+        }
+    }
+
+    fn bits(&self, kernel: &Verified<Kernel>, widths: &mut Widths, grid: [u64; 3], args: &[Arg]) -> u32 {
+        let sizes = || self.params.iter().zip(args).map(|(param, arg)| size(param, arg));
+        let known =
+            |(launch, _): &&(width::Launch, u32)| launch.grid == grid && launch.args.iter().copied().eq(sizes());
+        if let Some((_, bits)) = widths.decided.iter().rev().find(known) {
+            return *bits;
+        }
+        let launch = width::Launch { grid, args: sizes().collect() };
+        let bits = if fits_narrow(&self.params, args) { width::index_bits(kernel, &launch) } else { 64 };
+        if widths.decided.len() == MOST_DECIDED {
+            widths.decided.remove(0);
+        }
+        widths.decided.push((launch, bits));
+        bits
     }
 
     /// Lengths, sizes and index arguments of a launch must be below this.
     pub(crate) fn index_limit(&self) -> u64 {
-        if self.index_bits < 64 { 1 << (self.index_bits - 1) } else { u64::MAX }
+        match &self.programs {
+            Programs::ByWidth(..) if !self.compiler.raw.target().int64 => NARROW,
+            Programs::One(_) | Programs::ByWidth(..) => u64::MAX,
+        }
     }
 
     pub(crate) fn is_for(&self, raw: &Arc<dyn RawDevice>) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.raw), Arc::as_ptr(raw))
+        std::ptr::addr_eq(Arc::as_ptr(&self.compiler.raw), Arc::as_ptr(raw))
+    }
+}
+
+/// What 32-bit indices count to.
+const NARROW: u64 = 1 << 31;
+
+/// What [`width`] wants to know of an argument.
+fn size(param: &Parameter, arg: &Arg) -> u64 {
+    match (param.kind, arg) {
+        (ParameterKind::Buffer { dtype, .. }, Arg::Buffer(region)) => region.bytes / dtype.bytes() as u64,
+        (_, Arg::Index(value)) => *value,
+        (_, Arg::Scalar(_) | Arg::Buffer(_)) => 0,
+    }
+}
+
+/// Whether each buffer ends where a 32-bit index reaches, offset included.
+fn fits_narrow(params: &[Parameter], args: &[Arg]) -> bool {
+    params.iter().zip(args).all(|(param, arg)| match (param.kind, arg) {
+        (ParameterKind::Buffer { dtype, .. }, Arg::Buffer(region)) => {
+            (region.offset + region.bytes) / (dtype.bytes() as u64) < NARROW
+        }
+        (_, Arg::Scalar(_) | Arg::Index(_) | Arg::Buffer(_)) => true,
+    })
+}
+
+impl Widths {
+    /// The program of a width; compiled if it is new.
+    fn program(&mut self, compiler: &Compiler, kernel: &Verified<Kernel>, bits: u32) -> Result<ProgramId> {
+        let program = if bits == 32 { &mut self.narrow } else { &mut self.wide };
+        match program {
+            Some(program) => Ok(*program),
+            None => Ok(*program.insert(compiler.compile(translate::text(kernel, compiler.raw.target(), bits)?)?)),
+        }
     }
 }
 
@@ -117,7 +209,14 @@ fn is_unchecked(kernel: &Kernel) -> bool {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        self.raw.release(self.program);
+        let raw = &self.compiler.raw;
+        match &mut self.programs {
+            Programs::One(program) => raw.release(*program),
+            Programs::ByWidth(_, widths) => {
+                let Widths { narrow, wide, .. } = widths.get_mut().unwrap_or_else(PoisonError::into_inner);
+                narrow.take().into_iter().chain(wide.take()).for_each(|program| raw.release(program));
+            }
+        }
     }
 }
 
@@ -137,6 +236,6 @@ impl fmt::Display for Parameter {
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let params: Vec<String> = self.params.iter().map(ToString::to_string).collect();
-        write!(f, "kernel {}({}) on {}", self.name, params.join(", "), self.raw.info().spelling())
+        write!(f, "kernel {}({}) on {}", self.name, params.join(", "), self.compiler.raw.info().spelling())
     }
 }

@@ -2,29 +2,48 @@
 
 use std::sync::Arc;
 
-use panoply_compile::{opt, render};
-use panoply_device::{Device as RawDevice, DeviceInfo, Program, Signature, SourceText};
-use panoply_ir::kernel::Kernel;
+use panoply_compile::opt::{self, width};
+use panoply_compile::render::{self, Rendered};
+use panoply_device::{DeviceInfo, Program, Signature, SourceText};
+use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::target::Language;
-use panoply_ir::{Result, Verified};
+use panoply_ir::{Result, Target, Verified};
 
-/// The program to hand to the device: the kernel itself, or text.
-pub(super) fn translate(kernel: &Arc<Verified<Kernel>>, raw: &Arc<dyn RawDevice>) -> Result<Program> {
-    let target = raw.target();
-    if wants_original(raw.info()) {
-        return Ok(Program::Ir(kernel.clone()));
+/// What a device is given.
+pub(super) enum Form {
+    /// The kernel itself, right for every launch.
+    Ir(Arc<Verified<Kernel>>),
+    /// Text, rendered when it is known how wide its indices must be.
+    Text(Verified<Kernel>),
+}
+
+pub(super) fn form(kernel: &Arc<Verified<Kernel>>, target: &Target, info: &DeviceInfo) -> Form {
+    if wants_original(info) {
+        return Form::Ir(kernel.clone());
     }
-    let kernel = opt::optimize((**kernel).clone(), target, &opt::Options::default());
-    if target.language == Language::Ir {
-        return Ok(Program::Ir(Arc::new(kernel)));
-    }
-    let rendered = render::render(&kernel, target)?;
-    let signature = Signature::of(&kernel, rendered.index_bits);
-    let render::Rendered { source, entry, .. } = rendered;
-    Ok(Program::Text(SourceText { language: target.language, source, entry, signature }))
+    let optimised = opt::optimize((**kernel).clone(), target, &opt::Options::default());
+    if target.language == Language::Ir { Form::Ir(Arc::new(optimised)) } else { Form::Text(optimised) }
 }
 
 /// `cpu:checked` looks for what the author got wrong, so it takes what the author wrote: no guard proven away.
 fn wants_original(info: &DeviceInfo) -> bool {
     info.variant.as_deref() == Some("checked")
+}
+
+/// The text with indices of 32 or 64 bits.
+pub(super) fn text(kernel: &Verified<Kernel>, target: &Target, index_bits: u32) -> Result<Program> {
+    let Rendered { source, entry, index_bits } = render::render_with(kernel, target, &render::Options { index_bits })?;
+    let signature = Signature::of(kernel, index_bits);
+    Ok(Program::Text(SourceText { language: target.language, source, entry, signature }))
+}
+
+/// The width of indices that most launches of a kernel will want, judged by a small one.
+pub(super) fn likely_bits(kernel: &Verified<Kernel>, target: &Target) -> u32 {
+    const FEW: u64 = 1024;
+    let args = kernel.params.iter().map(|param| match param {
+        Param::Buffer(_) => FEW,
+        Param::Scalar { .. } => 1,
+    });
+    let launch = width::Launch { grid: [FEW, 1, 1], args: args.collect() };
+    if target.int64 { width::index_bits(kernel, &launch) } else { 32 }
 }

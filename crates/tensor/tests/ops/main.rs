@@ -12,9 +12,17 @@ use panoply_tensor::{Device, Tensor};
 
 use table::{Input, ROWS, Row};
 
-/// Every device of this machine that computes, and the skips.
+/// The devices of this machine that the table runs on. OpenCL compilers take a tenth of a second for each of some hundred
+/// kernels, so a quick run leaves them out and the second one is for the full run.
 fn devices() -> Vec<Device> {
-    let names = ["cpu", "cpu:checked", "opencl:0", "opencl:1"];
+    let set = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
+    let mut names = vec!["cpu", "cpu:checked"];
+    if !set("PANOPLY_TEST_QUICK") {
+        names.push("opencl:0");
+    }
+    if set("PANOPLY_TEST_FULL") {
+        names.push("opencl:1");
+    }
     let found = names.into_iter().filter_map(|name| match Device::get(name) {
         Ok(device) => Some(device),
         Err(error) => {

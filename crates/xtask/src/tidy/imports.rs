@@ -63,7 +63,8 @@ pub fn table(sources: &[Source]) -> Vec<Finding> {
 
 /// No build script and no build dependency.
 pub fn build_scripts(sources: &[Source]) -> Vec<Finding> {
-    let script = |source: &&Source| source.path.ends_with("/build.rs") && !source.path.contains("/src/");
+    // A crate's script stands beside its Cargo.toml: `crates/x/build.rs`.
+    let script = |source: &&Source| source.path.ends_with("/build.rs") && source.path.matches('/').count() == 2;
     let scripts = sources.iter().filter(script).map(|source| Finding {
         path: source.path.clone(),
         line: 1,

@@ -309,8 +309,7 @@ impl State<'_> {
             self.emit(Instr::Narrow { from: mask, to: mask, when });
         } else {
             let counter = self.counter_value(counter);
-            let below =
-                self.alu(Alu::Lt, bounds.lane, Round::None, vec![counter, bounds.end], Sink::Fresh);
+            let below = self.alu(Alu::Lt, bounds.lane, Round::None, vec![counter, bounds.end], Sink::Fresh);
             self.emit(Instr::Narrow { from: mask, to: mask, when: Condition::Lanes { value: below.src, holds: true } });
         }
     }

@@ -169,7 +169,8 @@ impl State<'_> {
             if let Some(f) = mode.and_then(|mode| (self.ops.alu)(alu, lane, mode)) {
                 break f;
             }
-            let position = args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop over vectors");
+            let position =
+                args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop over vectors");
             let is_condition = alu == Alu::Select && position == 0;
             args[position] = self.splat(args[position], if is_condition { 1 } else { lane.bytes() });
         };

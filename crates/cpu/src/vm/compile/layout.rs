@@ -172,7 +172,8 @@ fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
     if let Cover::Group(group) = state.cover {
         return group.iter().map(|size| *size as usize).product();
     }
-    let hot: usize = counts.iter().filter(|((_, hot), _)| *hot).map(|((bytes, _), count)| *bytes as usize * *count as usize).sum();
+    let hot: usize =
+        counts.iter().filter(|((_, hot), _)| *hot).map(|((bytes, _), count)| *bytes as usize * *count as usize).sum();
     let private = |memory: &panoply_ir::kernel::Memory| match memory.space {
         Space::Private(len) => len as usize * memory.dtype.bytes(),
         Space::Buffer(_) | Space::Shared(_) => 0,

@@ -1,7 +1,7 @@
 //! Statements without blocks inside: locals, stores, atomics and collectives.
 
-use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, ReduceOp, Scope, Space};
 use panoply_ir::DType;
+use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, ReduceOp, Scope, Space};
 
 use super::lanes::{Sink, slot_of};
 use super::shapes::{Place, Shape};

@@ -65,7 +65,13 @@ impl Change {
             (AtomicOp::Min, _) => Number::min(old, value),
             (AtomicOp::Max, _) => Number::max(old, value),
             (AtomicOp::Exchange, _) => value,
-            (AtomicOp::CompareExchange, _) => if old == self.expected { value } else { old },
+            (AtomicOp::CompareExchange, _) => {
+                if old == self.expected {
+                    value
+                } else {
+                    old
+                }
+            }
         }
     }
 

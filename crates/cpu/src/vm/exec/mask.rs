@@ -191,7 +191,10 @@ impl Runner<'_> {
             (a.min(b), a.max(b))
         } else {
             let reach: [i128; 3] = std::array::from_fn(|d| strides[d] * (self.shape[d] - 1) as i128);
-            (base + reach.iter().map(|reach| (*reach).min(0)).sum::<i128>(), base + reach.iter().map(|reach| (*reach).max(0)).sum::<i128>())
+            (
+                base + reach.iter().map(|reach| (*reach).min(0)).sum::<i128>(),
+                base + reach.iter().map(|reach| (*reach).max(0)).sum::<i128>(),
+            )
         };
         if !limits.contains(&least) || !limits.contains(&most) {
             return Kept::EachLane;
@@ -226,7 +229,15 @@ impl Runner<'_> {
     }
 
     /// What is left by being, or not being, one value.
-    fn one(&self, lanes: Lanes, base: i128, stride: i128, [least, most]: [i128; 2], compare: Compare, bound: i128) -> Kept {
+    fn one(
+        &self,
+        lanes: Lanes,
+        base: i128,
+        stride: i128,
+        [least, most]: [i128; 2],
+        compare: Compare,
+        bound: i128,
+    ) -> Kept {
         let Lanes { lo, hi, .. } = lanes;
         let is = compare == Compare::Is;
         let none = if is { Kept::Range(lo, lo) } else { Kept::Range(lo, hi) };
@@ -255,7 +266,10 @@ impl Runner<'_> {
     pub(super) fn minus(&mut self, from: Mask, take: Mask, to: Mask) {
         let (all, gone) = (self.state(from), self.state(take));
         if gone.is_empty() || all.is_empty() {
-            return if from == to { } else { self.copy_mask(from, to) };
+            return if from == to {
+            } else {
+                self.copy_mask(from, to)
+            };
         }
         if gone.dense && gone.lo <= all.lo && gone.hi >= all.hi {
             return self.keep(to, Lanes::default());

@@ -25,7 +25,8 @@ struct Elements {
 impl Elements {
     /// The address of an element as a lane sees it; it may lie anywhere.
     fn address(&self, index: u64, lane: usize) -> *mut u8 {
-        let element = if self.private == 0 { index } else { index.wrapping_mul(self.private as u64).wrapping_add(lane as u64) };
+        let element =
+            if self.private == 0 { index } else { index.wrapping_mul(self.private as u64).wrapping_add(lane as u64) };
         self.ptr.wrapping_add((element as usize).wrapping_mul(self.bytes))
     }
 
@@ -242,7 +243,14 @@ impl Runner<'_> {
                     // All lanes mean one element; the last one wins.
                     self.store_each(access, &elements, hi - 1, 1, |_| first, value);
                 } else {
-                    self.store_each(access, &elements, lane, n, |i| first.wrapping_add(stride.wrapping_mul(i as u64)), value);
+                    self.store_each(
+                        access,
+                        &elements,
+                        lane,
+                        n,
+                        |i| first.wrapping_add(stride.wrapping_mul(i as u64)),
+                        value,
+                    );
                 }
             }),
             At::Lanes(index) => {

@@ -16,7 +16,7 @@ use std::ptr;
 
 use super::lane::{Lane, Round};
 use super::ops::half;
-use super::program::{Instr, IndexOp, Kind, Program, Slot, Src, Target, Work, known};
+use super::program::{IndexOp, Instr, Kind, Program, Slot, Src, Target, Work, known};
 
 pub use self::frame::Scratch;
 use self::mask::Lanes;
@@ -95,8 +95,7 @@ impl<'a> Runner<'a> {
             });
         }
         let masks = vec![Lanes::default(); program.masks as usize];
-        let runner =
-            Runner { program, frame, mems, masks, shape: [1; 3], flat: true, now: Lanes::range(0, 1) };
+        let runner = Runner { program, frame, mems, masks, shape: [1; 3], flat: true, now: Lanes::range(0, 1) };
         runner.fill_slots(launch);
         runner
     }

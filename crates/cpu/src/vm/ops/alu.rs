@@ -4,9 +4,7 @@ use std::marker::PhantomData;
 
 use panoply_ir::Alu;
 
-use super::loops::{
-    Binary, Is, Iv, Sv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv,
-};
+use super::loops::{Binary, Is, Iv, Sv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
 use super::number::{Bits, Float, Number};
 use crate::vm::isa::{Machine, VecFn};
 use crate::vm::lane::Lane;

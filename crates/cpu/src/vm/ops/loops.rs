@@ -74,12 +74,7 @@ fn map2<M: Machine, O: Binary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl 
 }
 
 #[inline(always)]
-fn map3<M: Machine, O: Ternary>(
-    dst: &mut [O::R],
-    a: impl Operand<O::A>,
-    b: impl Operand<O::R>,
-    c: impl Operand<O::R>,
-) {
+fn map3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::R>, c: impl Operand<O::R>) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(a.lane(i), b.lane(i), c.lane(i));
     }

@@ -60,9 +60,8 @@ impl<T: Word> Body for Copied<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes on both sides that do not overlap.
-        let (dst, source) = unsafe {
-            (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(a.cast::<T>(), n))
-        };
+        let (dst, source) =
+            unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(a.cast::<T>(), n)) };
         copy_lanes(dst, source, std::hint::black_box(T::default()));
     }
 }
@@ -136,9 +135,8 @@ impl<T: Word> Body for GatherUnchecked<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and `n` indices.
-        let (dst, index) = unsafe {
-            (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n))
-        };
+        let (dst, index) =
+            unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n)) };
         for (out, index) in dst.iter_mut().zip(index) {
             // SAFETY: the caller promises that every index is within the memory at `a`.
             *out = unsafe { *a.cast::<T>().add(*index as usize) };
@@ -153,7 +151,11 @@ impl<T: Word> Body for Blend<T> {
     unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes that overlap neither mask nor source.
         let (dst, mask, source) = unsafe {
-            (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(a, n), slice::from_raw_parts(b.cast::<T>(), n))
+            (
+                slice::from_raw_parts_mut(dst.cast::<T>(), n),
+                slice::from_raw_parts(a, n),
+                slice::from_raw_parts(b.cast::<T>(), n),
+            )
         };
         for ((out, holds), value) in dst.iter_mut().zip(mask).zip(source) {
             // Not `if holds { *out = … }`: every lane of a register may be written, which needs no masked store.

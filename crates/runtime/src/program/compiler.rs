@@ -1,0 +1,91 @@
+//! The device's compiler, behind the disk cache, counted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use panoply_device::{Device as RawDevice, Program, ProgramId, SourceText};
+use panoply_ir::Result;
+
+use super::disk::{Disk, Found};
+use crate::log;
+
+/// How the programs of a device were come by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProgramCounts {
+    /// Compiled by the device.
+    pub compiled: u64,
+    /// Found on disk in the device's own format.
+    pub loaded: u64,
+    /// Asked for again in this process.
+    pub reused: u64,
+    /// Files of the disk cache that were damaged or not ours, and were replaced.
+    pub refused_files: u64,
+}
+
+pub(super) struct Compiler {
+    pub raw: Arc<dyn RawDevice>,
+    disk: Disk,
+    compiled: AtomicU64,
+    loaded: AtomicU64,
+    reused: AtomicU64,
+    refused_files: AtomicU64,
+}
+
+impl Compiler {
+    pub fn new(raw: Arc<dyn RawDevice>, cache_dir: Option<PathBuf>) -> Compiler {
+        let [compiled, loaded, reused, refused_files] = [const { AtomicU64::new(0) }; 4];
+        Compiler { raw, disk: Disk::new(cache_dir), compiled, loaded, reused, refused_files }
+    }
+
+    pub fn compile(&self, program: Program) -> Result<ProgramId> {
+        let started = Instant::now();
+        let done = match program {
+            Program::Text(text) => self.compile_text(text),
+            Program::Ir(_) | Program::Binary { .. } => {
+                self.compiled.fetch_add(1, Ordering::Relaxed);
+                self.raw.compile(&program)
+            }
+        };
+        log::debug(|| format!("{}: a program took {:.1?}", self.raw.info().spelling(), started.elapsed()));
+        done
+    }
+
+    /// Compiles text, unless its binary lies on disk.
+    fn compile_text(&self, text: SourceText) -> Result<ProgramId> {
+        let entry = self.disk.entry(&text, &self.raw.target().name);
+        match entry.as_ref().map_or(Found::Nothing, |entry| entry.load()) {
+            Found::Binary(bytes) => {
+                self.loaded.fetch_add(1, Ordering::Relaxed);
+                return self.raw.compile(&Program::Binary { bytes, text });
+            }
+            Found::Damaged => {
+                self.refused_files.fetch_add(1, Ordering::Relaxed);
+            }
+            Found::Nothing => {}
+        }
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        let program = self.raw.compile(&Program::Text(text))?;
+        if let Some(entry) = entry
+            && let Some(binary) = self.raw.binary(program)
+        {
+            entry.store(&binary);
+        }
+        Ok(program)
+    }
+
+    pub fn count_reuse(&self) {
+        self.reused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn counts(&self) -> ProgramCounts {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ProgramCounts {
+            compiled: read(&self.compiled),
+            loaded: read(&self.loaded),
+            reused: read(&self.reused),
+            refused_files: read(&self.refused_files),
+        }
+    }
+}
