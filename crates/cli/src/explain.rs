@@ -56,8 +56,11 @@ struct Section {
     text: String,
 }
 
-/// A tensor expression that can be explained by name.
-const EXPRESSIONS: &[(&str, fn(&mut Rng) -> Vec<Tensor>)] = &[
+/// Makes the tensors of an expression.
+type Expression = fn(&mut Rng) -> Vec<Tensor>;
+
+/// Expressions that can be explained by name.
+const EXPRESSIONS: &[(&str, Expression)] = &[
     ("relu", |rng| vec![given(rng, &[64, 128]).relu()]),
     ("gelu", |rng| vec![given(rng, &[64, 128]).gelu()]),
     ("softmax_rows", |rng| vec![given(rng, &[64, 1000]).softmax(-1)]),

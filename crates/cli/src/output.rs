@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::runtime::{How, Selection, select};
+use panoply::runtime::{Selection, select};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
@@ -30,15 +30,7 @@ pub struct Choice {
 impl DeviceChoice {
     /// The device asked for, or what `PANOPLY_DEVICE` or the machine suggests.
     pub fn select(&self) -> Result<Choice> {
-        let selection = match self.device.as_deref() {
-            Some(spelling) if spelling != "auto" => {
-                let device = Device::get(spelling)?;
-                Selection { device, how: How::Explicit, refused: Vec::new(), degraded: false }
-            }
-            Some(_) => panoply::runtime::report()?.recommended,
-            None => select()?,
-        };
-        Ok(Choice { selection, strict: self.strict })
+        Ok(Choice { selection: select(self.device.as_deref())?, strict: self.strict })
     }
 }
 
@@ -51,7 +43,7 @@ impl Choice {
     /// Says on stderr which device this is and why not another.
     pub fn explain(&self) {
         eprintln!("device: {}", self.selection);
-        for (candidate, refusal) in &self.selection.refused {
+        for (candidate, refusal) in self.selection.refused.iter() {
             eprintln!("  not {candidate}: {refusal}");
         }
     }

@@ -44,7 +44,10 @@ fn check(pass: &Pass) {
         file.push(format!("{before}=>\n{text}"));
     }
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(path, file.join("---\n")).expect("the cases can be written");
+        // Other tests read the file at any time.
+        let new = path.with_extension("new");
+        std::fs::write(&new, file.join("---\n")).expect("the cases can be written");
+        std::fs::rename(new, path).expect("the cases can be replaced");
     }
 }
 

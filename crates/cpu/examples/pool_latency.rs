@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use panoply_cpu::pool::Pool;
 
-const RUNS: usize = 20_000;
+/// Timed together; short, so that some timings are undisturbed.
+const RUNS: usize = 200;
 
 fn main() {
     let threads = std::env::args().nth(1).map(|text| text.parse::<usize>().expect("a number of threads"));
@@ -27,7 +28,7 @@ fn busy(nanoseconds: u128) {
 
 fn nanoseconds(mut run: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
-    for _ in 0..5 {
+    for _ in 0..500 {
         let start = Instant::now();
         for _ in 0..RUNS {
             run();

@@ -1,6 +1,6 @@
 //! What the vector machine reaches on the kernels of the speed targets, next to what memory gives.
 //!
-//! `cargo run --release -p panoply-cpu --example vm_speed [isa]`
+//! `cargo run --release -p panoply-cpu --example vm_speed [isa] [cache] [dump] [only=part of a name]`
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -38,6 +38,9 @@ fn main() {
         ("if x > 0 { y = √x } else { y = x² }", branches(), 2),
     ];
     for (name, kernel, streams) in kernels {
+        if !wanted(name) {
+            continue;
+        }
         let compiled = Compiled::new(Arc::new(verify(kernel).expect("valid")), isa).expect("compiles");
         if dump {
             println!("{}", compiled.program());
@@ -55,9 +58,16 @@ fn main() {
         });
         row(name, speed, Some(triad));
     }
-    mandelbrot_speed(isa, dump);
+    if wanted("Mandelbrot") {
+        mandelbrot_speed(isa, dump);
+    }
     launches(isa);
     compile_time(isa);
+}
+
+/// `only=part of a name` looks at some rows only.
+fn wanted(name: &str) -> bool {
+    std::env::args().filter_map(|arg| arg.strip_prefix("only=").map(|part| name.contains(part))).all(|is| is)
 }
 
 fn row(name: &str, speed: [f64; 2], triad: Option<[f64; 2]>) {

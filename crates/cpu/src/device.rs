@@ -86,7 +86,7 @@ pub struct CpuDevice {
 /// A program that was accepted.
 #[derive(Debug)]
 enum Loaded {
-    Compiled(Compiled),
+    Compiled(Box<Compiled>),
     Checked(Arc<Verified<Kernel>>),
 }
 
@@ -278,7 +278,7 @@ impl Device for CpuDevice {
             }
         };
         Ok(ProgramId(self.programs.insert(match self.executor {
-            Executor::VectorMachine => Loaded::Compiled(Compiled::new(kernel, self.isa)?),
+            Executor::VectorMachine => Loaded::Compiled(Box::new(Compiled::new(kernel, self.isa)?)),
             Executor::Checked => Loaded::Checked(kernel),
         })))
     }

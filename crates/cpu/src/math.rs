@@ -4,7 +4,13 @@
 //! `#[inline(always)]`: inlined into a loop inside a `#[target_feature]` function it is vectorised by LLVM for whatever
 //! that function allows. Called on its own it is merely a scalar function with the same result, bit for bit, because
 //! nothing depends on the width of the vectors. It depends on one thing only, [`Isa`]: whether multiply-and-add is one
-//! instruction.
+//! instruction. (Two are calls nevertheless: `double::rem`, and `double::fma` where there is no such instruction.)
+//!
+//! ```
+//! use panoply_cpu::math::{Portable, single};
+//!
+//! assert_eq!(single::exp::<Portable>(1.0), std::f32::consts::E);
+//! ```
 //!
 //! The contract: at most 2 ULP from the true value for every `f32` (`tests/ulp.rs` looks at all of them) and at most 4 for
 //! `f64`; NaN, infinities, denormals and the sign of zero as IEEE 754 and C's Annex F have them. The measured maxima stand

@@ -108,6 +108,12 @@ impl std::hash::Hasher for NumberHash {
     }
 }
 
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table::new()
+    }
+}
+
 impl<T> Table<T> {
     /// Nothing.
     pub fn new() -> Table<T> {

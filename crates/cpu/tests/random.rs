@@ -1,10 +1,10 @@
 //! Random kernels: the interpreter and the vector machine agree, with every instruction set of this machine.
 
-mod common;
+mod compared;
 
 use std::sync::Arc;
 
-use common::executed;
+use compared::executed;
 use panoply_cpu::pool::Pool;
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;

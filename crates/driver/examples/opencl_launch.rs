@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::time::Instant;
 
-use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_kernel};
+use cl3::types::{cl_command_queue, cl_context, cl_device_id, cl_event, cl_kernel};
 use cl3::{command_queue, context, device, event, kernel, memory, platform, program};
 use panoply_device::{
     Arg, DType, Device, Dispatch, Language, ParamType, Program, QueueId, Region, Signature, SourceText, Step, Ticket,
@@ -41,28 +41,26 @@ impl Bare {
         }
     }
 
-    /// Nanoseconds a launch takes of the host.
+    /// Nanoseconds a launch takes of the host, which keeps the last event, as whoever wants to wait must.
     fn launches(&self) -> Result<f64, i32> {
+        let mut last: Option<cl_event> = None;
         let start = Instant::now();
         for _ in 0..LAUNCHES {
-            // SAFETY: queue and kernel are live; the sizes outlive the call; the event is ours to release.
-            unsafe {
-                let (one, no_offset) = ([1usize], ptr::null());
-                let event = command_queue::enqueue_nd_range_kernel(
-                    self.queue,
-                    self.kernel,
-                    1,
-                    no_offset,
-                    one.as_ptr(),
-                    one.as_ptr(),
-                    0,
-                    ptr::null(),
-                )?;
-                event::release_event(event)?;
+            let (one, none) = ([1usize], ptr::null());
+            // SAFETY: queue and kernel are live; the sizes outlive the call.
+            let event = unsafe {
+                let (size, no_offset, no_events) = (one.as_ptr(), ptr::null(), none);
+                command_queue::enqueue_nd_range_kernel(self.queue, self.kernel, 1, no_offset, size, size, 0, no_events)?
+            };
+            if let Some(before) = last.replace(event) {
+                // SAFETY: the event is ours to release.
+                unsafe { event::release_event(before)? };
             }
         }
         let elapsed = start.elapsed();
         command_queue::finish(self.queue)?;
+        // SAFETY: as above.
+        last.map_or(Ok(()), |event| unsafe { event::release_event(event) })?;
         Ok(elapsed.as_nanos() as f64 / LAUNCHES as f64)
     }
 }

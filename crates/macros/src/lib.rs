@@ -1,4 +1,4 @@
-//! The macros of Panoply: `#[kernel]`, `#[kernel_fn]` and `#[derive(Module)]` ([`module`], which stands alone).
+//! The macros of Panoply: `#[kernel]`, `#[kernel_fn]` and `#[derive(Module)]` (`module`, which stands alone).
 //!
 //! A marked function becomes a function that *builds* a kernel: its Rust statements turn into calls of the facade's
 //! emitter. rustc stays the type checker: the function's own body is kept beside the building code as a closure that is
@@ -6,8 +6,8 @@
 //! rustc inferred reaches the building code through *probes*: zero-sized values that stand around a literal or a call in
 //! the closure, share its type by inference, and are asked for it when the kernel is built.
 //!
-//! In the order the data flows: [`options`] (the attribute), [`signature`] (parameters), [`lower`] (statements and
-//! expressions; [`language`] is the table of what may be called, [`hints`] what to say about the rest), [`expand`] (the
+//! In the order the data flows: `options` (the attribute), `signature` (parameters), `lower` (statements and
+//! expressions; `language` is the table of what may be called, `hints` what to say about the rest), `expand` (the
 //! items that are emitted). Nothing here knows the kernel IR: the emitted code names methods of the emitter only.
 
 #![forbid(unsafe_code)]

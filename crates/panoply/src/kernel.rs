@@ -32,7 +32,7 @@
 //! memory). Generic over `T: Float`, [`Int`], [`Number`] or any [`Element`](crate::Element), and over `const N: usize`;
 //! each choice is a kernel of its own: `transpose::build::<f32, 32>()`.
 //!
-//! **Values** are `bool`, `i8` … `i64`, `u8` … `u64`, `usize`, [`f16`], [`bf16`], `f32` and `f64`. Operators, `as` and the
+//! **Values** are `bool`, `i8` … `i64`, `u8` … `u64`, `usize`, `f16`, `bf16`, `f32` and `f64`. Operators, `as` and the
 //! methods of Rust's numbers mean what they mean in Rust, except that a work-item cannot panic: integers wrap, `x / 0` is
 //! 0 and `x % 0` is x. Nothing is promoted. `f32` is IEEE 754 and never contracted; `mul_add` is one operation.
 //!

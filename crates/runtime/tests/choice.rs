@@ -184,7 +184,9 @@ fn drivers_are_asked_once_and_only_when_wanted() {
 fn third_parties_register_drivers() {
     let registry = registry(vec![devices(Kind::Cpu, HARDWARE)]);
     assert_eq!(registry.report().unwrap().recommended.device.spelling(), "cpu");
+    assert_eq!(registry.recommend().unwrap().device.spelling(), "cpu");
     registry.register(devices(Kind::Metal, HARDWARE));
+    assert_eq!(registry.recommend().unwrap().device.spelling(), "metal:0");
     assert_eq!(registry.report().unwrap().recommended.device.spelling(), "metal:0");
     assert_eq!(registry.devices(Kind::Metal).unwrap().len(), 1);
 }
@@ -239,9 +241,9 @@ fn a_scope_is_stronger_than_the_default() {
     let current = || Device::current().unwrap();
     default.set_default();
     assert_eq!(current(), default);
-    assert_eq!(panoply_runtime::select().unwrap().how, How::Default);
+    assert_eq!(panoply_runtime::select(None).unwrap().how, How::Default);
     outer.scope(|| {
-        assert_eq!(panoply_runtime::select().unwrap().how, How::Scope);
+        assert_eq!(panoply_runtime::select(None).unwrap().how, How::Scope);
         inner.scope(|| assert_eq!(current(), inner));
         assert_eq!(current(), outer);
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| inner.scope(|| panic!("on purpose"))));

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lab::{Lab, Plan, build_mix, build_saxpy, build_step, lab};
+use lab::{Lab, Plan, build_count, build_mix, build_saxpy, build_step, lab};
 use panoply_ir::verify::verify;
 use panoply_ir::{Error, ErrorKind, Target};
-use panoply_runtime::{Device, DeviceOptions, ProgramCounts};
+use panoply_runtime::{Device, DeviceOptions, Launch, LaunchArg, ProgramCounts};
 
 #[test]
 fn a_builder_is_called_once_for_each_device() {
@@ -46,6 +46,47 @@ fn warming_up_compiles_all() {
     let (device, lab) = self::lab(Plan::default());
     lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no"));
     assert!(device.warm_up(&[build_mix, build_step]).unwrap_err().is_build());
+}
+
+#[test]
+fn indices_are_as_wide_as_a_launch_needs() {
+    let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
+    let launch = |n: usize, grid: usize| {
+        let mut y = device.zeros::<u32>(8).unwrap();
+        Launch::new(build_count, vec![n.into(), (&mut y).into()]).launch(grid)
+    };
+    for (n, grid, compiled) in [
+        (0, 8, 1),
+        (7, 8, 1),
+        (1 << 33, 8, 2),
+        (1 << 33, 8, 2),
+        (1 << 40, 9, 2),
+        ((1 << 31) - 8, 8, 2),
+        (0, 1 << 32, 2),
+        (5, 8, 2),
+    ] {
+        launch(n, grid).unwrap();
+        assert_eq!(lab.counts().texts_compiled, compiled, "n = {n} over {grid}");
+    }
+    drop(device);
+    assert!(lab.state().programs.is_empty(), "both were released");
+
+    let target = Target { int64: false, ..Target::opencl_minimum() };
+    let (device, lab) = self::lab(Plan { target, ..Plan::default() });
+    let mut y = device.zeros::<u32>(8).unwrap();
+    let mut launch = |n: LaunchArg<'static>, grid: usize| {
+        Launch::new(build_count, vec![n, (&mut y).into()]).launch(grid).map_err(|error| error.message().to_string())
+    };
+    launch(3usize.into(), 8).unwrap();
+    assert_eq!(
+        launch((1usize << 31).into(), 8).unwrap_err(),
+        "kernel count: n reaches 2147483648, cpu can count to 2147483647 here; launch it in parts"
+    );
+    assert_eq!(
+        launch(3usize.into(), 1 << 31).unwrap_err(),
+        "kernel count: a grid of 2147483648×1×1 is more than cpu can number; launch it in parts"
+    );
+    assert_eq!(lab.counts().texts_compiled, 1);
 }
 
 /// A folder of this test, removed after it.

@@ -203,8 +203,14 @@ fn knows_no_opencl(place: &Place) -> bool {
 fn no_opencl(run: &mut Run) -> Outcome {
     let mut tests =
         cargo(run.place, &["test", "--package", "panoply-runtime", "--no-fail-fast", "--", "--show-output"]);
-    // The path is what opencl3 tries instead of the usual names of the loader.
-    tests.env(NO_OPENCL, "1").env("OPENCL_DYLIB_PATH", "no-such-loader.so");
+    // A file of the loader's name that is no library stands before the real one.
+    let hiding = run.place.root.join("target").join("no-opencl");
+    let hidden = std::fs::create_dir_all(&hiding).and_then(|()| std::fs::write(hiding.join("libOpenCL.so.1"), ""));
+    if let Err(error) = hidden {
+        eprintln!("cannot hide the OpenCL loader: {error}");
+        return Outcome::Failed;
+    }
+    tests.env(NO_OPENCL, "1").env("LD_LIBRARY_PATH", &hiding);
     run.tests(&mut tests)
 }
 

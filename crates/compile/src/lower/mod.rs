@@ -9,6 +9,7 @@ pub mod levels;
 pub mod mapping;
 pub mod rows;
 pub mod scalar;
+mod stage;
 pub mod tile;
 
 use std::sync::Arc;

@@ -3,14 +3,16 @@
 //! The kernel's body is a row. Loops follow one another in the order of their phases; what a loop's turns share is
 //! computed before it, and what it combines is a value of the row after it.
 
+use std::collections::BTreeMap;
+
 use panoply_ir::Result;
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::Graph;
-use panoply_ir::kernel::{Builtin, CollectiveOp, ExprId, Guard, Kernel, LocalId, MemId, Scope};
+use panoply_ir::kernel::{Builtin, CollectiveOp, ExprId, Kernel, LocalId, Scope};
 use panoply_ir::reduce::ReduceOp;
 
 use super::levels::{self, Levels, Place};
-use super::mapping::{Kind, Mapping, Tile};
+use super::mapping::{Kind, Mapping};
 use super::scalar::{Argument, Emitter};
 use crate::schedule::affine::Var;
 use crate::schedule::nest::{Nest, Store, Value, ValueId};
@@ -28,7 +30,7 @@ pub struct Emitted {
 /// Writes the kernel of a nest.
 pub fn emit(graph: &Graph, nest: &Nest, levels: &Levels, mapping: &Mapping) -> Result<Emitted> {
     let (emitter, arguments) = Emitter::new(graph, nest, levels);
-    let mut rows = Rows { e: emitter, nest, mapping, open: 0 };
+    let mut rows = Rows { e: emitter, nest, mapping, open: 0, kept: BTreeMap::new() };
     let grid = rows.begin();
     let last = levels.phase.iter().copied().max().unwrap_or(0);
     (0..=last).for_each(|phase| rows.phase(phase));
@@ -36,13 +38,20 @@ pub fn emit(graph: &Graph, nest: &Nest, levels: &Levels, mapping: &Mapping) -> R
     Ok(Emitted { kernel: rows.e.b.finish()?, grid, arguments })
 }
 
-struct Rows<'a> {
-    e: Emitter<'a>,
-    nest: &'a Nest,
-    mapping: &'a Mapping,
+pub(super) struct Rows<'a> {
+    pub e: Emitter<'a>,
+    pub nest: &'a Nest,
+    pub mapping: &'a Mapping,
     /// Blocks that hold the whole body.
-    open: usize,
+    pub open: usize,
+    /// For loops whose few turns are written out, the values of each turn, for the loops of later phases.
+    kept: BTreeMap<usize, Vec<Vec<Option<ExprId>>>>,
 }
+
+/// Turns that are written out if several phases go through them: values then stay in registers between the phases.
+const FEW_TURNS: u64 = 8;
+/// Values that are kept in that way.
+const MOST_KEPT: u64 = 512;
 
 impl<'a> Rows<'a> {
     /// Gives the outer variables their values; the grid.
@@ -69,65 +78,6 @@ impl<'a> Rows<'a> {
             self.stage(tile, grid);
         }
         grid
-    }
-
-    /// Brings what a tile reads into shared memory, neighbouring work-items along the axis where it lies side by side;
-    /// then turns the tile around.
-    fn stage(&mut self, tile: &Tile, grid: [u64; 3]) {
-        let side = tile.side as u64;
-        self.e.b.group([tile.side, tile.side, 1]);
-        let straight = self.e.vars.clone();
-        let local = [0, 1].map(|axis| self.e.b.builtin(Builtin::LocalId(axis)));
-        let crossed: [ExprId; 2] = std::array::from_fn(|axis| {
-            let (group, side) = (self.e.b.builtin(Builtin::GroupId(axis as u8)), self.e.b.index(side));
-            let first = self.e.b.alu(Alu::Mul, &[group, side]);
-            self.e.b.alu(Alu::Add, &[first, local[1 - axis]])
-        });
-        for (axis, at) in crossed.iter().enumerate() {
-            let on_axis = |(_, kind): &&(Var, Kind)| *kind == Kind::Grid(axis as u8);
-            let (var, _) = self.mapping.outer.iter().find(on_axis).expect("a tile has both axes");
-            self.e.vars.insert(var.id, *at);
-        }
-        let open = self.stay_below(crossed, grid, side);
-        let mut shared: Vec<MemId> = Vec::new();
-        for id in &tile.staged {
-            let mem = self.e.b.shared("tile", self.nest.values[*id].1, tile.side * (tile.side + 1));
-            let (value, at) = (self.e.value(*id), self.cell(local[1], local[0], side));
-            self.e.b.store(mem, at, value, Guard::Proven);
-            shared.push(mem);
-        }
-        (0..open).for_each(|_| self.e.b.end());
-        self.e.b.barrier();
-        self.e.forget();
-        self.e.vars = straight;
-        let ids = [0, 1].map(|axis| self.e.b.builtin(Builtin::GlobalId(axis)));
-        self.open = self.stay_below(ids, grid, side);
-        for (id, mem) in tile.staged.iter().zip(shared) {
-            let at = self.cell(local[0], local[1], side);
-            let value = self.e.b.load(mem, at, Guard::Proven);
-            self.e.row[*id] = Some(self.e.b.bind("v", value));
-        }
-    }
-
-    /// A place in a tile in shared memory, whose rows are one longer than its side so that columns use all banks.
-    fn cell(&mut self, row: ExprId, column: ExprId, side: u64) -> ExprId {
-        let pitch = self.e.b.index(side + 1);
-        let first = self.e.b.alu(Alu::Mul, &[row, pitch]);
-        self.e.b.alu(Alu::Add, &[first, column])
-    }
-
-    /// Whole groups reach beyond the grid: those work-items do nothing. How many blocks this opens.
-    fn stay_below(&mut self, at: [ExprId; 2], grid: [u64; 3], side: u64) -> usize {
-        let mut open = 0;
-        for (at, extent) in at.into_iter().zip(grid) {
-            if !extent.is_multiple_of(side) {
-                let extent = self.e.b.index(extent);
-                let inside = self.e.b.alu(Alu::Lt, &[at, extent]);
-                self.e.b.begin_if(inside);
-                open += 1;
-            }
-        }
-        open
     }
 
     fn end(&mut self) {
@@ -177,8 +127,7 @@ impl<'a> Rows<'a> {
             inputs.chain(stores.iter().flat_map(|store| levels::store_needs(self.nest, store))).collect();
         self.e.before_loop(&roots);
         let sums: Vec<(ReduceOp, LocalId)> = reduced.iter().map(|id| self.e.start_running(*id, "sum")).collect();
-        self.walk(number, 0, &mut |e| {
-            e.turn.fill(None);
+        self.walk(number, &mut |e| {
             for ((op, sum), id) in sums.iter().zip(reduced) {
                 let next = e.value(e.nest.values[*id].0.operands()[0]);
                 e.advance(*sum, *op, next);
@@ -196,16 +145,58 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Writes all turns of a loop.
+    fn walk(&mut self, number: usize, turn: &mut dyn FnMut(&mut Emitter<'a>)) {
+        let Some(turns) = self.few_turns(number) else { return self.walk_from(number, 0, turn) };
+        let (var, kind) = self.mapping.loops[number][0];
+        let nothing = vec![None; self.nest.values.len()];
+        let mut kept = self.kept.remove(&number).unwrap_or_else(|| vec![nothing.clone(); turns as usize]);
+        for (round, kept) in kept.iter_mut().enumerate() {
+            let first = self.e.b.index(round as u64 * self.mapping.lanes.map_or(1, u64::from));
+            let at = match kind {
+                Kind::Lane => {
+                    let lane = self.e.b.builtin(Builtin::LocalId(0));
+                    self.e.b.alu(Alu::Add, &[first, lane])
+                }
+                Kind::Sequential | Kind::Group | Kind::Grid(_) => first,
+            };
+            self.e.vars.insert(var.id, at);
+            std::mem::swap(&mut self.e.turn, kept);
+            turn(&mut self.e);
+            std::mem::swap(&mut self.e.turn, kept);
+        }
+        self.kept.insert(number, kept);
+    }
+
+    /// How many turns a loop has, if they are to be written out.
+    fn few_turns(&self, number: usize) -> Option<u64> {
+        let [(var, kind)] = self.mapping.loops[number][..] else { return None };
+        let step = if kind == Kind::Lane { self.mapping.lanes.map_or(1, u64::from) } else { 1 };
+        let turns = var.extent / step;
+        let combines = |value: &Value| matches!(value, Value::Reduced(_, _, along) if *along == number);
+        let values = &self.nest.values;
+        let passes = values.iter().filter(|(value, _)| combines(value)).count()
+            + self
+                .nest
+                .stores
+                .iter()
+                .filter(|store| self.e.levels.of_store(self.nest, store).0 == Place::Turn(number))
+                .count();
+        let scans = values.iter().any(|(value, _)| matches!(value, Value::Scanned(..)));
+        let fits = turns <= FEW_TURNS && var.extent.is_multiple_of(step) && turns * values.len() as u64 <= MOST_KEPT;
+        (fits && passes > 1 && !scans).then_some(turns)
+    }
+
     /// Writes the loops over a loop's variables from one on, and a turn inside them.
-    fn walk(&mut self, number: usize, from: usize, turn: &mut dyn FnMut(&mut Emitter<'a>)) {
+    fn walk_from(&mut self, number: usize, from: usize, turn: &mut dyn FnMut(&mut Emitter<'a>)) {
         let vars = &self.mapping.loops[number][from..];
         match vars.first() {
-            None => turn(&mut self.e),
+            None => self.turn(turn),
             Some((var, Kind::Sequential)) => {
                 let (start, end, step) = (self.e.b.index(0), self.e.b.index(var.extent), self.e.b.index(1));
                 let counter = self.e.b.begin_for("t", start, end, step);
                 self.e.vars.insert(var.id, counter);
-                self.walk(number, from + 1, turn);
+                self.walk_from(number, from + 1, turn);
                 self.e.b.end();
             }
             Some(_) => {
@@ -213,6 +204,11 @@ impl<'a> Rows<'a> {
                 self.across_lanes(&vars, turn);
             }
         }
+    }
+
+    fn turn(&mut self, turn: &mut dyn FnMut(&mut Emitter<'a>)) {
+        self.e.turn.fill(None);
+        turn(&mut self.e);
     }
 
     /// Writes the turns of variables that a group's work-items share out: full rounds of all, then a last round of some.
@@ -223,13 +219,13 @@ impl<'a> Rows<'a> {
         let lane = self.e.b.builtin(Builtin::LocalId(0));
         if full == lanes {
             self.e.take_apart(lane, vars);
-            turn(&mut self.e);
+            self.turn(turn);
         } else if full > 0 {
             let (start, end, step) = (self.e.b.index(0), self.e.b.index(full), self.e.b.index(lanes));
             let round = self.e.b.begin_for("t", start, end, step);
             let at = self.e.b.alu(Alu::Add, &[round, lane]);
             self.e.take_apart(at, vars);
-            turn(&mut self.e);
+            self.turn(turn);
             self.e.b.end();
         }
         if full < count {
@@ -239,7 +235,7 @@ impl<'a> Rows<'a> {
             let start = self.e.b.index(full);
             let at = self.e.b.alu(Alu::Add, &[start, lane]);
             self.e.take_apart(at, vars);
-            turn(&mut self.e);
+            self.turn(turn);
             self.e.b.end();
         }
     }

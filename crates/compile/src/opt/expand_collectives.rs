@@ -223,3 +223,55 @@ impl Writer<'_> {
         self.load(scratch, first, Guard::Proven)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use panoply_ir::interpret::{Arg, run};
+    use panoply_ir::kernel::Kernel;
+    use panoply_ir::{Verified, text, verify::verify};
+
+    use super::expand;
+
+    /// What both kernels leave of 48 numbers.
+    fn results(kernel: &Verified<Kernel>, group: [u32; 3]) -> Vec<u8> {
+        let mut numbers: Vec<u8> = (0..48u32).flat_map(|i| (i * i % 17).to_ne_bytes()).collect();
+        let args = &mut [Arg::Write(&mut numbers)];
+        run(kernel, [24, 2, 1], group, args, &mut ()).expect("the kernel runs");
+        numbers
+    }
+
+    /// In integers, where the order of combination does not show, and for every kind of group size.
+    #[test]
+    fn expansion_gives_what_the_interpreter_gives() {
+        let collectives = [
+            "group_sum(x[i])",
+            "group_min(x[i])",
+            "group_inclusive_sum(x[i])",
+            "group_exclusive_max(x[i])",
+            "group_exclusive_prod(x[i])",
+            "group_broadcast<0>(x[i])",
+            "subgroup_exclusive_sum(x[i])",
+            "subgroup_max(x[i])",
+        ];
+        for group in [[1, 1, 1], [2, 1, 1], [3, 2, 1], [8, 1, 1], [12, 2, 1], [7, 1, 3], [24, 2, 1]] {
+            for collective in collectives {
+                let [x, y, z] = group;
+                let source = format!(
+                    "kernel k(x: &mut [u32]) group({x}, {y}, {z}) {{
+                        let i: index = add(global_id.x, mul(24, add(global_id.y, mul(2, global_id.z))))
+                        let a: u32 = {collective}
+                        let b: u32 = {collective}
+                        x[i] = add(a, mul(b, 3u32))
+                    }}"
+                );
+                let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
+                // What is read from shared memory no longer shows that it is uniform.
+                let expanded = Kernel { unchecked: true, ..expand((*kernel).clone()) };
+                let text = expanded.to_string();
+                assert!(!text.contains("group_sum") && !text.contains("subgroup_max"), "{text}");
+                let expanded = verify(expanded).expect("the expansion verifies");
+                assert_eq!(results(&kernel, group), results(&expanded, group), "{source}\n{text}");
+            }
+        }
+    }
+}

@@ -54,6 +54,11 @@ impl Mentions {
         mentions
     }
 
+    /// How many expressions it knows: those made later are not among them.
+    pub fn len(&self) -> usize {
+        self.costs.len()
+    }
+
     /// The locals an expression reads.
     pub fn locals(&self, id: ExprId) -> &[LocalId] {
         &self.locals[id.index()]

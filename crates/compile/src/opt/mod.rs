@@ -12,11 +12,13 @@ pub(crate) mod expand_collectives;
 pub(crate) mod walk;
 
 mod bounds;
+mod copy;
 mod cse;
 mod dce;
 mod facts;
 mod flow;
 mod fold;
+mod guards;
 mod licm;
 mod mentions;
 mod ranges;
@@ -43,7 +45,6 @@ pub struct Pass {
 
 /// What a pass may know besides the kernel.
 pub(crate) struct Context<'t> {
-    #[expect(dead_code)]
     pub target: &'t Target,
     pub fuel: Fuel,
 }
@@ -72,6 +73,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "unroll", change: unroll::run },
     FOLD,
     Pass { name: "bounds", change: bounds::run },
+    Pass { name: "guards", change: guards::run },
     Pass { name: "licm", change: licm::run },
     Pass { name: "cse", change: cse::run },
     FOLD,

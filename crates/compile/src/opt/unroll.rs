@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
-use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, Op, Stmt};
+use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, Op};
 use panoply_ir::{Scalar, Type};
 
 use super::Context;
-use super::walk::{Grow, below, blocks_mut, map_operands, rebuild, visit};
+use super::copy::Copy;
+use super::walk::{Grow, below, blocks_mut, visit};
 
 /// Most turns of a loop that is unrolled.
 const TURNS: i128 = 16;
@@ -80,7 +81,7 @@ impl Unroller<'_, '_> {
                 Some(dtype) => self.kernel.expr(Expr::Const(Scalar::from_i128(dtype, *value))),
             };
             debug_assert!(matches!(ty, Type::Index | Type::Scalar(_)));
-            let mut copy = Copy { made: HashMap::from([(read, value)]), locals: HashMap::new() };
+            let mut copy = Copy::replacing(HashMap::from([(read, value)]));
             // The first copy may keep the body's own locals.
             let mut body = body.clone();
             copy.block(&mut self.kernel, &mut body, turn > 0);
@@ -104,43 +105,4 @@ fn leaves_early(block: &Block) -> bool {
         | Op::Barrier
         | Op::Return => false,
     })
-}
-
-/// One turn's copy.
-struct Copy {
-    made: HashMap<ExprId, ExprId>,
-    locals: HashMap<LocalId, LocalId>,
-}
-
-impl Copy {
-    fn block(&mut self, kernel: &mut Kernel, block: &mut Block, rename: bool) {
-        for Stmt { op, .. } in block {
-            map_operands(op, |id| rebuild(kernel, id, &mut self.made));
-            if rename && let Some(local) = op.introduces() {
-                self.rename(kernel, local);
-            }
-            let renamed = |local: &mut LocalId| {
-                if let Some(new) = self.locals.get(local) {
-                    *local = *new;
-                }
-            };
-            match op {
-                Op::Let { local, .. } | Op::Assign { local, .. } | Op::For { counter: local, .. } => renamed(local),
-                Op::Collective { result, .. } => renamed(result),
-                Op::Atomic { old: Some(old), .. } => renamed(old),
-                Op::Atomic { old: None, .. } | Op::Store { .. } | Op::Barrier | Op::If { .. } | Op::While { .. } => {}
-                Op::Break | Op::Continue | Op::Return => {}
-            }
-            blocks_mut(op).into_iter().for_each(|inner| self.block(kernel, inner, rename));
-        }
-    }
-
-    /// A new local for one the body introduces; what reads the old one comes after and has not been rebuilt yet.
-    fn rename(&mut self, kernel: &mut Kernel, local: LocalId) {
-        let known = kernel.local(local).clone();
-        let new = kernel.new_local(&known.name, known.ty, known.mutable);
-        self.locals.insert(local, new);
-        let (old_read, new_read) = (kernel.expr(Expr::Local(local)), kernel.expr(Expr::Local(new)));
-        self.made.insert(old_read, new_read);
-    }
 }

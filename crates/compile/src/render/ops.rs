@@ -203,7 +203,7 @@ impl Ops {
     }
 
     /// The value of an element as it lies in memory.
-    pub fn from_memory(&mut self, dtype: DType, text: String) -> String {
+    pub fn read_back(&mut self, dtype: DType, text: String) -> String {
         match dtype {
             DType::Bool => format!("({text} != 0)"),
             DType::F16 | DType::BF16 => call(&self.prelude.bits(dtype, false), &[text]),
@@ -212,7 +212,7 @@ impl Ops {
     }
 
     /// A value as it lies in memory.
-    pub fn to_memory(&mut self, dtype: DType, text: &str) -> String {
+    pub fn laid_down(&mut self, dtype: DType, text: &str) -> String {
         match dtype {
             DType::F16 | DType::BF16 => call(&self.prelude.bits(dtype, true), &[text.to_string()]),
             _ => bare(text).to_string(),

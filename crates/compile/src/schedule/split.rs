@@ -39,14 +39,19 @@ fn divide(graph: &Graph, node: &Node, axes: &[usize], style: Style, spreads: boo
     let length: usize = axes.iter().map(|axis| dims[*axis]).product();
     let axis = *axes.iter().max_by_key(|axis| dims[**axis])?;
     let last = (0..dims.len()).rev().find(|axis| dims[*axis] > 1)?;
-    let interleaved = !axes.contains(&last);
+    let columns = !axes.contains(&last);
     // Results side by side that keep the device busy, and the least a part is worth.
-    let (busy, least) = match (style, interleaved) {
+    let (busy, least) = match (style, columns) {
         (Style::Cpu { .. }, false) => (if spreads { 16 } else { 64 }, 16 << 10),
-        (Style::Cpu { block }, true) => (8 * block as usize, 64),
+        (Style::Cpu { block }, true) => (64 * block as usize, 64),
         (Style::Gpu, false) => (if spreads { 16 } else { 1024 }, 2 << 10),
         (Style::Gpu, true) => (1 << 16, 32),
     };
+    let enough_lanes = match style {
+        Style::Cpu { block } => block as usize,
+        Style::Gpu => 64,
+    };
+    let interleaved = columns && kept < enough_lanes;
     let parts = (busy / kept.max(1)).min(length / least).min(dims[axis]);
     (kept > 0 && parts >= 2 && length >= 2 * least).then_some(Division { axis, parts, interleaved })
 }

@@ -23,10 +23,13 @@ const TILE: usize = 48;
 pub unsafe fn run(pool: &Pool, gemm: &Gemm, buffers: &[*mut u8]) -> Result<()> {
     let [a, b, c] = [0, 1, 2].map(|position| Shared(buffers[position]));
     match gemm.dtype {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller's promise.
         DType::F64 => unsafe { multiply::<f64>(pool, gemm, [a, b, c]) },
+        // SAFETY: the caller's promise.
         DType::F16 => unsafe { multiply_halves(pool, gemm, [a, b, c], half::f16_to_f32, half::f32_to_f16) },
+        // SAFETY: the caller's promise.
         DType::BF16 => unsafe { multiply_halves(pool, gemm, [a, b, c], half::bf16_to_f32, half::f32_to_bf16) },
+        // SAFETY: the caller's promise.
         _ => unsafe { multiply::<f32>(pool, gemm, [a, b, c]) },
     }
     Ok(())

@@ -104,6 +104,6 @@ pub mod random {
             3 => near * 2f64.powi((bits(state) % 80) as i32 - 40),
             _ => return [f32::from_bits(bits(state) as u32), f32::from_bits(bits(state) as u32), a],
         };
-        if n % 2 == 0 { [a, b, c as f32] } else { [a, b * 1e-30, c as f32 * 1e-30] }
+        if n.is_multiple_of(2) { [a, b, c as f32] } else { [a, b * 1e-30, c as f32 * 1e-30] }
     }
 }

@@ -29,7 +29,7 @@ const STAGE_LIMIT: usize = 1 << 20;
 const STAGED_LIMIT: usize = 16 << 20;
 
 /// Commands after which the queue is flushed.
-const FLUSH_EVERY: u32 = 32;
+const FLUSH_EVERY: u32 = 16;
 
 /// A command queue of the device, whose commands run one after the other.
 pub struct Queue {

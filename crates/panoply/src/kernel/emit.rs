@@ -1,7 +1,7 @@
 //! What `#[kernel]` writes against: an emitter that the generated code calls line by line.
 //!
-//! It stands over the IR's builder and adds what only Rust source has: methods of numbers ([`methods`]), the functions of
-//! the language ([`intrinsics`]), the types that rustc inferred ([`probe`]), and functions that are inlined. Everything
+//! It stands over the IR's builder and adds what only Rust source has: methods of numbers (`methods`), the functions of
+//! the language (`intrinsics`), the types that rustc inferred (`probe`), and functions that are inlined. Everything
 //! takes `&self`, so that calls nest the way the author's expressions do. Not part of the public interface.
 
 mod intrinsics;

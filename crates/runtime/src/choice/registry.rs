@@ -13,6 +13,7 @@ use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::{Driver, Kind};
 use panoply_ir::{Error, Result};
 
+use super::select::Selection;
 use crate::device::{Device, DeviceOptions};
 use crate::log;
 
@@ -22,6 +23,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Drivers and the devices they found.
 pub struct Registry {
     entries: RwLock<Vec<Arc<Entry>>>,
+    /// What `auto` takes, until a driver is registered.
+    pub(super) recommended: RwLock<Option<Selection>>,
     deadline: Duration,
     options: DeviceOptions,
 }
@@ -57,7 +60,7 @@ impl Registry {
     /// [`Registry::new`], with the time a driver may take to answer.
     pub fn with_deadline(drivers: Vec<Arc<dyn Driver>>, options: DeviceOptions, deadline: Duration) -> Registry {
         let entries = drivers.into_iter().map(Entry::new).collect();
-        Registry { entries: RwLock::new(entries), deadline, options }
+        Registry { entries: RwLock::new(entries), recommended: RwLock::default(), deadline, options }
     }
 
     /// The registry of this process: the drivers it was built with, and those it registered. An error if the environment says
@@ -71,6 +74,7 @@ impl Registry {
     /// Adds a driver; its devices follow those of earlier drivers of its kind.
     pub fn register(&self, driver: Arc<dyn Driver>) {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).push(Entry::new(driver));
+        *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// What the drivers of these kinds answered, asking those that were not yet asked, all at once.

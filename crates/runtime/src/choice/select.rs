@@ -1,7 +1,7 @@
 //! Choosing a device, and the reasons.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use panoply_device::Kind;
 use panoply_ir::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ pub struct Selection {
     /// Who chose it.
     pub how: How,
     /// What was considered before it and not taken: a kind or device as a user spells it, and why.
-    pub refused: Vec<(String, Refusal)>,
+    pub refused: Arc<[(String, Refusal)]>,
     /// Whether this is a fallback: nobody chose it and no accelerator was found.
     pub degraded: bool,
 }
@@ -62,7 +62,7 @@ pub(super) fn auto(backends: &[Backend]) -> Result<Selection> {
                         continue;
                     } else {
                         let (device, how) = (device.clone(), How::Auto);
-                        return Ok(Selection { device, how, refused, degraded: *kind == Kind::Cpu });
+                        return Ok(Selection { device, how, refused: refused.into(), degraded: *kind == Kind::Cpu });
                     };
                     refused.push((device.spelling().to_string(), refusal));
                 }
@@ -74,11 +74,22 @@ pub(super) fn auto(backends: &[Backend]) -> Result<Selection> {
 }
 
 impl Registry {
+    /// What `auto` takes, and why nothing before it. After the first time this costs a few nanoseconds.
+    pub fn recommend(&self) -> Result<Selection> {
+        if let Some(selection) = &*self.recommended.read().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(selection.clone());
+        }
+        let selection = self.report()?.recommended;
+        log::info(|| selection.to_string());
+        *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = Some(selection.clone());
+        Ok(selection)
+    }
+
     /// The device a user spells so.
     pub fn get(&self, spelling: &str) -> Result<Device> {
         let wanted = parse(spelling)?;
         let kind = match wanted {
-            Wanted::Auto => return Ok(self.report()?.recommended.device),
+            Wanted::Auto => return Ok(self.recommend()?.device),
             Wanted::Index(kind, _) | Wanted::Variant(kind, _) => kind,
         };
         let devices = self.devices(kind).map_err(|error| {
@@ -107,58 +118,52 @@ fn no_such(spelling: &str, kind: Kind, devices: &[Device]) -> Error {
     ))
 }
 
-/// Chooses: a scope of this thread, else the default of this process, else `PANOPLY_DEVICE`, else the best hardware. A choice
-/// somebody made that cannot be had is an error, never replaced.
-pub fn select() -> Result<Selection> {
-    let chosen = |device, how| Ok(Selection { device, how, refused: Vec::new(), degraded: false });
+/// Chooses: what is named here, else the scope of this thread, else the default of this process, else `PANOPLY_DEVICE`, else
+/// the best hardware. A choice somebody made that cannot be had is an error, never replaced.
+pub fn select(explicit: Option<&str>) -> Result<Selection> {
+    let chosen = |device, how| Selection { device, how, refused: Arc::default(), degraded: false };
+    if let Some(spelling) = explicit {
+        return match parse(spelling)? {
+            Wanted::Auto => Registry::global()?.recommend(),
+            Wanted::Index(..) | Wanted::Variant(..) => Ok(chosen(Registry::global()?.get(spelling)?, How::Explicit)),
+        };
+    }
     if let Some(device) = scope::current() {
-        return chosen(device, How::Scope);
+        return Ok(chosen(device, How::Scope));
     }
     if let Some(device) = scope::default() {
-        return chosen(device, How::Default);
+        return Ok(chosen(device, How::Default));
     }
-    // The environment does not change under a program, so its answer is kept; a failure is asked again.
-    static UNCHOSEN: OnceLock<Selection> = OnceLock::new();
-    if let Some(selection) = UNCHOSEN.get() {
-        return Ok(selection.clone());
+    match env::settings()?.device.as_deref() {
+        None | Some("auto") => Registry::global()?.recommend(),
+        Some(spelling) => Ok(chosen(from_environment(spelling)?, How::Environment)),
     }
-    let selection = match env::settings()?.device.as_deref() {
-        Some(spelling) if spelling != "auto" => {
-            let device =
-                Registry::global()?.get(spelling).map_err(|error| error.note("asked for by PANOPLY_DEVICE"))?;
-            Selection { device, how: How::Environment, refused: Vec::new(), degraded: false }
-        }
-        _ => Registry::global()?.report()?.recommended,
-    };
-    log::info(|| selection.to_string());
-    Ok(UNCHOSEN.get_or_init(|| selection).clone())
+}
+
+/// The environment does not change under a program, so its device is looked for once; a failure is looked for again.
+fn from_environment(spelling: &str) -> Result<Device> {
+    static FOUND: OnceLock<Device> = OnceLock::new();
+    if let Some(device) = FOUND.get() {
+        return Ok(device.clone());
+    }
+    let device = Registry::global()?.get(spelling).map_err(|error| error.note("asked for by PANOPLY_DEVICE"))?;
+    Ok(FOUND.get_or_init(|| device).clone())
 }
 
 impl Device {
-    /// The best hardware device, else the CPU; see [`select`] for the reasons, and for what others chose.
+    /// The best hardware device, else the CPU; [`select`] tells the reasons, and what others chose.
     pub fn auto() -> Result<Device> {
-        static AUTO: OnceLock<Device> = OnceLock::new();
-        if let Some(device) = AUTO.get() {
-            return Ok(device.clone());
-        }
-        let device = Registry::global()?.report()?.recommended.device;
-        Ok(AUTO.get_or_init(|| device).clone())
+        Ok(Registry::global()?.recommend()?.device)
     }
 
     /// The device a user spells so: `cpu`, `opencl:0`, `cpu:checked`, `auto`.
     pub fn get(spelling: &str) -> Result<Device> {
-        match parse(spelling)? {
-            Wanted::Auto => Device::auto(),
-            Wanted::Index(..) | Wanted::Variant(..) => Registry::global()?.get(spelling),
-        }
+        Registry::global()?.get(spelling)
     }
 
     /// The device that is taken where none is named: [`select`].
     pub fn current() -> Result<Device> {
-        match scope::current().or_else(scope::default) {
-            Some(device) => Ok(device),
-            None => Ok(select()?.device),
-        }
+        Ok(select(None)?.device)
     }
 
     /// The best device with room for so many bytes.

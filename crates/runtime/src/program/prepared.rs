@@ -75,7 +75,7 @@ impl Prepared {
             Form::Text(kernel) => {
                 let mut widths = Widths::default();
                 widths.program(&compiler, &kernel, translate::likely_bits(&kernel, target))?;
-                Programs::ByWidth(Box::new(kernel), Mutex::new(widths))
+                Programs::ByWidth(kernel, Mutex::new(widths))
             }
         };
         Ok(Prepared { compiler, name, params, group, unchecked, programs })

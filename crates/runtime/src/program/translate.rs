@@ -14,7 +14,7 @@ pub(super) enum Form {
     /// The kernel itself, right for every launch.
     Ir(Arc<Verified<Kernel>>),
     /// Text, rendered when it is known how wide its indices must be.
-    Text(Verified<Kernel>),
+    Text(Box<Verified<Kernel>>),
 }
 
 pub(super) fn form(kernel: &Arc<Verified<Kernel>>, target: &Target, info: &DeviceInfo) -> Form {
@@ -22,7 +22,7 @@ pub(super) fn form(kernel: &Arc<Verified<Kernel>>, target: &Target, info: &Devic
         return Form::Ir(kernel.clone());
     }
     let optimised = opt::optimize((**kernel).clone(), target, &opt::Options::default());
-    if target.language == Language::Ir { Form::Ir(Arc::new(optimised)) } else { Form::Text(optimised) }
+    if target.language == Language::Ir { Form::Ir(Arc::new(optimised)) } else { Form::Text(Box::new(optimised)) }
 }
 
 /// `cpu:checked` looks for what the author got wrong, so it takes what the author wrote: no guard proven away.

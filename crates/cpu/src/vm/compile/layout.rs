@@ -16,6 +16,8 @@ use crate::vm::program::{Array, Cover, Instr, Kind, Program, Src, Target, Tools}
 const HOT_BYTES: usize = 24 << 10;
 /// Fewest and most lanes of a block that is free to choose.
 const LANES: (usize, usize) = (64, 512);
+/// Most lanes of a block whose lanes leave a loop at different times: all of them wait for the last.
+const PARTING_LANES: usize = 128;
 /// Most bytes of a frame, so that offsets fit 32 bits.
 const MAX_FRAME_BYTES: usize = 1 << 31;
 /// Bytes that registers are aligned to.
@@ -181,7 +183,8 @@ fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
     let bytes = hot + state.kernel.mems.iter().map(private).sum::<usize>();
     let fitting = HOT_BYTES / bytes.max(1);
     let power = if fitting == 0 { 1 } else { 1 << fitting.ilog2() };
-    power.clamp(LANES.0, LANES.1)
+    let parting = state.facts.loops.values().any(|facts| facts.live);
+    power.clamp(LANES.0, if parting { PARTING_LANES } else { LANES.1 })
 }
 
 /// Offsets of everything.

@@ -1,6 +1,8 @@
 //! Combinations over the lanes of a group, in the order that [`CollectiveOp`] and the interpreter have: reductions by
 //! halves, which is also what SIMD is good at, scans in order of the linear local id.
 
+use std::slice;
+
 use panoply_ir::kernel::{CollectiveOp, ReduceOp};
 
 use super::{Runner, rounded};
@@ -38,14 +40,22 @@ impl Runner<'_> {
             CollectiveOp::Reduce(op) => {
                 let items = self.shape[0] * self.shape[1] * self.shape[2];
                 let all = self.now.dense && self.now.lo == 0 && self.now.hi == items;
+                let side_by_side = collective.value.step as usize == size_of::<T>();
                 let there = |lane: usize| (self.now.lo..self.now.hi).contains(&lane) && self.is_active(lane);
-                let given = |lane: usize| if all || there(lane) { read(lane) } else { so_far };
+                let mut copied = Vec::new();
+                let given: &[T] = if all && side_by_side {
+                    // SAFETY: the value has a lane for each work-item, and nothing changes them here.
+                    unsafe { slice::from_raw_parts(self.address(collective.value, 0).cast::<T>(), items) }
+                } else {
+                    copied.extend((0..items).map(|lane| if there(lane) { read(lane) } else { so_far }));
+                    &copied
+                };
                 let total = match (op, collective.round) {
-                    (ReduceOp::Sum, Round::None) => halved(items, given, T::add),
-                    (ReduceOp::Prod, Round::None) => halved(items, given, T::mul),
-                    (ReduceOp::Max, Round::None) => halved(items, given, T::max),
-                    (ReduceOp::Min, Round::None) => halved(items, given, T::min),
-                    (op, rounding) => halved(items, given, |a, b| round(apply(op, a, b), rounding)),
+                    (ReduceOp::Sum, Round::None) => halved(given, T::add),
+                    (ReduceOp::Prod, Round::None) => halved(given, T::mul),
+                    (ReduceOp::Max, Round::None) => halved(given, T::max),
+                    (ReduceOp::Min, Round::None) => halved(given, T::min),
+                    (op, rounding) => halved(given, |a, b| round(apply(op, a, b), rounding)),
                 };
                 write(0, total);
             }
@@ -70,29 +80,30 @@ impl Runner<'_> {
     }
 }
 
-/// The combination of what each of so many lanes gives.
+/// The combination of lanes by halves.
 #[inline(always)]
-fn halved<T: Copy>(lanes: usize, given: impl Fn(usize) -> T, combine: impl Fn(T, T) -> T) -> T {
+fn halved<T: Copy>(given: &[T], combine: impl Fn(T, T) -> T) -> T {
+    /// Lanes that need no allocation: half of what a block usually has.
     const HALF: usize = 512;
-    let mut kept = [given(0); HALF];
-    let mut width = lanes.next_power_of_two() / 2;
+    let mut width = given.len().next_power_of_two() / 2;
     if width == 0 {
-        return kept[0];
+        return given[0];
     }
-    let mut more = Vec::new();
-    let kept: &mut [T] = if width > HALF {
-        more.resize(width, kept[0]);
-        &mut more
-    } else {
-        &mut kept[..width]
+    let (mut few, mut many) = ([given[0]; HALF], Vec::new());
+    let kept = match few.get_mut(..width) {
+        Some(kept) => kept,
+        None => {
+            many.resize(width, given[0]);
+            &mut many
+        }
     };
-    for (lane, kept) in kept.iter_mut().enumerate() {
-        *kept = if lane + width < lanes { combine(given(lane), given(lane + width)) } else { given(lane) };
-    }
+    let (low, high) = given.split_at(width);
+    kept.copy_from_slice(low);
+    kept.iter_mut().zip(high).for_each(|(low, high)| *low = combine(*low, *high));
     while width > 1 {
         width /= 2;
         let (low, high) = kept.split_at_mut(width);
-        low.iter_mut().zip(high).for_each(|(low, high)| *low = combine(*low, *high));
+        low.iter_mut().zip(&*high).for_each(|(low, high)| *low = combine(*low, *high));
     }
     kept[0]
 }

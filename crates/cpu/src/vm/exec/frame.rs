@@ -13,6 +13,12 @@ pub struct Scratch {
 
 const ALIGN: usize = 4096;
 
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch::new()
+    }
+}
+
 impl Scratch {
     /// No memory yet.
     pub const fn new() -> Scratch {

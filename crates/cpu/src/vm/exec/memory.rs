@@ -237,7 +237,7 @@ impl Runner<'_> {
         let Lanes { lo, hi, .. } = self.now;
         match at {
             At::Affine(at) => self.runs(at, self.now, |lane, n, first, stride| {
-                if stride == 1 && self.now.dense && elements.private == 0 && n > 1 {
+                if stride == 1 && elements.private == 0 && n > 1 {
                     self.store_run(access, &elements, lane, n, first, value);
                 } else if stride == 0 && n == hi - lo && elements.private == 0 {
                     // All lanes mean one element; the last one wins.
@@ -267,11 +267,17 @@ impl Runner<'_> {
             return self.store_each(access, elements, lane, n, |i| first.wrapping_add(i as u64), value);
         }
         let tools = &self.program.tools;
-        let f = if value.is_lanes() { tools.copy } else { tools.splat };
-        // SAFETY: the elements are within the length, or promised to be accessible, and no register is in memory. Values
-        // streamed from the same memory were copied to a register before.
+        let (dst, value_ptr) = (elements.address(first, lane), self.address(value, lane));
+        // SAFETY: the elements are within the length, or promised to be accessible where the mask holds, and no register is
+        // in memory. Values streamed from the same memory were copied to a register before.
         unsafe {
-            f[elements.width](n, elements.address(first, lane), self.address(value, lane), ptr::null(), ptr::null());
+            if self.now.dense {
+                let f = if value.is_lanes() { tools.copy } else { tools.splat };
+                f[elements.width](n, dst, value_ptr, ptr::null(), ptr::null());
+            } else {
+                let f = if value.is_lanes() { tools.masked } else { tools.masked_splat };
+                f[elements.width](n, dst, self.mask_bytes(self.now, lane), value_ptr, ptr::null());
+            }
         }
     }
 

@@ -18,8 +18,12 @@ pub enum Move {
     Gather,
     /// `dst[i] = a[b[i]]`.
     GatherUnchecked,
-    /// `dst[i] = b[i]` where the bool `a[i]` holds; nothing is written elsewhere.
+    /// `dst[i] = b[i]` where the bool `a[i]` holds; all lanes of `dst` may be written.
     Blend,
+    /// `dst[i] = b[i]` where the bool `a[i]` holds; nothing is written elsewhere.
+    Masked,
+    /// `dst[i] = *b` where the bool `a[i]` holds; nothing is written elsewhere.
+    MaskedSplat,
 }
 
 /// The loop that moves lanes of so many bytes.
@@ -45,6 +49,8 @@ fn of_width<M: Machine, T: Word>(how: Move) -> VecFn {
         Move::Gather => M::compile::<Gather<T>>(),
         Move::GatherUnchecked => M::compile::<GatherUnchecked<T>>(),
         Move::Blend => M::compile::<Blend<T>>(),
+        Move::Masked => M::compile::<Masked<T>>(),
+        Move::MaskedSplat => M::compile::<MaskedSplat<T>>(),
     }
 }
 
@@ -160,6 +166,39 @@ impl<T: Word> Body for Blend<T> {
         for ((out, holds), value) in dst.iter_mut().zip(mask).zip(source) {
             // Not `if holds { *out = … }`: every lane of a register may be written, which needs no masked store.
             *out = if *holds != 0 { *value } else { *out };
+        }
+    }
+}
+
+struct Masked<T>(PhantomData<T>);
+
+impl<T: Word> Body for Masked<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes of mask and source.
+        let (mask, source) = unsafe { (slice::from_raw_parts(a, n), slice::from_raw_parts(b.cast::<T>(), n)) };
+        for (i, (holds, value)) in mask.iter().zip(source).enumerate() {
+            if *holds != 0 {
+                // SAFETY: the caller promises elements for which the mask holds. The others may belong to somebody else,
+                // so there must be no reference to them.
+                unsafe { *dst.cast::<T>().add(i) = *value };
+            }
+        }
+    }
+}
+
+struct MaskedSplat<T>(PhantomData<T>);
+
+impl<T: Word> Body for MaskedSplat<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+        // SAFETY: as for `Masked`, with one value as the source.
+        let (mask, value) = unsafe { (slice::from_raw_parts(a, n), *b.cast::<T>()) };
+        for (i, holds) in mask.iter().enumerate() {
+            if *holds != 0 {
+                // SAFETY: as for `Masked`.
+                unsafe { *dst.cast::<T>().add(i) = value };
+            }
         }
     }
 }

@@ -1,0 +1,184 @@
+//! Loops in two versions: without guards where one comparison shows that none is needed, and as they were.
+
+use std::collections::HashMap;
+
+use panoply_ir::Alu;
+use panoply_ir::kernel::{Block, Expr, ExprId, Guard, Kernel, MemId, Op, Stmt};
+
+use crate::opt::Fuel;
+use crate::opt::copy::Copy;
+use crate::opt::mentions::{Effects, Mentions};
+use crate::opt::walk::{Grow, below, map_block, rebuild, visit};
+
+/// Most accesses that are compared for before a loop.
+const ACCESSES: usize = 6;
+
+/// Most work of a loop that is written twice, counted in statements and in the operations they evaluate.
+const WORK: usize = 192;
+
+/// Bounds and strides up to here multiply without wrapping, and fit an index of either width.
+const SMALL: u64 = (1 << 31) - 1;
+
+/// Splits the loops of a block that are worth it.
+pub(super) fn split_loops(kernel: &mut Kernel, block: &mut Block, fuel: &mut Fuel) {
+    for stmt in block {
+        let Some(plan) = plan(kernel, &stmt.op) else { continue };
+        if fuel.spend() {
+            split(kernel, stmt, plan);
+        }
+    }
+}
+
+/// `stride × counter + base`, both the same in every turn; none is 0.
+#[derive(Clone, Copy, Default)]
+struct Even {
+    stride: Option<ExprId>,
+    base: Option<ExprId>,
+}
+
+/// What a loop's fast version does without.
+struct Plan {
+    accesses: Vec<(MemId, ExprId, Even)>,
+}
+
+fn plan(kernel: &mut Kernel, op: &Op) -> Option<Plan> {
+    let Op::For { counter, step, body, .. } = op else { return None };
+    let by_one = kernel.exprs.get(*step) == Expr::Index(1);
+    let mut work = 0;
+    let mut simple = by_one;
+    let mut found: Vec<(MemId, ExprId)> = Vec::new();
+    visit(body, &mut |op| {
+        let evaluated = below(kernel, &op.operands());
+        work += 1 + evaluated.len();
+        simple &= !matches!(op, Op::For { .. } | Op::While { .. } | Op::Barrier | Op::Collective { .. });
+        for id in evaluated {
+            if let Expr::Load { mem, index, lanes: 1, guard: Guard::Checked } = kernel.exprs.get(id) {
+                found.push((mem, index));
+            }
+        }
+        if let Op::Store { mem, index, value, guard: Guard::Checked } = op
+            && kernel.exprs.ty(*value).lanes() == 1
+        {
+            found.push((*mem, *index));
+        }
+    });
+    found.sort_unstable();
+    found.dedup();
+    if !simple || work > WORK || found.is_empty() {
+        return None;
+    }
+    let mut effects = Effects::of_block(body);
+    effects.locals.push(*counter);
+    let mentions = Mentions::of(kernel);
+    let read = kernel.expr(Expr::Local(*counter));
+    let even = |kernel: &mut Kernel, index| decompose(kernel, &mentions, &effects, read, index);
+    let mut accesses: Vec<_> =
+        found.into_iter().filter_map(|(mem, index)| Some((mem, index, even(kernel, index)?))).collect();
+    // What does not move is the business of invariant code motion.
+    accesses.retain(|(_, _, even)| even.stride.is_some());
+    (1..=ACCESSES).contains(&accesses.len()).then_some(Plan { accesses })
+}
+
+/// An index as stride and base, which must need no memory.
+fn decompose(kernel: &mut Kernel, mentions: &Mentions, effects: &Effects, read: ExprId, index: ExprId) -> Option<Even> {
+    if index == read {
+        return Some(Even { stride: Some(kernel.index(1)), base: None });
+    }
+    let known = index.index() < mentions.len();
+    if known && effects.leave(kernel, mentions, index) {
+        let reads = below(kernel, &[index]).iter().any(|id| matches!(kernel.exprs.get(*id), Expr::Load { .. }));
+        return (!reads).then_some(Even { stride: None, base: Some(index) });
+    }
+    let Expr::Alu(op @ (Alu::Add | Alu::Mul), args) = kernel.exprs.get(index) else { return None };
+    let left = decompose(kernel, mentions, effects, read, args[0])?;
+    let right = decompose(kernel, mentions, effects, read, args[1])?;
+    if op == Alu::Add {
+        return Some(Even {
+            stride: plus(kernel, left.stride, right.stride),
+            base: plus(kernel, left.base, right.base),
+        });
+    }
+    let (even, factor) = match (left.stride, right.stride) {
+        (_, None) => (left, right.base?),
+        (None, _) => (right, left.base?),
+        _ => return None,
+    };
+    let mut times = |part: Option<ExprId>| part.map(|part| kernel.alu(Alu::Mul, &[part, factor]));
+    Some(Even { stride: times(even.stride), base: times(even.base) })
+}
+
+fn plus(kernel: &mut Kernel, a: Option<ExprId>, b: Option<ExprId>) -> Option<ExprId> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(kernel.alu(Alu::Add, &[a, b])),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Replaces a loop by both versions.
+fn split(kernel: &mut Kernel, stmt: &mut Stmt, plan: Plan) {
+    let Op::For { start, end, .. } = stmt.op else { unreachable!("only counting loops are split") };
+    let wrap = |op: Op| vec![Stmt { op, at: stmt.at }];
+    let condition = all_inside(kernel, end, &plan);
+    let mut slow = wrap(stmt.op.clone());
+    Copy::replacing(HashMap::new()).block(kernel, &mut slow, true);
+    let mut fast = stmt.op.clone();
+    if let Op::For { body, .. } = &mut fast {
+        lift(kernel, body, &plan);
+    }
+    let turns = kernel.alu(Alu::Lt, &[start, end]);
+    let either = Op::If { condition, then: wrap(fast), otherwise: slow };
+    stmt.op = Op::If { condition: turns, then: wrap(either), otherwise: Block::new() };
+}
+
+/// Whether every access of the last turn lies inside, given that there is one. The accesses before lie lower: with bounds,
+/// strides and bases small enough nothing wraps.
+fn all_inside(kernel: &mut Kernel, end: ExprId, plan: &Plan) -> ExprId {
+    let (one, small) = (kernel.index(1), kernel.index(SMALL));
+    let last = kernel.alu(Alu::Sub, &[end, one]);
+    let mut all = kernel.alu(Alu::Le, &[end, small]);
+    let mut also = |kernel: &mut Kernel, op: Alu, a: ExprId, b: ExprId| {
+        let condition = kernel.alu(op, &[a, b]);
+        all = kernel.alu(Alu::And, &[all, condition]);
+    };
+    for (mem, _, even) in &plan.accesses {
+        let mut index = last;
+        if let Some(stride) = even.stride.filter(|stride| *stride != one) {
+            also(kernel, Alu::Le, stride, small);
+            index = kernel.alu(Alu::Mul, &[index, stride]);
+        }
+        if let Some(base) = even.base {
+            also(kernel, Alu::Le, base, small);
+            index = kernel.alu(Alu::Add, &[index, base]);
+        }
+        let len = kernel.expr(Expr::Len(*mem));
+        also(kernel, Alu::Lt, index, len);
+    }
+    all
+}
+
+/// Takes the guards off the accesses of a loop's body.
+fn lift(kernel: &mut Kernel, body: &mut Block, plan: &Plan) {
+    let mut made = HashMap::new();
+    for (mem, index, _) in &plan.accesses {
+        let load = |guard| Expr::Load { mem: *mem, index: *index, lanes: 1, guard };
+        let mem_is_read = kernel.mem(*mem).space != panoply_ir::kernel::Space::Buffer(panoply_ir::kernel::Access::Out);
+        if mem_is_read {
+            let (guarded, proven) = (kernel.expr(load(Guard::Checked)), kernel.expr(load(Guard::Proven)));
+            made.insert(guarded, proven);
+        }
+    }
+    map_block(body, &mut |id| rebuild(kernel, id, &mut made));
+    lift_stores(kernel, body, plan);
+}
+
+fn lift_stores(kernel: &Kernel, body: &mut Block, plan: &Plan) {
+    for stmt in body {
+        if let Op::Store { mem, index, value, guard } = &mut stmt.op
+            && kernel.exprs.ty(*value).lanes() == 1
+            && plan.accesses.iter().any(|(of, at, _)| (of, at) == (mem, index))
+        {
+            *guard = Guard::Proven;
+        }
+        crate::opt::walk::blocks_mut(&mut stmt.op).into_iter().for_each(|inner| lift_stores(kernel, inner, plan));
+    }
+}
