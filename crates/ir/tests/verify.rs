@@ -65,17 +65,17 @@ fn broken_tables() {
     check(&|k| k.body[0].op = Op::Let { local: LocalId(7), value: ExprId(1) }, "no local 7; there are 1");
     check(&|k| k.body[0].op = Op::If { condition: far, then: vec![], otherwise: vec![] }, "no expression 99");
     check(&|k| k.body[0].at.file = 3, "line 1 of an unknown file 3");
-    check(&|k| drop(k.exprs.intern(Expr::Param(5), Type::Index)), "no parameter 5; there are 1");
-    check(&|k| drop(k.exprs.intern(Expr::Param(0), Type::Index)), "x is a buffer and has no value");
-    check(&|k| drop(k.exprs.intern(Expr::Len(MemId(4)), Type::Index)), "no memory 4; there are 1");
-    check(&|k| drop(k.exprs.intern(Expr::Index(9), Type::BOOL)), "it is index, not bool");
-    check(&|k| drop(k.exprs.intern(Expr::Builtin(Builtin::GlobalId(3)), Type::Index)), "axes are 0, 1 and 2");
+    check(&|k| ignore(k.exprs.intern(Expr::Param(5), Type::Index)), "no parameter 5; there are 1");
+    check(&|k| ignore(k.exprs.intern(Expr::Param(0), Type::Index)), "x is a buffer and has no value");
+    check(&|k| ignore(k.exprs.intern(Expr::Len(MemId(4)), Type::Index)), "no memory 4; there are 1");
+    check(&|k| ignore(k.exprs.intern(Expr::Index(9), Type::BOOL)), "it is index, not bool");
+    check(&|k| ignore(k.exprs.intern(Expr::Builtin(Builtin::GlobalId(3)), Type::Index)), "axes are 0, 1 and 2");
     check(
-        &|k| drop(k.exprs.intern(Expr::Alu(Alu::Neg, Args::new(&[far])), Type::Index)),
+        &|k| ignore(k.exprs.intern(Expr::Alu(Alu::Neg, Args::new(&[far])), Type::Index)),
         "operand 99 does not come before it",
     );
     let wide = Scalar { dtype: DType::U8, bits: 256 };
-    check(&|k| drop(k.exprs.intern(Expr::Const(wide), DType::U8.into())), "0x100 are more bits than a u8 has");
+    check(&|k| ignore(k.exprs.intern(Expr::Const(wide), DType::U8.into())), "0x100 are more bits than a u8 has");
     check(
         &|k| {
             for _ in 0..100 {
@@ -258,3 +258,6 @@ fn uniformity_is_known_for_each_value() {
     let loads = kernel.exprs.iter().filter(|(_, expr, _)| matches!(expr, Expr::Load { .. }));
     assert_eq!(loads.map(|(id, ..)| uniformity.expr(id)).collect::<Vec<_>>(), [true, false]);
 }
+
+/// Where only the change counts.
+fn ignore(_: ExprId) {}

@@ -102,8 +102,7 @@ graphs! {
     reductions_over_outer_and_inner_axes |b| {
         let x = b.f32(&[3, 4, 5, 6]);
         let p = b.permute(x, &[2, 0, 3, 1]);
-        let outputs = [&[0, 2][..], &[1, 3], &[0], &[3], &[1, 2, 3]].map(|axes| b.sum(p, axes));
-        outputs
+        [&[0, 2][..], &[1, 3], &[0], &[3], &[1, 2, 3]].map(|axes| b.sum(p, axes))
     }
     reductions_in_two_steps |b| {
         let x = b.f32(&[33_001]);
