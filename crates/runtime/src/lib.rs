@@ -14,7 +14,7 @@
 //!
 //! In the order in which a launch passes through: [`choice`] (which devices are here, which is taken and why), [`device`] (the
 //! handle), [`memory`] (pool, storage, buffers), [`program`] (kernels to programs, cached), [`launch`] (arguments checked),
-//! [`queue`] (order and hazards), [`profile`] (where the time went). [`env`] reads the environment.
+//! [`queue`] (order and hazards), [`profile`] (where the time went). [`mod@env`] reads the environment.
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Which variable runs where on a machine.
 //!
 //! The shape of a kernel is decided here from the target's style and from which variables walk through memory in steps
-//! of one element; [`super::emit`] only obeys.
+//! of one element; `emit` only obeys.
 
 use panoply_ir::Target;
 use panoply_ir::target::Style;

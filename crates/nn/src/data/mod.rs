@@ -17,7 +17,7 @@ pub struct Dataset {
     pub classes: usize,
 }
 
-/// Inputs [batch, width] and classes [batch].
+/// Inputs `[batch, width]` and classes `[batch]`.
 pub type Batch = (Tensor, Tensor);
 
 impl Dataset {

@@ -5,12 +5,12 @@ use panoply_tensor::{Result, Rng, Tensor};
 use crate::layer::{Layer, Pass};
 use crate::module::{Module, Param, Visitor, VisitorMut};
 
-/// x · weightᵀ + bias over the last axis. The weight is [outputs, inputs], as in PyTorch.
+/// x · weightᵀ + bias over the last axis. The weight is `[outputs, inputs]`, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// [outputs, inputs].
+    /// `[outputs, inputs]`.
     pub weight: Param,
-    /// [outputs].
+    /// `[outputs]`.
     pub bias: Option<Param>,
 }
 

@@ -50,7 +50,7 @@ impl Tensor {
         Ok(axis)
     }
 
-    /// For integer classes of shape […], ones at the class and zeros elsewhere: […, classes].
+    /// For integer classes of shape `[…]`, ones at the class and zeros elsewhere: `[…, classes]`.
     #[track_caller]
     pub fn one_hot(&self, classes: usize, dtype: DType) -> Tensor {
         if !self.is_mistake() && !self.dtype().is_int() {

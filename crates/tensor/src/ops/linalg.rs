@@ -6,7 +6,7 @@ use panoply_ir::{Error, Shape};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Matrix product: […, m, k] × […, k, n] gives […, m, n]; leading axes broadcast.
+    /// Matrix product: `[…, m, k]` × `[…, k, n]` gives `[…, m, n]`; leading axes broadcast.
     ///
     /// A right operand of one axis is a column, a left one a row, and that axis goes away, as in NumPy.
     #[track_caller]

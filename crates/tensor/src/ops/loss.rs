@@ -5,7 +5,7 @@ use panoply_ir::{Alu, Error};
 use crate::tensor::Tensor;
 
 impl Tensor {
-    /// Mean of -ln softmax(self) at the right class. Logits [batch, classes], classes [batch] as integers.
+    /// Mean of -ln softmax(self) at the right class. Logits `[batch, classes]`, classes `[batch]` as integers.
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Tensor) -> Tensor {
         if self.is_mistake() || classes.is_mistake() {
