@@ -9,6 +9,8 @@ mod build;
 mod counts;
 #[path = "plan/execute.rs"]
 mod execute;
+#[path = "plan/optimised.rs"]
+mod optimised;
 #[path = "plan/random.rs"]
 mod random;
 #[path = "plan/values.rs"]

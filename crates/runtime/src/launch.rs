@@ -1,6 +1,6 @@
 //! Running kernels.
 //!
-//! [`Launch`] is one kernel with its arguments, [`work`] a list of things to do at once. Both go through [`check`]: the device
+//! [`Launch`] is one kernel with its arguments, [`work`] a list of things to do at once. Both go through `check`: the device
 //! contract validates nothing, so everything that may reach a device has been validated there.
 
 mod argument;
@@ -26,7 +26,37 @@ use crate::queue::event::Event;
 
 /// A kernel with its arguments; nothing runs before [`Launch::launch`].
 ///
-/// The device is that of the buffers among the arguments, and the current device if there are none.
+/// The device is that of the buffers among the arguments, and the current device if there are none. `#[kernel]` makes a function
+/// that gives a launch; by hand it is
+///
+/// ```
+/// use panoply_ir::builder::Builder;
+/// use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
+/// use panoply_ir::{Alu, DType};
+/// use panoply_runtime::{Buffer, Device, Launch, Result};
+///
+/// fn build() -> Result<Kernel> {
+///     let mut b = Builder::new("double");
+///     let x = b.buffer("x", DType::F32, Access::In);
+///     let y = b.buffer("y", DType::F32, Access::Out);
+///     let i = b.builtin(Builtin::GlobalId(0));
+///     let value = b.load(x, i, Guard::Checked);
+///     let sum = b.alu(Alu::Add, &[value, value]);
+///     b.store(y, i, sum, Guard::Checked);
+///     b.finish()
+/// }
+///
+/// fn double<'a>(x: &'a Buffer<f32>, y: &'a mut Buffer<f32>) -> Launch<'a> {
+///     Launch::new(build, vec![x.into(), y.into()])
+/// }
+///
+/// let device = Device::auto()?;
+/// let x = device.buffer(&[1.0, 2.0, 3.0])?;
+/// let mut y = device.zeros(3)?;
+/// double(&x, &mut y).launch(3)?;
+/// assert_eq!(y.to_vec()?, [2.0, 4.0, 6.0]);
+/// # Ok::<(), panoply_runtime::Error>(())
+/// ```
 #[must_use = "a kernel runs when it is launched: `.launch(n)`"]
 pub struct Launch<'a> {
     build: fn() -> Result<Kernel>,

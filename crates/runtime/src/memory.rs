@@ -1,6 +1,6 @@
 //! Memory of a device: the pool, and what its users hold.
 //!
-//! In reading order: [`size_class`] (which sizes are kept apart), [`pool`], [`live`] and [`tag`] (who holds what), [`stats`],
+//! In reading order: `size_class` (which sizes are kept apart), `pool`, `live` and `tag` (who holds what), [`stats`],
 //! [`storage`] (bytes with an owner), [`buffer`] (elements).
 
 pub mod buffer;

@@ -1,7 +1,7 @@
 //! Queues: the order in which a device works.
 //!
 //! Work on one queue happens in the order it was submitted. Work on different queues overlaps where it may: what one writes
-//! and another uses is ordered by [`hazard`], without the caller's doing.
+//! and another uses is ordered by `hazard`, without the caller's doing.
 
 pub mod event;
 pub(crate) mod hazard;
@@ -170,7 +170,9 @@ impl Queue {
         let touches = std::iter::once((to, Access::Out));
         device.wait_for_hazards(By::Host, self.id, touches.clone())?;
         let started = device.submissions();
-        device.profiler().transfer(What::Upload, to.bytes(), || device.raw().write(self.id, to.region(), bytes))?;
+        device
+            .profiler()
+            .transfer(What::Upload, self.id, to.bytes(), || device.raw().write(self.id, to.region(), bytes))?;
         device.count_upload(to.bytes());
         if device.queues().several.load(Ordering::Acquire) {
             let ticket = device.raw().submit(self.id, &[], false)?;
@@ -187,9 +189,9 @@ impl Queue {
         }
         let device = &self.device;
         device.wait_for_hazards(By::Host, self.id, std::iter::once((from, Access::In)))?;
-        device
-            .profiler()
-            .transfer(What::Download, from.bytes(), || device.raw().read_into(self.id, from.region(), bytes))?;
+        device.profiler().transfer(What::Download, self.id, from.bytes(), || {
+            device.raw().read_into(self.id, from.region(), bytes)
+        })?;
         device.count_download(from.bytes());
         // What wrote these bytes is over now, and may have failed while this waited.
         device.wait_for_hazards(By::Host, self.id, std::iter::once((from, Access::In)))
@@ -201,7 +203,11 @@ impl Queue {
         let touches = std::iter::once((from, Access::In));
         device.wait_for_hazards(By::Host, self.id, touches.clone())?;
         let started = device.submissions();
-        let ticket = if from.bytes() == 0 { Ticket::Done } else { device.raw().read(self.id, from.region())? };
+        let read = || device.raw().read(self.id, from.region());
+        let ticket = match from.bytes() {
+            0 => Ticket::Done,
+            bytes => device.profiler().transfer(What::Download, self.id, bytes, read)?,
+        };
         device.count_download(from.bytes());
         device.remember(self.id, started, &ticket, touches);
         Ok(Reading::new(ticket, from.clone()))

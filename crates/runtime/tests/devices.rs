@@ -4,8 +4,10 @@ mod lab;
 mod present;
 
 use lab::{build_count, build_mix, build_step, saxpy};
+use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::{DType, Element, bf16, f16};
-use panoply_runtime::{Device, Launch, LaunchArg, Profile, Work};
+use panoply_runtime::env::PoolSetting;
+use panoply_runtime::{Device, DeviceOptions, Launch, LaunchArg, Profile, Storage, Work};
 
 #[test]
 fn elements_of_every_type_come_back() {
@@ -136,5 +138,103 @@ fn profiles_know_the_device_time() {
         let mix = report.work.iter().find(|work| work.name == "mix").unwrap();
         assert!(mix.runs >= 3 && !mix.time.is_zero(), "{device}: {report}");
         assert!(mix.time <= report.wall, "{device}: {report}");
+    }
+}
+
+#[test]
+fn threads_share_a_device() {
+    for device in present::devices() {
+        std::thread::scope(|threads| {
+            for thread in 0..4u32 {
+                let device = &device;
+                threads.spawn(move || {
+                    let queue = if thread % 2 == 0 { device.default_queue() } else { device.queue().unwrap() };
+                    for turn in 0..25u32 {
+                        let len = 100 + 37 * thread as usize;
+                        let x = device.buffer(&vec![thread * 1000 + turn; len]).unwrap();
+                        let mut y = device.zeros::<u32>(len).unwrap();
+                        for _ in 0..3 {
+                            let args = vec![LaunchArg::from(&x), LaunchArg::from(&mut y)];
+                            Launch::new(build_mix, args).on(&queue).launch(len).unwrap();
+                        }
+                        let expected = (thread * 1000 + turn) * (25 + 5 + 1);
+                        assert_eq!(y.to_vec().unwrap(), vec![expected; len], "{device}, thread {thread}, turn {turn}");
+                    }
+                });
+            }
+        });
+        assert_eq!(device.stats().buffers, 0, "{device}");
+        let counts = device.program_counts();
+        assert_eq!((counts.compiled, counts.reused), (1, 299), "{device}: threads wait for one compilation");
+    }
+}
+
+#[test]
+fn a_cap_holds_on_every_device() {
+    const MIB: u64 = 1 << 20;
+    for device in present::devices() {
+        device.set_memory_cap(Some(64 * MIB));
+        let held: Vec<Storage> = (0..64).map(|_| device.allocate(MIB).unwrap()).collect();
+        let error = device.allocate(MIB).unwrap_err();
+        let expected = format!(
+            "out of memory on {device}: needs 1.0 MiB, 0 B free under the pool's cap of 64.0 MiB; \
+             largest: untagged 64.0 MiB; drop buffers or raise the cap"
+        );
+        assert_eq!(error.message(), expected);
+        drop(held);
+        let (x, mut y) = (device.full(8, 1.0f32).unwrap(), device.full(8, 2.0f32).unwrap());
+        saxpy(3.0, &x, &mut y).launch(8).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [5.0; 8], "{device} works on");
+    }
+}
+
+#[test]
+fn the_next_process_finds_its_programs_on_disk() {
+    let folder = std::env::temp_dir().join(format!("panoply-devices-{}", std::process::id()));
+    let options = DeviceOptions { pool: PoolSetting::On, cache_dir: Some(folder.clone()) };
+    let run = |device: &Device| {
+        let (x, mut y) = (device.full(8, 1.0f32).unwrap(), device.full(8, 2.0f32).unwrap());
+        saxpy(3.0, &x, &mut y).launch(8).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [5.0; 8], "{device}");
+        (device.program_counts().compiled, device.program_counts().loaded)
+    };
+    for raw in present::raw_devices() {
+        let process = || Device::new(raw.clone(), options.clone());
+        assert_eq!(run(&process()), (1, 0), "{:?}", raw.info());
+        let keeps = raw.target().language != panoply_ir::target::Language::Ir;
+        assert_eq!(run(&process()), if keeps { (0, 1) } else { (1, 0) }, "{:?}", raw.info());
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[test]
+fn routines_that_are_offered_give_what_they_should() {
+    let (m, n, k) = (5, 7, 3);
+    let layout = |row, column| Layout { offset: 0, batch: 0, row, column };
+    let (a, b, c) = (layout(k, 1), layout(1, k), layout(n, 1));
+    let routine = Routine::Gemm(Gemm { dtype: DType::F32, batch: 1, m, n, k, a, b, c });
+    let left: Vec<f32> = (0..m * k).map(|i| i as f32 - 7.0).collect();
+    let right: Vec<f32> = (0..n * k).map(|i| 3.0 - i as f32).collect();
+    let expected: Vec<f32> =
+        (0..m * n).map(|i| (0..k).map(|j| left[i / n * k + j] * right[i % n * k + j]).sum()).collect();
+    for device in present::devices() {
+        let (a, b) = (device.buffer(&left).unwrap(), device.buffer(&right).unwrap());
+        let c = device.zeros::<f32>(m * n).unwrap();
+        let run = |buffers| device.submit(&[Work::Routine { routine, buffers }]);
+        let done = run(vec![a.storage(), b.storage(), c.storage()]);
+        if !device.offers(&routine) {
+            let error = done.unwrap_err();
+            assert!(error.is_unsupported() && error.message().contains("does not offer Gemm"), "{error}");
+            continue;
+        }
+        done.unwrap();
+        assert_eq!(c.to_vec().unwrap(), expected, "{device}: small integers are exact");
+        let refused = |buffers, message: &str| assert_eq!(run(buffers).unwrap_err().message(), message);
+        refused(vec![a.storage(), b.storage()], "gemm takes 3 buffers (a, b, c), not 2");
+        refused(vec![b.storage(), a.storage(), c.storage()], "gemm: b reaches 21 elements, its buffer has 15");
+        refused(
+            vec![c.storage(), b.storage(), c.storage()],
+            "gemm: c is written and shares bytes with a; use a buffer of its own",
+        );
     }
 }

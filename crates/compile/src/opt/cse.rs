@@ -7,7 +7,7 @@
 //!
 //! Within one statement nothing is to be done: there equal expressions are one node.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space, Stmt};
 
@@ -149,7 +149,7 @@ impl Finder<'_> {
     /// A statement evaluates expressions: those known are repeats, the others may be repeated if a `let` can stand here.
     fn meet(&mut self, number: Number, roots: &[ExprId], first: bool) {
         let mut pending = roots.to_vec();
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         while let Some(id) = pending.pop() {
             if !self.mentions.is_worth_a_local(self.kernel, id) {
                 // What it is made of is worth no more, but for what only moves lanes.
@@ -158,10 +158,9 @@ impl Finder<'_> {
                 }
                 continue;
             }
-            if seen.contains(&id) {
+            if !seen.insert(id) {
                 continue;
             }
-            seen.push(id);
             let since = self.since(id);
             let known =
                 self.scopes.iter_mut().rev().find_map(|scope| scope.get_mut(&id)).filter(|met| met.since == since);

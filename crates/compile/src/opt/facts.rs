@@ -282,25 +282,31 @@ impl<'k> Facts<'k> {
 
     /// A condition holds from here on (or does not).
     pub fn learn(&mut self, condition: ExprId, holds: bool) {
-        if self.unknowable(condition) {
-            // Its parts may still be knowable: one side of an `and` may read memory.
-            if !matches!(self.kernel.exprs.get(condition), Expr::Alu(Alu::And | Alu::Or | Alu::Not, _)) {
-                return;
+        let mut pending = vec![(condition, holds)];
+        while let Some((id, holds)) = pending.pop() {
+            let Expr::Alu(op, args) = self.kernel.exprs.get(id) else { continue };
+            let ty = self.kernel.exprs.ty(args[0]);
+            match (op, holds) {
+                (Alu::Not, _) if ty.is_bool() => pending.push((args[0], !holds)),
+                (Alu::And, true) | (Alu::Or, false) if ty.is_bool() => {
+                    pending.extend(args.iter().map(|arg| (*arg, holds)));
+                }
+                _ if ty.is_int() && ty.lanes() == 1 => self.compare(op, &args, holds),
+                _ => {}
             }
         }
-        let Expr::Alu(op, args) = self.kernel.exprs.get(condition) else { return };
-        let is_bool = self.kernel.exprs.ty(args[0]).is_bool();
-        match (op, holds) {
-            (Alu::Not, _) if is_bool => self.learn(args[0], !holds),
-            (Alu::And, true) | (Alu::Or, false) if is_bool => args.iter().for_each(|arg| self.learn(*arg, holds)),
-            _ if is_bool || !self.kernel.exprs.ty(args[0]).is_int() || self.kernel.exprs.ty(args[0]).lanes() > 1 => {}
-            (Alu::Lt, true) => self.at_most(args[0], args[1], -1),
-            (Alu::Lt, false) => self.at_most(args[1], args[0], 0),
-            (Alu::Le, true) => self.at_most(args[0], args[1], 0),
-            (Alu::Le, false) => self.at_most(args[1], args[0], -1),
-            (Alu::Eq, true) | (Alu::Ne, false) => {
-                self.at_most(args[0], args[1], 0);
-                self.at_most(args[1], args[0], 0);
+    }
+
+    /// A comparison of integers holds (or does not).
+    fn compare(&mut self, op: Alu, args: &[ExprId], holds: bool) {
+        match (op, holds, args) {
+            (Alu::Lt, true, [x, y]) => self.at_most(*x, *y, -1),
+            (Alu::Lt, false, [x, y]) => self.at_most(*y, *x, 0),
+            (Alu::Le, true, [x, y]) => self.at_most(*x, *y, 0),
+            (Alu::Le, false, [x, y]) => self.at_most(*y, *x, -1),
+            (Alu::Eq, true, [x, y]) | (Alu::Ne, false, [x, y]) => {
+                self.at_most(*x, *y, 0);
+                self.at_most(*y, *x, 0);
             }
             _ => {}
         }

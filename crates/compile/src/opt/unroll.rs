@@ -6,14 +6,21 @@
 use std::collections::HashMap;
 
 use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, Op};
+use panoply_ir::target::Language;
 use panoply_ir::{Scalar, Type};
 
 use super::Context;
 use super::copy::Copy;
 use super::walk::{Grow, below, blocks_mut, visit};
 
-/// Most turns of a loop that is unrolled.
-const TURNS: i128 = 16;
+/// Most turns of a loop that is unrolled. An executor of the IR turns a loop once for a block of lanes, which costs it
+/// nothing, so there only what constants make simpler is won.
+fn most_turns(language: Language) -> i128 {
+    match language {
+        Language::Ir => 4,
+        Language::OpenClC => 16,
+    }
+}
 
 /// Most work of all its copies, counted in statements and in the operations they evaluate.
 const WORK: usize = 512;
@@ -51,7 +58,7 @@ impl Unroller<'_, '_> {
         let Op::For { start, end, step, body, .. } = op else { return None };
         let (start, end, step) = (self.constant(*start)?, self.constant(*end)?, self.constant(*step)?);
         let turns = (end - start + step - 1).div_euclid(step);
-        if !(1..=TURNS).contains(&turns) || leaves_early(body) {
+        if !(1..=most_turns(self.context.target.language)).contains(&turns) || leaves_early(body) {
             return None;
         }
         (self.work(body) * turns as usize <= WORK).then(|| (0..turns).map(|turn| start + turn * step).collect())

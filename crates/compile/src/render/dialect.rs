@@ -10,8 +10,8 @@ use panoply_ir::{Alu, DType};
 pub(super) struct Dialect {
     /// What stands before everything, given whether f64 is used and whether f16 conversions are native.
     pub preamble: fn(uses_f64: bool, native_f16: bool) -> String,
-    /// The type of an element; never asked for f16 and bf16, whose bits are u16 and whose values are f32.
-    pub type_name: fn(DType) -> &'static str,
+    /// The types of elements. There are none for f16 and bf16, whose bits are u16 and whose values are f32.
+    pub types: [(DType, &'static str); 11],
     /// What ends an i64 and a u64 literal.
     pub suffix_64: [&'static str; 2],
     /// What stands before a pointer or array in buffer memory.
@@ -28,18 +28,20 @@ pub(super) struct Dialect {
     pub builtin: fn(Builtin) -> String,
     /// Waits for the group; shared memory and buffers are seen by all after it.
     pub barrier: &'static str,
-    /// The function of one, two or three f32 or f64.
-    pub math: fn(Alu, DType) -> &'static str,
-    /// The function that reads the bits of its operand as this type of the same width.
-    pub bits_as: fn(DType) -> &'static str,
+    /// The functions of floats that are not called what the IR calls them.
+    pub math: &'static [(Alu, &'static str)],
+    /// What ends the name of a function of f32.
+    pub math_f32: &'static str,
+    /// The functions that read the bits of their operand as this type of the same width.
+    pub bits_as: [(DType, &'static str); 6],
     /// The functions `f16_from_bits(u16) -> f32` and `f16_bits(f32) -> u16`, rounding to nearest even.
     pub f16: fn(native: bool) -> &'static str,
     /// Most lanes of a vector read or write.
     pub max_lanes: u8,
     /// A vector of elements from a pointer, which is aligned to one element only.
-    pub load_vector: fn(DType, lanes: u8, pointer: &str) -> String,
+    pub load_vector: fn(lanes: u8, pointer: &str) -> String,
     /// A statement that writes elements to a pointer, which is aligned to one element only.
-    pub store_vector: fn(DType, lanes: &[String], pointer: &str) -> String,
+    pub store_vector: fn(vector: &str, lanes: &[String], pointer: &str) -> String,
     /// What follows a vector to name a lane.
     pub lane: fn(u8) -> String,
     /// The function that changes an element of this type at a pointer, and gives the old one; none asks for the loop of
@@ -48,8 +50,30 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
+    /// The type of an element.
+    pub fn type_name(&self, dtype: DType) -> &'static str {
+        find(&self.types, dtype)
+    }
+
     /// The type of a vector of an element type.
     pub fn vector_name(&self, dtype: DType, lanes: u8) -> String {
-        format!("{}{lanes}", (self.type_name)(dtype))
+        format!("{}{lanes}", self.type_name(dtype))
     }
+
+    /// The function that reads the bits of its operand as this type of the same width.
+    pub fn bits_as(&self, dtype: DType) -> &'static str {
+        find(&self.bits_as, dtype)
+    }
+
+    /// The function of one, two or three f32 or f64.
+    pub fn math(&self, op: Alu, dtype: DType) -> String {
+        let known = self.math.iter().find(|(known, _)| *known == op);
+        let name = known.map_or(op.name(), |(_, name)| *name);
+        format!("{name}{}", if dtype == DType::F32 { self.math_f32 } else { "" })
+    }
+}
+
+fn find(table: &[(DType, &'static str)], dtype: DType) -> &'static str {
+    let entry = table.iter().find(|(known, _)| *known == dtype);
+    entry.unwrap_or_else(|| panic!("{dtype} is rendered as another type here")).1
 }

@@ -281,7 +281,7 @@ impl Writer<'_> {
             let vector = self.next_temporary();
             let ty = self.ops.dialect.vector_name(dtype, width);
             let pointer = format!("{name} + {}", plus(index, first));
-            let line = format!("const {ty} {vector} = {};", (self.ops.dialect.load_vector)(dtype, width, &pointer));
+            let line = format!("const {ty} {vector} = {};", (self.ops.dialect.load_vector)(width, &pointer));
             self.line(line);
             texts.extend((0..width).map(|lane| format!("{vector}{}", (self.ops.dialect.lane)(lane))));
         }

@@ -34,14 +34,14 @@ fn int_literal(dialect: &Dialect, dtype: DType, value: i128) -> String {
 
 fn f32_literal(dialect: &Dialect, value: f32) -> String {
     if !value.is_finite() {
-        return format!("{}({:#x}u)", (dialect.bits_as)(DType::F32), value.to_bits());
+        return format!("{}({:#x}u)", dialect.bits_as(DType::F32), value.to_bits());
     }
     signed(format!("{value:?}f"))
 }
 
 fn f64_literal(dialect: &Dialect, value: f64) -> String {
     if !value.is_finite() {
-        return format!("{}({:#x}{})", (dialect.bits_as)(DType::F64), value.to_bits(), dialect.suffix_64[1]);
+        return format!("{}({:#x}{})", dialect.bits_as(DType::F64), value.to_bits(), dialect.suffix_64[1]);
     }
     signed(format!("{value:?}"))
 }

@@ -53,7 +53,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The options that are right for every launch: 64-bit indices where the device has such integers.
+    /// The options that are right for every launch: 64-bit indices. A device without such integers gets 32-bit ones, and each
+    /// launch there must be asked about first.
     pub fn of(target: &Target) -> Options {
         Options { index_bits: if target.int64 { 64 } else { 32 } }
     }

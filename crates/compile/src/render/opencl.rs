@@ -10,7 +10,19 @@ use super::dialect::Dialect;
 
 pub(super) const DIALECT: Dialect = Dialect {
     preamble,
-    type_name,
+    types: [
+        (DType::Bool, "bool"),
+        (DType::I8, "char"),
+        (DType::I16, "short"),
+        (DType::I32, "int"),
+        (DType::I64, "long"),
+        (DType::U8, "uchar"),
+        (DType::U16, "ushort"),
+        (DType::U32, "uint"),
+        (DType::U64, "ulong"),
+        (DType::F32, "float"),
+        (DType::F64, "double"),
+    ],
     suffix_64: ["L", "UL"],
     global: "global ",
     shared: "local ",
@@ -19,14 +31,21 @@ pub(super) const DIALECT: Dialect = Dialect {
     entry,
     builtin,
     barrier: "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
-    math,
-    bits_as,
+    math: &[(Alu::Abs, "fabs"), (Alu::Ln, "log"), (Alu::Round, "rint"), (Alu::Rem, "fmod")],
+    math_f32: "",
+    bits_as: [
+        (DType::I32, "as_int"),
+        (DType::I64, "as_long"),
+        (DType::U32, "as_uint"),
+        (DType::U64, "as_ulong"),
+        (DType::F32, "as_float"),
+        (DType::F64, "as_double"),
+    ],
     f16,
     max_lanes: 16,
-    load_vector: |_, lanes, pointer| format!("vload{lanes}(0, {pointer})"),
-    store_vector: |dtype, lanes, pointer| {
-        let (name, count) = (type_name(dtype), lanes.len());
-        format!("vstore{count}(({name}{count})({}), 0, {pointer});", lanes.join(", "))
+    load_vector: |lanes, pointer| format!("vload{lanes}(0, {pointer})"),
+    store_vector: |vector, lanes, pointer| {
+        format!("vstore{}(({vector})({}), 0, {pointer});", lanes.len(), lanes.join(", "))
     },
     lane: |lane| format!(".s{lane:x}"),
     atomic,
@@ -41,23 +60,6 @@ fn preamble(uses_f64: bool, native_f16: bool) -> String {
         text += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n";
     }
     text + "#pragma OPENCL FP_CONTRACT OFF\n"
-}
-
-fn type_name(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "bool",
-        DType::I8 => "char",
-        DType::I16 => "short",
-        DType::I32 => "int",
-        DType::I64 => "long",
-        DType::U8 => "uchar",
-        DType::U16 => "ushort",
-        DType::U32 => "uint",
-        DType::U64 => "ulong",
-        DType::F32 => "float",
-        DType::F64 => "double",
-        DType::F16 | DType::BF16 => unreachable!("{dtype} is rendered as its bits or as f32"),
-    }
 }
 
 fn entry(group: Option<[u32; 3]>) -> String {
@@ -77,53 +79,6 @@ fn builtin(builtin: Builtin) -> String {
         Builtin::SubgroupLane => "0".to_string(),
         Builtin::SubgroupSize => "1".to_string(),
         Builtin::GlobalSize(_) => unreachable!("sizes are passed"),
-    }
-}
-
-fn math(op: Alu, _: DType) -> &'static str {
-    match op {
-        Alu::Abs => "fabs",
-        Alu::Ln => "log",
-        Alu::Round => "rint",
-        Alu::Rem => "fmod",
-        Alu::Exp | Alu::Exp2 | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan | Alu::Atan => {
-            op.name()
-        }
-        Alu::Tanh | Alu::Erf | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Trunc | Alu::Pow | Alu::Fma => op.name(),
-        Alu::Neg
-        | Alu::Not
-        | Alu::Add
-        | Alu::Sub
-        | Alu::Mul
-        | Alu::Div
-        | Alu::Min
-        | Alu::Max
-        | Alu::And
-        | Alu::Or
-        | Alu::Xor
-        | Alu::Shl
-        | Alu::Shr
-        | Alu::Lt
-        | Alu::Le
-        | Alu::Eq
-        | Alu::Ne
-        | Alu::Select => {
-            unreachable!("{} is no function", op.name())
-        }
-    }
-}
-
-fn bits_as(dtype: DType) -> &'static str {
-    match dtype {
-        DType::I32 => "as_int",
-        DType::I64 => "as_long",
-        DType::U32 => "as_uint",
-        DType::U64 => "as_ulong",
-        DType::F32 => "as_float",
-        DType::F64 => "as_double",
-        DType::Bool | DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::F16 | DType::BF16 => {
-            unreachable!("{dtype} is reread by a cast")
-        }
     }
 }
 

@@ -28,7 +28,7 @@ impl Ops {
 
     /// The type's name.
     pub fn name(&self, dtype: DType) -> &'static str {
-        (self.dialect.type_name)(dtype)
+        self.dialect.type_name(dtype)
     }
 
     /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`), none for indices.
@@ -142,7 +142,7 @@ impl Ops {
     }
 
     fn math(&self, op: Alu, register: DType, args: &[String]) -> String {
-        call((self.dialect.math)(op, register), args)
+        call(&self.dialect.math(op, register), args)
     }
 
     fn call(&mut self, helper: Helper, args: &[String]) -> String {
@@ -197,7 +197,7 @@ impl Ops {
                 let bits = if half(from) { bits } else { format!("({}){bits}", self.name(DType::U16)) };
                 call(&self.prelude.bits(to, false), &[bits])
             }
-            _ if from.is_float() && !half(from) || to.is_float() => call((self.dialect.bits_as)(to), &[bits]),
+            _ if from.is_float() && !half(from) || to.is_float() => call(self.dialect.bits_as(to), &[bits]),
             _ => format!("({}){bits}", self.name(to)),
         }
     }
@@ -214,7 +214,12 @@ impl Ops {
     /// A value as it lies in memory.
     pub fn laid_down(&mut self, dtype: DType, text: &str) -> String {
         match dtype {
-            DType::F16 | DType::BF16 => call(&self.prelude.bits(dtype, true), &[text.to_string()]),
+            DType::F16 | DType::BF16 => {
+                // What was just rounded is rounded again on the way.
+                let rounding = if dtype == DType::F16 { Helper::RoundF16 } else { Helper::RoundBF16 };
+                let text = text.strip_prefix(&rounding.name()).map_or(text, bare);
+                call(&self.prelude.bits(dtype, true), &[text.to_string()])
+            }
             _ => bare(text).to_string(),
         }
     }

@@ -84,8 +84,8 @@ impl Prelude {
                 _ if word == "fn" => self.dialect.function,
                 _ if word == "global" => self.dialect.global,
                 _ if word == "shared" => self.dialect.shared,
-                Some(name) => (self.dialect.bits_as)(dtype(name)),
-                None => (self.dialect.type_name)(dtype(word)),
+                Some(name) => self.dialect.bits_as(dtype(name)),
+                None => self.dialect.type_name(dtype(word)),
             });
             text.push_str(rest);
         }
@@ -107,7 +107,8 @@ pub(super) fn atomic_add_f32(space: Space) -> Helper {
 }
 
 impl Helper {
-    fn name(self) -> String {
+    /// What it is called.
+    pub fn name(self) -> String {
         match self {
             Helper::Min(dtype) => format!("min_{dtype}"),
             Helper::Max(dtype) => format!("max_{dtype}"),

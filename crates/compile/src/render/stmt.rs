@@ -135,7 +135,8 @@ impl Writer<'_> {
         for (part, lanes) in value.lanes.chunks(width).enumerate() {
             let pointer = format!("{name} + {}", plus(&index, (part * width) as u8));
             let lanes: Vec<String> = lanes.iter().map(|lane| bare(lane).to_string()).collect();
-            self.line((self.ops.dialect.store_vector)(dtype, &lanes, &pointer));
+            let vector = self.ops.dialect.vector_name(dtype, lanes.len() as u8);
+            self.line((self.ops.dialect.store_vector)(&vector, &lanes, &pointer));
         }
     }
 

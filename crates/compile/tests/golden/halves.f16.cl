@@ -35,7 +35,7 @@ kernel void halves_(
     const float t1 = round_f16(sqrt(round_f16(round_f16((gid0 < data_len ? f16_from_bits(data_[gid0]) : 0.0f) * scale_f16_) + 0.5f)));
     scratch_[0UL] = f16_bits(max_f32(t1, 0.5f));
     const float t2 = round_f16(round_f16((float)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_f16((float)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < data_len) data_[gid0] = f16_bits(round_f16(t2 - f16_from_bits(scratch_[0UL])));
+    if (gid0 < data_len) data_[gid0] = f16_bits(t2 - f16_from_bits(scratch_[0UL]));
     const float t3 = round_f16(round_f16((float)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_f16((float)(gid0 < ints_len ? ints_[gid0] : 0)));
     if (gid0 < ints_len) ints_[gid0] = (int)(ushort)f16_bits(round_f16(t3 - f16_from_bits(scratch_[0UL])));
     const float t4 = round_f16(round_f16((float)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_f16((float)(gid0 < ints_len ? ints_[gid0] : 0)));
@@ -43,7 +43,7 @@ kernel void halves_(
     const float t5 = round_bf16(round_bf16((gid0 < data_2len ? bf16_from_bits(data_2[gid0]) : 0.0f) * scale_bf16_) + 0.5f);
     scratch_2[0UL] = bf16_bits(max_f32(round_bf16(sqrt(t5)), 0.5f));
     const float t6 = round_bf16(round_bf16((float)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_bf16((float)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < data_2len) data_2[gid0] = bf16_bits(round_bf16(t6 - bf16_from_bits(scratch_2[0UL])));
+    if (gid0 < data_2len) data_2[gid0] = bf16_bits(t6 - bf16_from_bits(scratch_2[0UL]));
     const float t7 = round_bf16(round_bf16((float)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_bf16((float)(gid0 < ints_len ? ints_[gid0] : 0)));
     if (gid0 < ints_len) ints_[gid0] = (int)(ushort)bf16_bits(round_bf16(t7 - bf16_from_bits(scratch_2[0UL])));
     const float t8 = round_bf16(round_bf16((float)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_bf16((float)(gid0 < ints_len ? ints_[gid0] : 0)));

@@ -50,13 +50,13 @@ impl Profiler {
         }
     }
 
-    /// Runs a transfer that is done when it returns.
-    pub fn transfer(&self, what: What, bytes: u64, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Runs a transfer, timed by the host until the call returns.
+    pub fn transfer<R>(&self, what: What, queue: QueueId, bytes: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
         let Some(recording) = self.recording() else { return work() };
         let begin = recording.now();
-        work()?;
-        recording.push(Entry::new(what, what.to_string(), bytes), QueueId::DEFAULT, begin, Ticket::Done);
-        Ok(())
+        let done = work()?;
+        recording.push(Entry::new(what, what.to_string(), bytes), queue, begin, Ticket::Done);
+        Ok(done)
     }
 }
 

@@ -30,6 +30,14 @@ fn wants_original(info: &DeviceInfo) -> bool {
     info.variant.as_deref() == Some("checked")
 }
 
+/// The whole way at once, for who takes no part in caching: a program that is right for every launch.
+pub(super) fn program(kernel: &Arc<Verified<Kernel>>, target: &Target, info: &DeviceInfo) -> Result<Program> {
+    match form(kernel, target, info) {
+        Form::Ir(kernel) => Ok(Program::Ir(kernel)),
+        Form::Text(kernel) => text(&kernel, target, render::Options::of(target).index_bits),
+    }
+}
+
 /// The text with indices of 32 or 64 bits.
 pub(super) fn text(kernel: &Verified<Kernel>, target: &Target, index_bits: u32) -> Result<Program> {
     let Rendered { source, entry, index_bits } = render::render_with(kernel, target, &render::Options { index_bits })?;

@@ -10,8 +10,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use panoply_device::{
-    AllocId, Arg, Device as RawDevice, DeviceInfo, Dispatch, Kind, MemoryInfo, Pending, Program, ProgramId, QueueId,
-    Region, Routine, Step, StepTime, Target, Ticket,
+    AllocId, Arg, Device as RawDevice, DeviceInfo, Dispatch, Kind, Language, MemoryInfo, Pending, Program, ProgramId,
+    QueueId, Region, Routine, Step, StepTime, Target, Ticket,
 };
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::random::Random;
@@ -72,7 +72,9 @@ pub struct Counts {
 pub struct State {
     pub counts: Counts,
     pub live: BTreeMap<u64, Vec<u8>>,
+    /// Memory and programs that go when no queue has work left.
     freed: Vec<u64>,
+    released: Vec<u64>,
     pub programs: HashMap<u64, Option<Arc<Verified<Kernel>>>>,
     /// What was launched; text is compiled but computes nothing.
     pub dispatches: Vec<([u64; 3], [u32; 3])>,
@@ -189,7 +191,7 @@ impl RawDevice for Lab {
         let mut state = self.state();
         let bytes = state.live.get(&alloc.0).expect("only live memory is freed").len() as u64;
         state.counts.used -= bytes;
-        if state.random.is_some() && state.queues.iter().any(|queue| !queue.is_empty()) {
+        if state.queues.iter().any(|queue| !queue.is_empty()) {
             state.freed.push(alloc.0);
         } else {
             state.live.remove(&alloc.0);
@@ -200,6 +202,10 @@ impl RawDevice for Lab {
         let mut state = self.state();
         if let Some(error) = state.refuse_program.take() {
             return Err(error);
+        }
+        let takes_kernels = self.plan.target.language == Language::Ir;
+        if takes_kernels != matches!(program, Program::Ir(_)) {
+            return Err(Error::new(ErrorKind::Build, "lab: a program in another form"));
         }
         let kernel = match program {
             Program::Ir(kernel) => Some(kernel.clone()),
@@ -225,7 +231,13 @@ impl RawDevice for Lab {
     }
 
     fn release(&self, program: ProgramId) {
-        self.state().programs.remove(&program.0).expect("only live programs are released");
+        let mut state = self.state();
+        assert!(state.programs.contains_key(&program.0), "only live programs are released");
+        if state.queues.iter().any(|queue| !queue.is_empty()) {
+            state.released.push(program.0);
+        } else {
+            state.programs.remove(&program.0);
+        }
     }
 
     fn queue(&self) -> Result<QueueId> {
@@ -352,6 +364,9 @@ impl State {
         if self.queues.iter().all(VecDeque::is_empty) {
             for id in std::mem::take(&mut self.freed) {
                 self.live.remove(&id);
+            }
+            for id in std::mem::take(&mut self.released) {
+                self.programs.remove(&id);
             }
         }
         true

@@ -10,9 +10,13 @@ use panoply_runtime::{Device, DeviceOptions};
 /// Every device but those that `PANOPLY_TEST_NO_OPENCL` hides, each with a pool and a program cache of its own, so that tests
 /// that run at the same time can count. What is skipped is said once.
 pub fn devices() -> Vec<Device> {
+    raw_devices().iter().map(|raw| Device::new(raw.clone(), DeviceOptions::default())).collect()
+}
+
+/// The same, as their drivers gave them.
+pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
     static FOUND: OnceLock<Vec<Arc<dyn RawDevice>>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| opencl().into_iter().chain(cpu()).collect());
-    found.iter().map(|raw| Device::new(raw.clone(), DeviceOptions::default())).collect()
+    FOUND.get_or_init(|| opencl().into_iter().chain(cpu()).collect())
 }
 
 fn cpu() -> Vec<Arc<dyn RawDevice>> {

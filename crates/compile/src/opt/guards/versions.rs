@@ -16,6 +16,9 @@ const ACCESSES: usize = 6;
 /// Most work of a loop that is written twice, counted in statements and in the operations they evaluate.
 const WORK: usize = 192;
 
+/// Most parts of an index that are looked at.
+const EFFORT: u32 = 32;
+
 /// Bounds and strides up to here multiply without wrapping, and fit an index of either width.
 const SMALL: u64 = (1 << 31) - 1;
 
@@ -71,7 +74,10 @@ fn plan(kernel: &mut Kernel, op: &Op) -> Option<Plan> {
     effects.locals.push(*counter);
     let mentions = Mentions::of(kernel);
     let read = kernel.expr(Expr::Local(*counter));
-    let even = |kernel: &mut Kernel, index| decompose(kernel, &mentions, &effects, read, index);
+    let even = |kernel: &mut Kernel, index| {
+        let mut decomposer = Decomposer { kernel, mentions: &mentions, effects: &effects, read, effort: EFFORT };
+        decomposer.decompose(index)
+    };
     let mut accesses: Vec<_> =
         found.into_iter().filter_map(|(mem, index)| Some((mem, index, even(kernel, index)?))).collect();
     // What does not move is the business of invariant code motion.
@@ -79,38 +85,50 @@ fn plan(kernel: &mut Kernel, op: &Op) -> Option<Plan> {
     (1..=ACCESSES).contains(&accesses.len()).then_some(Plan { accesses })
 }
 
-/// An index as stride and base, which must need no memory.
-fn decompose(kernel: &mut Kernel, mentions: &Mentions, effects: &Effects, read: ExprId, index: ExprId) -> Option<Even> {
-    if index == read {
-        return Some(Even { stride: Some(kernel.index(1)), base: None });
-    }
-    let known = index.index() < mentions.len();
-    if known && effects.leave(kernel, mentions, index) {
-        let reads = below(kernel, &[index]).iter().any(|id| matches!(kernel.exprs.get(*id), Expr::Load { .. }));
-        return (!reads).then_some(Even { stride: None, base: Some(index) });
-    }
-    let Expr::Alu(op @ (Alu::Add | Alu::Mul), args) = kernel.exprs.get(index) else { return None };
-    let left = decompose(kernel, mentions, effects, read, args[0])?;
-    let right = decompose(kernel, mentions, effects, read, args[1])?;
-    if op == Alu::Add {
-        return Some(Even {
-            stride: plus(kernel, left.stride, right.stride),
-            base: plus(kernel, left.base, right.base),
-        });
-    }
-    let (even, factor) = match (left.stride, right.stride) {
-        (_, None) => (left, right.base?),
-        (None, _) => (right, left.base?),
-        _ => return None,
-    };
-    let mut times = |part: Option<ExprId>| part.map(|part| kernel.alu(Alu::Mul, &[part, factor]));
-    Some(Even { stride: times(even.stride), base: times(even.base) })
+/// Takes indices of one loop apart.
+struct Decomposer<'d> {
+    kernel: &'d mut Kernel,
+    mentions: &'d Mentions,
+    effects: &'d Effects,
+    /// The loop's counter.
+    read: ExprId,
+    /// How many more parts are looked at: shared parts are met once for each path to them.
+    effort: u32,
 }
 
-fn plus(kernel: &mut Kernel, a: Option<ExprId>, b: Option<ExprId>) -> Option<ExprId> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(kernel.alu(Alu::Add, &[a, b])),
-        (a, b) => a.or(b),
+impl Decomposer<'_> {
+    /// An index as stride and base, which must need no memory.
+    fn decompose(&mut self, index: ExprId) -> Option<Even> {
+        self.effort = self.effort.checked_sub(1)?;
+        if index == self.read {
+            return Some(Even { stride: Some(self.kernel.index(1)), base: None });
+        }
+        let known = index.index() < self.mentions.len();
+        if known && self.effects.leave(self.kernel, self.mentions, index) {
+            let is_load = |id: &ExprId| matches!(self.kernel.exprs.get(*id), Expr::Load { .. });
+            let reads = below(self.kernel, &[index]).iter().any(is_load);
+            return (!reads).then_some(Even { stride: None, base: Some(index) });
+        }
+        let Expr::Alu(op @ (Alu::Add | Alu::Mul), args) = self.kernel.exprs.get(index) else { return None };
+        let (left, right) = (self.decompose(args[0])?, self.decompose(args[1])?);
+        if op == Alu::Add {
+            let (stride, base) = (self.plus(left.stride, right.stride), self.plus(left.base, right.base));
+            return Some(Even { stride, base });
+        }
+        let (even, factor) = match (left.stride, right.stride) {
+            (_, None) => (left, right.base?),
+            (None, _) => (right, left.base?),
+            _ => return None,
+        };
+        let mut times = |part: Option<ExprId>| part.map(|part| self.kernel.alu(Alu::Mul, &[part, factor]));
+        Some(Even { stride: times(even.stride), base: times(even.base) })
+    }
+
+    fn plus(&mut self, a: Option<ExprId>, b: Option<ExprId>) -> Option<ExprId> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(self.kernel.alu(Alu::Add, &[a, b])),
+            (a, b) => a.or(b),
+        }
     }
 }
 
