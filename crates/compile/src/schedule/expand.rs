@@ -7,16 +7,32 @@
 use panoply_ir::DType;
 use panoply_ir::Scalar;
 use panoply_ir::alu::Alu;
-use panoply_ir::graph::{Graph, Node, NodeId, Op};
+use panoply_ir::graph::{Call, Graph, Node, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::Routine;
 
 use super::gemm;
 use super::rewrite::Rewriter;
 
-/// The same values, simplified.
+/// The same values, simplified, with bodies in place of calls: what two bodies have in common is then computed once.
 pub fn simplify(graph: &Graph) -> Graph {
-    rewrite(graph, |_, _, _| None)
+    rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
+        Op::Call(call, output) => Some(inline(rewriter, call, *output, inputs)),
+        _ => None,
+    })
+}
+
+fn inline(rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> NodeId {
+    let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
+    for node in &call.body.nodes {
+        let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
+        moved.push(match &node.op {
+            Op::Leaf(n) => inputs[*n as usize],
+            Op::Call(inner, output) => inline(rewriter, inner, *output, &operands),
+            op => rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype),
+        });
+    }
+    moved[call.body.outputs[output as usize].index()]
 }
 
 /// The same values without the matrix products that nobody offers to do, and without scatters of few columns.

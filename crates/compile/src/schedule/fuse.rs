@@ -253,6 +253,7 @@ impl Fusion<'_> {
             Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => false,
             Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => unreachable!("free"),
             Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
+            Op::Call(..) => unreachable!("calls were inlined"),
         }
     }
 
@@ -364,7 +365,7 @@ impl Group {
                 let row = [&coords[..*axis], &place, &coords[axis + 1..]].concat();
                 vec![(node.inputs[0], coords.clone()), read, (node.inputs[2], row)]
             }
-            Op::Leaf(_) | Op::MatMul => unreachable!("never computed inside a group"),
+            Op::Leaf(_) | Op::MatMul | Op::Call(..) => unreachable!("never computed inside a group"),
         }
     }
 
