@@ -1,5 +1,7 @@
 //! `panoply bench`: what a device reaches, against what its memory reaches in the same run.
 
+mod training;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ enum What {
     Kernels(Options),
     /// Tensor operations.
     Tensors(Options),
+    /// Steps of training.
+    Training(Options),
 }
 
 #[derive(Args)]
@@ -33,6 +37,9 @@ struct Options {
     /// Seconds spent on each row.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Also what each kernel of one run took, on stderr.
+    #[arg(long)]
+    profile: bool,
     /// One JSON line for each row on stdout.
     #[arg(long)]
     json: bool,
@@ -43,6 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
         What::Kernels(options) => kernels(options),
         What::Tensors(options) => tensors(options),
+        What::Training(options) => training::run(options),
     }
 }
 

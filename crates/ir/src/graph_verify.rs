@@ -137,11 +137,14 @@ fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType),
     for node in &body.nodes {
         rule(!matches!(node.op, Op::Slot(_)), "a body has no slots")?;
         if let Op::Leaf(n) = node.op {
-            let fits = inputs.get(n as usize).is_some_and(|input| (&input.shape, input.dtype) == (&node.shape, node.dtype));
+            let fits =
+                inputs.get(n as usize).is_some_and(|input| (&input.shape, input.dtype) == (&node.shape, node.dtype));
             rule(fits, "each leaf of a body is an input of the same shape and type")?;
         }
     }
-    let Some(output) = body.outputs.get(output as usize) else { return Err(format!("its body has no output {output}")) };
+    let Some(output) = body.outputs.get(output as usize) else {
+        return Err(format!("its body has no output {output}"));
+    };
     let node = body.node(*output);
     Ok((node.shape.clone(), node.dtype))
 }
@@ -231,7 +234,8 @@ mod tests {
         check(Op::Call(call.clone(), 0), &[(&[2], F32)], &[2], F32, Some("leaf of a body"));
         check(Op::Call(call, 1), &[(&[7], I32), (&[2], F32)], &[2], F32, Some("no output 1"));
         body.push(Op::Slot(0), &[], [], F32);
-        check(Op::Call(Arc::new(Call::new("slotted", body)), 0), &[(&[2], F32); 2], &[2], F32, Some("no slots"));
+        let call = Arc::new(Call::new("slotted", body));
+        check(Op::Call(call, 0), &[(&[7], I32), (&[2], F32)], &[2], F32, Some("no slots"));
     }
 
     #[test]

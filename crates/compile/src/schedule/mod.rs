@@ -48,6 +48,7 @@ pub enum Step {
 pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Schedule> {
     graph_verify::verify(graph)?;
     let graph = expand::simplify(graph);
+    let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, offers);
     let graph = split::split(&graph, target);
     let step = |group: fuse::Group| match group.claim {
