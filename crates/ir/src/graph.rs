@@ -14,6 +14,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::alu::Alu;
+use crate::authored::Authored;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::ReduceOp;
 use crate::shape::Shape;
@@ -92,6 +93,8 @@ pub enum Op {
     ScatterAdd(usize),
     /// The n-th output of a body whose leaf i is the i-th input: one step here, many inside.
     Call(Arc<Call>, u32),
+    /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::authored`] says what it takes.
+    Kernel(Arc<Authored>, u32),
 }
 
 /// Several steps under one name, written once and used wherever they occur.
@@ -188,6 +191,7 @@ impl fmt::Display for Op {
             Op::MatMul => f.write_str("matmul"),
             Op::Gather(axis) => write!(f, "gather along {axis}"),
             Op::ScatterAdd(axis) => write!(f, "scatter_add along {axis}"),
+            Op::Kernel(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
             Op::Call(call, 0) => f.write_str(&call.name),
             Op::Call(call, output) => write!(f, "{}.{output}", call.name),
         }

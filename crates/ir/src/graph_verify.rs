@@ -48,7 +48,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         Op::ScatterAdd(_) => 3,
         Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
         Op::Pad(_) | Op::Slice(_) => 1,
-        Op::Call(..) => inputs.len(),
+        Op::Call(..) | Op::Kernel(..) => inputs.len(),
     };
     if inputs.len() != wanted {
         return Err(format!("it takes {wanted} inputs, not {}", inputs.len()));
@@ -126,6 +126,12 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             rule(gathered(inputs[0], inputs[1], *axis)? == inputs[2].shape, "the rows have the shape a gather gives")?;
             rule(inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
             Ok(first())
+        }
+        Op::Kernel(authored, output) => {
+            let given: Vec<(&Shape, DType)> = inputs.iter().map(|input| (&input.shape, input.dtype)).collect();
+            authored.check(&given)?;
+            let output = authored.outputs.get(*output as usize);
+            output.cloned().ok_or_else(|| format!("kernel {} writes fewer buffers", authored.kernel.name))
         }
         Op::Call(call, output) => called(&call.body, *output, inputs),
     }

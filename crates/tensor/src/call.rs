@@ -13,10 +13,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use panoply_ir::graph::Call;
-use panoply_ir::{DType, Result, Shape};
+use panoply_ir::{DType, Error, Result, Shape};
 
 use crate::gradient::pull_back;
 use crate::realize::describe;
+use crate::settings::Settings;
 use crate::tensor::{Source, Tensor};
 
 /// Bodies kept in this process; at more, all are forgotten and traced again when they are needed.
@@ -41,7 +42,12 @@ pub(crate) struct Body {
     pub call: Arc<Call>,
     /// What flows back from each output, once somebody asked.
     flows: Vec<OnceLock<Option<Flows>>>,
+    /// What flows back if its author says so.
+    rule: Option<Rule>,
 }
+
+/// From the inputs, the output and the derivative by it to the derivatives by the inputs.
+type Rule = Box<dyn Fn(&[Tensor], &Tensor, &Tensor) -> Vec<Option<Tensor>> + Send + Sync>;
 
 /// Where the derivative by an output goes.
 struct Flows {
@@ -70,8 +76,28 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> Tensor,
     ) -> Tensor {
-        let run = |stand_ins: [&Tensor; N]| vec![body(stand_ins, &settings)];
-        match Body::of(name, body as usize, &settings, inputs, run) {
+        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
+        match Body::of(name, body as usize, &settings, &inputs, run, None) {
+            Ok(body) => body.apply(&inputs, 0),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// [`Tensor::call`] with a gradient of its author's: from the inputs, the output and the derivative by the output to the
+    /// derivatives by the inputs, in their shapes; none where there is none. This is how a kernel gets a gradient.
+    #[track_caller]
+    pub fn call_with_gradient<S: Settings + Clone + Send + Sync + 'static, const N: usize>(
+        name: &str,
+        inputs: [&Tensor; N],
+        settings: S,
+        body: fn([&Tensor; N], &S) -> Tensor,
+        gradient: fn([&Tensor; N], &Tensor, &Tensor, &S) -> [Option<Tensor>; N],
+    ) -> Tensor {
+        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
+        let known = settings.clone();
+        let rule: Rule =
+            Box::new(move |inputs, output, g| gradient(std::array::from_fn(|n| &inputs[n]), output, g, &known).into());
+        match Body::of(name, body as usize, &settings, &inputs, run, Some(rule)) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
         }
@@ -85,8 +111,8 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> [Tensor; M],
     ) -> [Tensor; M] {
-        let run = |stand_ins: [&Tensor; N]| body(stand_ins, &settings).into();
-        match Body::of(name, body as usize, &settings, inputs, run) {
+        let run = |stand_ins: &[Tensor]| body(std::array::from_fn(|n| &stand_ins[n]), &settings).into();
+        match Body::of(name, body as usize, &settings, &inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }
@@ -96,12 +122,13 @@ impl Tensor {
 impl Body {
     /// The body of a function for such inputs, traced if it is new; a tensor that carries the mistake if there is one.
     #[track_caller]
-    fn of<S: Settings, const N: usize>(
+    pub fn of(
         name: &str,
         function: usize,
-        settings: &S,
-        inputs: [&Tensor; N],
-        run: impl FnOnce([&Tensor; N]) -> Vec<Tensor>,
+        settings: &impl Settings,
+        inputs: &[&Tensor],
+        run: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
+        rule: Option<Rule>,
     ) -> Result<Arc<Body>, Tensor> {
         if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
             return Err((*mistake).clone());
@@ -114,12 +141,12 @@ impl Body {
             return Ok(body.clone());
         }
         // Traced without the lock: bodies call others.
-        let stand_ins: [Tensor; N] = std::array::from_fn(|n| inputs[n].stand_in(n as u32));
-        let outputs = run(stand_ins.each_ref());
+        let stand_ins: Vec<Tensor> = inputs.iter().enumerate().map(|(n, input)| input.stand_in(n as u32)).collect();
+        let outputs = run(&stand_ins);
         if let Some(mistake) = outputs.iter().find(|output| output.is_mistake()) {
             return Err(mistake.clone());
         }
-        let body = Body::new(name, stand_ins.into(), outputs).map(Arc::new).map_err(Tensor::mistake)?;
+        let body = Body::new(name, stand_ins, outputs, rule).map(Arc::new).map_err(Tensor::mistake)?;
         let mut bodies = lock();
         if bodies.len() >= CAPACITY {
             bodies.clear();
@@ -127,22 +154,36 @@ impl Body {
         Ok(bodies.entry(key).or_insert(body).clone())
     }
 
-    fn new(name: &str, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Result<Body> {
+    fn new(name: &str, inputs: Vec<Tensor>, outputs: Vec<Tensor>, rule: Option<Rule>) -> Result<Body> {
         let call = Arc::new(Call::new(name, describe(name, &outputs)?));
         let flows = outputs.iter().map(|_| OnceLock::new()).collect();
-        Ok(Body { inputs, outputs, call, flows })
+        Ok(Body { inputs, outputs, call, flows, rule })
     }
 
     /// An output of the operation on these inputs.
     #[track_caller]
-    fn apply(self: &Arc<Body>, inputs: &[&Tensor], output: u32) -> Tensor {
+    pub fn apply(self: &Arc<Body>, inputs: &[&Tensor], output: u32) -> Tensor {
         let stand_in = &self.outputs[output as usize];
         let source = Source::Call(self.clone(), output);
         Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype())
     }
 
-    /// What flows to each input when `g` flows into an output; none at all if the operation has no derivative.
-    pub fn flows(&self, output: u32, inputs: &[Tensor], g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
+    /// What flows to each input when `g` flows into `y`, an output on these inputs; none at all if there is no derivative.
+    pub fn flows(&self, output: u32, inputs: &[Tensor], y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
+        if let Some(rule) = &self.rule {
+            let flows = rule(inputs, y, g);
+            for (flow, input) in flows.iter().zip(inputs) {
+                let Some(flow) = flow else { continue };
+                flow.check()?;
+                if (&flow.0.shape, flow.dtype()) != (&input.0.shape, input.dtype()) {
+                    let name = &self.call.name;
+                    return Err(Error::mistake(format!(
+                        "gradient of {name}: {flow:?} does not fit its input {input:?}"
+                    )));
+                }
+            }
+            return Ok(Some(flows));
+        }
         let slot = &self.flows[output as usize];
         let flows = match slot.get() {
             Some(flows) => flows,
@@ -171,7 +212,7 @@ impl Body {
             return Ok(None);
         }
         let inputs = self.inputs.iter().cloned().chain([g]).collect();
-        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs)?;
+        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs, None)?;
         Ok(Some(Flows { body: Arc::new(body), to }))
     }
 }
@@ -187,79 +228,3 @@ impl Tensor {
 fn lock() -> std::sync::MutexGuard<'static, HashMap<Key, Arc<Body>>> {
     BODIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// What an operation depends on besides its inputs: numbers, shapes and what is made of them.
-pub trait Settings {
-    /// Appends words that differ if the settings differ.
-    fn words(&self, words: &mut Vec<u64>);
-}
-
-macro_rules! settings {
-    ($($number:ty: $word:expr;)*) => {$(
-        impl Settings for $number {
-            fn words(&self, words: &mut Vec<u64>) {
-                let word: fn($number) -> u64 = $word;
-                words.push(word(*self));
-            }
-        }
-    )*};
-}
-
-settings! {
-    bool: |x| x.into();
-    u32: |x| x.into();
-    u64: |x| x;
-    usize: |x| x as u64;
-    i32: |x| x as u64;
-    i64: |x| x as u64;
-    isize: |x| x as u64;
-    f32: |x| x.to_bits().into();
-    f64: |x| x.to_bits();
-    DType: |x| x as u64;
-}
-
-impl Settings for () {
-    fn words(&self, _: &mut Vec<u64>) {}
-}
-
-impl<T: Settings> Settings for [T] {
-    fn words(&self, words: &mut Vec<u64>) {
-        words.push(self.len() as u64);
-        self.iter().for_each(|setting| setting.words(words));
-    }
-}
-
-impl<T: Settings> Settings for Vec<T> {
-    fn words(&self, words: &mut Vec<u64>) {
-        self.as_slice().words(words);
-    }
-}
-
-impl<T: Settings> Settings for Option<T> {
-    fn words(&self, words: &mut Vec<u64>) {
-        self.as_slice().words(words);
-    }
-}
-
-impl Settings for Shape {
-    fn words(&self, words: &mut Vec<u64>) {
-        self.dims().words(words);
-    }
-}
-
-macro_rules! tuple {
-    ($($name:ident)+) => {
-        impl<$($name: Settings),+> Settings for ($($name,)+) {
-            #[allow(non_snake_case)]
-            fn words(&self, words: &mut Vec<u64>) {
-                let ($($name,)+) = self;
-                $($name.words(words);)+
-            }
-        }
-    };
-}
-
-tuple!(A);
-tuple!(A B);
-tuple!(A B C);
-tuple!(A B C D);

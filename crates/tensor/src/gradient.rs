@@ -118,7 +118,7 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
         Source::Op(op) => op,
-        Source::Call(body, output) => return body.flows(*output, inputs, g),
+        Source::Call(body, output) => return body.flows(*output, inputs, y, g),
         _ => return Ok(None),
     };
     let one = |flow: Tensor| Ok(Some(vec![Some(flow)]));
@@ -168,6 +168,7 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
             let flow = x().zeros_like().scatter_add(*axis as isize, &inputs[1], g);
             Ok(Some(vec![Some(flow), None]))
         }
+        Op::Kernel(..) => Ok(None),
         Op::Call(..) => unreachable!("tensors hold the body itself"),
         Op::ScatterAdd(axis) => {
             let rows = g.index_select(*axis as isize, &inputs[1]);

@@ -13,10 +13,12 @@
 pub mod call;
 pub mod display;
 pub mod gradient;
+mod kernel;
 pub mod ops;
 mod plan_cache;
 pub mod random;
 pub mod realize;
+pub mod settings;
 pub mod tensor;
 
 pub use ops::movement::Range;

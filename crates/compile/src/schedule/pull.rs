@@ -54,7 +54,8 @@ pub fn pull(node: &Node, input: &Shape, coords: &[Form]) -> (Coords, Vec<Bound>)
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => {
             unreachable!("not a movement")
         }
-        Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Call(..) => unreachable!("not a movement"),
+        Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) => unreachable!("not a movement"),
+        Op::Call(..) | Op::Kernel(..) => unreachable!("not a movement"),
     };
     (pulled, Vec::new())
 }

@@ -164,7 +164,7 @@ fn equal_kernels_are_one() {
         .iter()
         .map(|step| match step {
             PlanStep::Kernel { kernel, .. } => std::sync::Arc::as_ptr(kernel),
-            PlanStep::Routine { .. } => panic!("no products here"),
+            PlanStep::Routine { .. } | PlanStep::Copy { .. } => panic!("no products or copies here"),
         })
         .collect();
     assert_eq!(kernels.len(), 4);
@@ -193,6 +193,7 @@ fn equal_graphs_give_equal_plans() {
                 .map(|step| match step {
                     PlanStep::Kernel { kernel, .. } => kernel.to_string(),
                     PlanStep::Routine { routine, .. } => format!("{routine:?}"),
+                    PlanStep::Copy { from, to } => format!("{from:?} to {to:?}"),
                 })
                 .collect();
             format!("{plan}{}", kernels.join("\n"))
