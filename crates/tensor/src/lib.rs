@@ -21,7 +21,13 @@ pub mod realize;
 pub mod settings;
 pub mod tensor;
 
+pub use ops::attention::{Attention, Rotary};
+pub use ops::conv::Conv;
+pub use ops::loss::CrossEntropy;
 pub use ops::movement::Range;
+pub use ops::resize::Ends;
+pub use ops::sort::Order;
+pub use ops::window::Window;
 pub use panoply_ir::{DType, Element, Error, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;
 pub use plan_cache::{PlanCounts, counts as plan_counts};
