@@ -6,6 +6,7 @@
 use panoply_ir::{Error, Shape};
 
 use super::window::Window;
+use crate::settings::Settings;
 use crate::tensor::Tensor;
 
 /// How filters move over N axes.
@@ -27,6 +28,12 @@ impl<const N: usize> Default for Conv<N> {
     }
 }
 
+impl<const N: usize> Settings for Conv<N> {
+    fn words(&self, words: &mut Vec<u64>) {
+        (self.stride, self.padding, self.dilation, self.groups).words(words);
+    }
+}
+
 impl Tensor {
     /// Convolution of `[batch, channels, lengths]` with filters `[outputs, channels / groups, sizes]`.
     #[track_caller]
@@ -35,13 +42,22 @@ impl Tensor {
             Ok(operands) => operands,
             Err(mistake) => return mistake,
         };
+        let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
+        let span = |along: usize| (size[along] - 1) * conv.dilation[along] + 1;
+        if (0..N).any(|along| x[along + 2] + 2 * conv.padding[along] < span(along)) {
+            let message = format!("conv: filters of {size:?} do not fit padded lengths of {self:?}");
+            return Tensor::mistake(Error::mistake(message).note(format!("{conv:?}")));
+        }
+        Tensor::call("conv", [self, filters], *conv, |[x, filters], conv| x.convolved(filters, conv))
+    }
+
+    /// [`Tensor::conv`] of what fits.
+    fn convolved<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+        let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
         let mut widths = vec![(0, 0); 2];
         widths.extend(conv.padding.map(|width| (width, width)));
         let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
         let windows = self.pad(&widths).windows(&Window { size, stride: conv.stride, dilation: conv.dilation });
-        if windows.is_mistake() {
-            return windows;
-        }
         let (batch, groups, depth, outputs) = (x[0], conv.groups, w[1], w[0]);
         let positions = windows.0.shape.dims()[2..2 + N].to_vec();
         // [batch, groups, depth, positions, sizes] as [groups, depth · sizes, batch · positions].
