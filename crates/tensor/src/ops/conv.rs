@@ -48,25 +48,64 @@ impl Tensor {
             let message = format!("conv: filters of {size:?} do not fit padded lengths of {self:?}");
             return Tensor::mistake(Error::mistake(message).note(format!("{conv:?}")));
         }
-        Tensor::call("conv", [self, filters], *conv, |[x, filters], conv| x.convolved(filters, conv))
+        Tensor::call_with_gradient(
+            "conv",
+            [self, filters],
+            *conv,
+            |[x, filters], conv| x.convolved(filters, conv),
+            |[x, filters], _, g, conv| [Some(g.unconvolved(x, filters, conv)), Some(g.correlated(x, filters, conv))],
+        )
+    }
+
+    /// What flows to the input of a convolution: its transpose. The gradient of the windows themselves would look for every
+    /// window an element is part of.
+    fn unconvolved<const N: usize>(&self, x: &Tensor, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+        let (lengths, sizes) = (&x.0.shape.dims()[2..], &filters.0.shape.dims()[2..]);
+        let extra = std::array::from_fn(|along| {
+            let span = (sizes[along] - 1) * conv.dilation[along] + 1;
+            (lengths[along] + 2 * conv.padding[along] - span) % conv.stride[along]
+        });
+        self.conv_transposed(filters, conv, extra)
+    }
+
+    /// What flows to the filters of a convolution: the products of what flows to the output with the windows.
+    fn correlated<const N: usize>(&self, x: &Tensor, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+        let (dims, sizes) = (self.0.shape.dims(), &filters.0.shape.dims()[2..]);
+        let split = [&[dims[0], conv.groups, dims[1] / conv.groups], &dims[2..]].concat();
+        let order = [1, 2, 0].into_iter().chain(3..3 + N).collect();
+        let rows = self.reshaped(Shape::new(split)).permuted(order).flatten(2);
+        let columns = x.columns(sizes, conv);
+        rows.matmul(&columns.t()).reshaped(filters.0.shape.clone())
+    }
+
+    /// The windows of the input as columns: `[groups, depth · sizes, batch · positions]`.
+    fn columns<const N: usize>(&self, sizes: &[usize], conv: &Conv<N>) -> Tensor {
+        let mut widths = vec![(0, 0); 2];
+        widths.extend(conv.padding.map(|width| (width, width)));
+        let size: [usize; N] = std::array::from_fn(|along| sizes[along]);
+        let windows = self.pad(&widths).windows(&Window { size, stride: conv.stride, dilation: conv.dilation });
+        let (batch, groups, depth) = (self.0.shape.dims()[0], conv.groups, self.0.shape.dims()[1] / conv.groups);
+        let around = &windows.0.shape.dims()[2..];
+        // [batch, groups, depth, positions, sizes] as [groups, depth · sizes, batch · positions].
+        let split = [&[batch, groups, depth], around].concat();
+        let order = [1, 2].into_iter().chain(3 + N..3 + 2 * N).chain([0]).chain(3..3 + N);
+        let deep = depth * size.iter().product::<usize>();
+        let columns = [groups, deep, batch * around[..N].iter().product::<usize>()];
+        windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into())
     }
 
     /// [`Tensor::conv`] of what fits.
     fn convolved<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>) -> Tensor {
         let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
-        let mut widths = vec![(0, 0); 2];
-        widths.extend(conv.padding.map(|width| (width, width)));
-        let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
-        let windows = self.pad(&widths).windows(&Window { size, stride: conv.stride, dilation: conv.dilation });
-        let (batch, groups, depth, outputs) = (x[0], conv.groups, w[1], w[0]);
-        let positions = windows.0.shape.dims()[2..2 + N].to_vec();
-        // [batch, groups, depth, positions, sizes] as [groups, depth · sizes, batch · positions].
-        let split = [&[batch, groups, depth], &windows.0.shape.dims()[2..]].concat();
-        let order = [1, 2].into_iter().chain(3 + N..3 + 2 * N).chain([0]).chain(3..3 + N);
-        let deep = depth * size.iter().product::<usize>();
-        let columns = [groups, deep, batch * positions.iter().product::<usize>()];
-        let columns = windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into());
-        let rows = filters.reshaped([groups, outputs / groups, deep].into());
+        let columns = self.columns(&w[2..], conv);
+        let positions: Vec<usize> = (0..N)
+            .map(|along| {
+                let span = (w[along + 2] - 1) * conv.dilation[along] + 1;
+                (x[along + 2] + 2 * conv.padding[along] - span) / conv.stride[along] + 1
+            })
+            .collect();
+        let (batch, groups, outputs) = (x[0], conv.groups, w[0]);
+        let rows = filters.reshaped([groups, outputs / groups, columns.0.shape.dims()[1]].into());
         let result = [&[groups, outputs / groups, batch], &positions[..]].concat();
         let order = [2, 0, 1].into_iter().chain(3..3 + N).collect();
         let joined = Shape::new([&[batch, outputs], &positions[..]].concat());
