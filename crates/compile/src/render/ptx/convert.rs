@@ -8,8 +8,12 @@ impl Writer<'_> {
     /// The value as another type, as Rust's `as`.
     pub fn cast(&mut self, from: DType, to: DType, x: &str) -> String {
         let (class, wide) = (Class::of(to), to.bytes() == 8);
+        if from == to {
+            return x.to_string();
+        }
+        let x = self.in_register(Class::of(from), x);
+        let x = x.as_str();
         match (from, to) {
-            _ if from == to => x.to_string(),
             (DType::F16 | DType::BF16, DType::F32) => x.to_string(),
             (_, DType::Bool) if from.is_float() => {
                 let zero = if from == DType::F64 { "0d0000000000000000" } else { "0f00000000" };
@@ -82,6 +86,7 @@ impl Writer<'_> {
         if from == to {
             return x.to_string();
         }
+        let x = &self.in_register(Class::of(from), x);
         match from {
             DType::F16 | DType::BF16 => {
                 let bits = self.bits_of(from, x);
@@ -97,13 +102,17 @@ impl Writer<'_> {
                     self.of_bits(to, &bits)
                 }
                 DType::F32 | DType::F64 => self.op(Class::of(to), &format!("mov.b{}", to.bits()), &[x]),
-                _ => self.narrow(to, x.to_string()),
+                _ => self.narrow(to, x.clone()),
             },
         }
     }
 
     /// An f32 result rounded to the 16-bit type it stands for.
     pub fn rounded(&mut self, dtype: DType, value: String) -> String {
+        if !matches!(dtype, DType::F16 | DType::BF16) {
+            return value;
+        }
+        let value = self.in_register(Class::F32, &value);
         match dtype {
             DType::F16 => {
                 let half = self.op(Class::B16, "cvt.rn.f16.f32", &[&value]);
@@ -119,6 +128,7 @@ impl Writer<'_> {
 
     /// The bits of a 16-bit float in the low end of 32.
     pub fn bits_of(&mut self, dtype: DType, value: &str) -> String {
+        let value = &self.in_register(Class::F32, value);
         if dtype == DType::F16 {
             let half = self.op(Class::B16, "cvt.rn.f16.f32", &[value]);
             return self.op(Class::B32, "cvt.u32.u16", &[&half]);

@@ -132,14 +132,13 @@ impl Writer<'_> {
             let lane = lane as u8;
             let raw = match dtype {
                 DType::Bool => self.op(Class::B32, "selp.b32", &["1", "0", value]),
-                DType::F16 => self.op(Class::B16, "cvt.rn.f16.f32", &[value]),
+                DType::F16 => {
+                    let value = self.in_register(Class::F32, value);
+                    self.op(Class::B16, "cvt.rn.f16.f32", &[&value])
+                }
                 DType::BF16 => self.bits_of(dtype, value),
                 // Memory instructions take registers only.
-                _ if !value.starts_with('%') => {
-                    let class = Class::of(dtype);
-                    self.op(class, &format!("mov.{}", class.name()), &[value])
-                }
-                _ => value.clone(),
+                _ => self.in_register(Class::of(dtype), value),
             };
             let write = format!("st.{space}.{} {}, {raw}", unsigned(dtype), place(&address, lane, dtype));
             if guard == Guard::Checked {

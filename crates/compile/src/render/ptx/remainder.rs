@@ -11,14 +11,20 @@ impl Writer<'_> {
             return self.remainder_f64(args[0], args[1]);
         }
         // The remainder of two f32 is an f32, and that of the same numbers in f64.
-        let [x, y] = [args[0], args[1]].map(|x| self.op(Class::F64, "cvt.f64.f32", &[x]));
+        let [x, y] = [args[0], args[1]].map(|x| {
+            let x = self.in_register(Class::F32, x);
+            self.op(Class::F64, "cvt.f64.f32", &[&x])
+        });
         let rest = self.remainder_f64(&x, &y);
         self.op(Class::F32, "cvt.rn.f32.f64", &[&rest])
     }
 
     fn remainder_f64(&mut self, x: &str, y: &str) -> String {
         let (long, word) = (Class::B64, Class::B32);
-        let [a, b] = [x, y].map(|x| self.op(long, "mov.b64", &[x]));
+        let [a, b] = [x, y].map(|x| {
+            let x = self.in_register(Class::F64, x);
+            self.op(long, "mov.b64", &[&x])
+        });
         let sign = self.op(long, "and.b64", &[&a, &i64::MIN.to_string()]);
         let [a, b] = [a, b].map(|bits| self.op(long, "and.b64", &[&bits, &i64::MAX.to_string()]));
         let result = self.register(long);

@@ -29,8 +29,10 @@ impl Writer<'_> {
             }
             Op::Atomic { op, mem, index, value, expected, old, guard } => {
                 let [index, value, expected] = self.evaluate([*index, *value, expected.unwrap_or(*value)]);
+                // An exchange is of bits, whatever they are.
+                let class = Class::of(self.kernel.mem(*mem).dtype);
                 let value =
-                    if *op == AtomicOp::Exchange { self.in_register(*mem, &value[0]) } else { value[0].clone() };
+                    if *op == AtomicOp::Exchange { self.in_register(class, &value[0]) } else { value[0].clone() };
                 let before = self.change(*op, *mem, &index[0], &value, &expected[0], *guard);
                 if let Some(old) = old {
                     self.locals[old.index()] = vec![before];
@@ -103,14 +105,6 @@ impl Writer<'_> {
         for (register, value) in registers.iter().zip(&value) {
             self.set(class, register, value);
         }
-    }
-
-    fn in_register(&mut self, mem: panoply_ir::kernel::MemId, value: &str) -> String {
-        if value.starts_with('%') {
-            return value.to_string();
-        }
-        let class = Class::of(self.kernel.mem(mem).dtype);
-        self.op(class, &format!("mov.{}", class.name()), &[value])
     }
 
     /// A counting loop; the counter never passes the end by wrapping around.

@@ -137,6 +137,14 @@ impl<'k> Writer<'k> {
         }
     }
 
+    /// A value as a register: some instructions take no literals, or none of another type.
+    pub fn in_register(&mut self, class: Class, value: &str) -> String {
+        match value.starts_with('%') {
+            true => value.to_string(),
+            false => self.op(class, &format!("mov.{}", class.name()), &[value]),
+        }
+    }
+
     /// Goes to a label if a predicate is (or is not) true.
     pub fn branch(&mut self, predicate: &str, when: bool, label: &str) {
         let not = if when { "" } else { "!" };
