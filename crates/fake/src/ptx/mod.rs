@@ -16,3 +16,6 @@ pub mod run;
 mod types;
 
 pub use parse::{Module, module};
+
+#[cfg(test)]
+mod tests;
