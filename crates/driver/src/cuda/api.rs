@@ -117,14 +117,16 @@ impl Api {
         for name in names {
             match Library::open(name) {
                 Ok(library) => return Ok(Arc::new(Api::find(library, &name.display().to_string())?)),
-                Err(error) => why.push(format!("{}: {error}", name.display())),
+                Err(error) => why.push((name, error.to_string())),
             }
         }
         let absent = Error::unavailable(format!(
             "cuda: {} cannot be loaded; install NVIDIA's driver, of which it is a part, if an NVIDIA GPU is here",
             chosen.unwrap_or(Path::new(NAMES[0])).display()
         ));
-        Err(why.into_iter().fold(absent, Error::note))
+        // That a file is not there is no news; that it is there and does not load is.
+        let broken = why.into_iter().filter(|(_, why)| !why.contains("No such file"));
+        Err(broken.fold(absent, |error, (name, why)| error.note(format!("{}: {why}", name.display()))))
     }
 }
 
