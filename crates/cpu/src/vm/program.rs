@@ -21,6 +21,7 @@ use super::lane::{Lane, Round};
 use super::ops::Ops;
 use super::ops::mask::Combine;
 use super::ops::memory::Move;
+use super::ops::pair::Pair;
 
 /// A value that all lanes share, by its position in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,13 +60,14 @@ pub struct Target(pub u32);
 
 /// Where lanes or a value lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Src {
-    /// How to read `at`.
-    pub kind: Kind,
-    /// Bytes from one lane to the next; 0 if all lanes share one value.
-    pub step: u8,
     /// The slot's number; the register's number before the layout and its offset in the frame after.
     pub at: u32,
+    /// Bytes from one lane to the next; 0 if all lanes share one value.
+    pub step: u8,
+    /// How to read `at`.
+    pub kind: Kind,
 }
 
 /// What an operand is.
@@ -134,6 +136,7 @@ pub struct Access {
 #[allow(missing_docs, reason = "the names are those of the tables in `ops`")]
 pub enum What {
     Alu(Alu, Lane),
+    Pair(Pair, Lane),
     Cast(Lane, Lane),
     Round(Round),
     Widen(Round),
@@ -153,7 +156,12 @@ pub struct Work {
     pub args: [Src; 3],
     /// What it computes.
     pub what: What,
+    /// Whether lanes around the active ones may be computed too: only registers are touched, and nobody needs those lanes.
+    pub loose: bool,
 }
+
+/// Lanes that loose work is rounded to: no loop has a ragged end then.
+pub const ROUND_LANES: usize = 32;
 
 /// Arithmetic on indices that all lanes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,17 +242,28 @@ pub enum Condition {
         /// What they must be.
         holds: bool,
     },
-    /// A comparison whose outcome is a range of lanes.
-    Affine {
-        /// The left side.
-        at: Affine,
-        /// How.
-        compare: Compare,
-        /// The right side.
-        bound: Slot,
-        /// Whether both are i64.
-        signed: bool,
+    /// A comparison.
+    Range(Range),
+    /// The bool that all lanes share is `holds`.
+    Together {
+        /// The bool.
+        value: Slot,
+        /// What it must be.
+        holds: bool,
     },
+}
+
+/// A comparison of an affine index with a value that all lanes share: its outcome is a range of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The left side.
+    pub at: Affine,
+    /// How.
+    pub compare: Compare,
+    /// The right side.
+    pub bound: Slot,
+    /// Whether both are i64.
+    pub signed: bool,
 }
 
 /// An atomic operation.
@@ -325,6 +344,13 @@ pub enum Instr {
         dst: Src,
         /// The index.
         at: Affine,
+    },
+    /// Writes the outcome of a comparison to bool lanes.
+    Compare {
+        /// The register.
+        dst: Src,
+        /// The comparison.
+        range: Range,
     },
     /// Points a cell at elements in memory, or collects them in a register and points the cell there.
     Stream {
@@ -545,7 +571,8 @@ pub struct Program {
 pub struct Tools {
     pub copy: [VecFn; 4],
     pub splat: [VecFn; 4],
-    pub strided: [VecFn; 4],
+    pub collect: [VecFn; 4],
+    pub spread: [VecFn; 4],
     pub gather: [VecFn; 4],
     pub gather_unchecked: [VecFn; 4],
     pub blend: [VecFn; 4],
@@ -567,7 +594,8 @@ impl Tools {
         Tools {
             copy: moves(Move::Copy),
             splat: moves(Move::Splat),
-            strided: moves(Move::Strided),
+            collect: moves(Move::Collect),
+            spread: moves(Move::Spread),
             gather: moves(Move::Gather),
             gather_unchecked: moves(Move::GatherUnchecked),
             blend: moves(Move::Blend),
