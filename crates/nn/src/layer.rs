@@ -1,6 +1,8 @@
 //! Running a model.
 
-use panoply_tensor::{Rng, Tensor};
+use panoply_tensor::{Error, Result, Rng, Tensor};
+
+use crate::module::{Module, Param, Visitor, VisitorMut};
 
 /// Something that maps a tensor to a tensor.
 pub trait Layer {
@@ -8,21 +10,29 @@ pub trait Layer {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor;
 }
 
-/// What a forward pass needs besides its input.
+/// What a forward pass needs besides its input, and what it leaves behind.
 #[derive(Debug)]
 pub struct Pass<'a> {
     rng: Option<&'a mut Rng>,
+    updates: Vec<Update>,
+}
+
+/// A state's value before the pass, by which its cell is found again, and after it.
+#[derive(Debug)]
+struct Update {
+    cell: Tensor,
+    next: Tensor,
 }
 
 impl<'a> Pass<'a> {
-    /// A pass of training: dropout drops.
+    /// A pass of training: dropout drops, running statistics are collected.
     pub fn train(rng: &'a mut Rng) -> Pass<'a> {
-        Pass { rng: Some(rng) }
+        Pass { rng: Some(rng), updates: Vec::new() }
     }
 
     /// A pass of use: the same output for the same input.
     pub fn eval() -> Pass<'static> {
-        Pass { rng: None }
+        Pass { rng: None, updates: Vec::new() }
     }
 
     /// Whether this is training.
@@ -33,5 +43,64 @@ impl<'a> Pass<'a> {
     /// The random numbers of a training pass.
     pub fn rng(&mut self) -> Option<&mut Rng> {
         self.rng.as_deref_mut()
+    }
+
+    /// A state's value at this point of the pass.
+    pub fn state(&self, state: &Param) -> Tensor {
+        let found = self.updates.iter().find(|update| update.cell.is_same(state.tensor()));
+        found.map_or_else(|| state.tensor().clone(), |update| update.next.clone())
+    }
+
+    /// What a [`Param::state`] becomes when the step is committed. A pass of use ignores it.
+    pub fn update(&mut self, state: &Param, next: Tensor) {
+        if !self.is_training() {
+            return;
+        }
+        let next = next.detach();
+        match self.updates.iter_mut().find(|update| update.cell.is_same(state.tensor())) {
+            Some(update) => update.next = next,
+            None => self.updates.push(Update { cell: state.tensor().clone(), next }),
+        }
+    }
+
+    /// What is to be computed before [`Pass::commit`].
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &Tensor> {
+        self.updates.iter().map(|update| &update.next)
+    }
+
+    /// Whether every state that was updated is a part of this model and keeps its shape.
+    pub(crate) fn fits(&self, model: &dyn Module) -> Result<()> {
+        let mut found = 0;
+        let mut wrong = None;
+        model.visit(&mut Visitor::new(&mut |name, param| {
+            for update in self.updates.iter().filter(|update| update.cell.is_same(param.tensor())) {
+                found += 1;
+                if update.next.shape().ok() != param.tensor().shape().ok()
+                    || update.next.dtype() != param.tensor().dtype()
+                {
+                    let message = format!("state {name} {:?} cannot become {:?}", param.tensor(), update.next);
+                    wrong.get_or_insert(Error::mistake(message));
+                }
+            }
+        }));
+        self.updates.iter().try_for_each(|update| update.next.check())?;
+        match wrong {
+            Some(wrong) => Err(wrong),
+            None if found != self.updates.len() => {
+                let message = format!("{} states were updated, {found} of them in this model", self.updates.len());
+                Err(Error::mistake(message).note("was the forward pass made with another copy of the model?"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the updates, which [`Pass::fits`] has checked, into the model's states.
+    pub(crate) fn commit(&self, model: &mut dyn Module) -> Result<()> {
+        let mut put =
+            |_: &str, param: &mut Param| match self.updates.iter().find(|update| update.cell.is_same(param.tensor())) {
+                Some(update) => param.set(&update.next),
+                None => Ok(()),
+            };
+        model.visit_mut(&mut VisitorMut::new(&mut put))
     }
 }

@@ -5,13 +5,14 @@
 //! it leaves behind (running statistics). An [`optimiser::Optimiser`] turns a loss into the next parameters and commits
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`optimiser`], [`data`], [`fit`], [`checkpoint`].
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`data`], [`fit`], [`checkpoint`].
 
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
 pub mod data;
 pub mod fit;
+pub mod init;
 pub mod layer;
 pub mod layers;
 pub mod module;
@@ -19,6 +20,6 @@ pub mod optimiser;
 
 pub use fit::{EpochReport, Training};
 pub use layer::{Layer, Pass};
-pub use layers::{Dropout, Linear, Mlp};
+pub use layers::*;
 pub use module::{Module, Param, Visitor, VisitorMut};
-pub use optimiser::{AdamW, Optimiser, Sgd};
+pub use optimiser::{Adagrad, Adam, AdamW, Average, Lion, Optimiser, Plateau, RmsProp, Schedule, Sgd};

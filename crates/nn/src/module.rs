@@ -2,18 +2,30 @@
 
 use panoply_tensor::{Error, Result, Shape, Tensor};
 
-/// A tensor that training changes.
-#[derive(Clone, Debug)]
+/// A tensor that training changes, or that a model keeps beside those.
+#[derive(Debug)]
 pub struct Param {
     value: Tensor,
     /// Whether training leaves it alone.
     pub frozen: bool,
+    state: bool,
 }
 
 impl Param {
     /// A parameter that starts as this value.
     pub fn new(value: Tensor) -> Param {
-        Param { value, frozen: false }
+        Param { value, frozen: false, state: false }
+    }
+
+    /// Something kept beside the parameters, such as a running mean: no gradient moves it, a training pass may
+    /// ([`crate::Pass::update`]). It is saved like a parameter.
+    pub fn state(value: Tensor) -> Param {
+        Param { value, frozen: false, state: true }
+    }
+
+    /// Whether gradients move it.
+    pub fn is_trained(&self) -> bool {
+        !self.frozen && !self.state
     }
 
     /// The value now.
@@ -32,6 +44,14 @@ impl Param {
     }
 }
 
+impl Clone for Param {
+    /// A free snapshot. A state's clone is another cell: what a pass collects for one is not for the other.
+    fn clone(&self) -> Param {
+        let value = if self.state { self.value.detach() } else { self.value.clone() };
+        Param { value, ..*self }
+    }
+}
+
 /// Something with parameters. `#[derive(Module)]` writes it for a struct whose fields are modules and parameters.
 pub trait Module {
     /// Shows every parameter with its dotted name.
@@ -47,12 +67,54 @@ pub trait Module {
         params
     }
 
-    /// How many numbers there are to train.
+    /// How many numbers gradients move.
     fn param_count(&self) -> usize {
-        let count = |param: &Param| param.tensor().shape().map_or(0, Shape::elems);
-        self.named_params().iter().map(|(_, param)| count(param)).sum()
+        let trained = self.named_params().into_iter().filter(|(_, param)| param.is_trained());
+        trained.map(|(_, param)| elems(&param)).sum()
+    }
+
+    /// A line for each parameter with its name, type, shape and count, and their sum.
+    fn summary(&self) -> String {
+        let params = self.named_params();
+        let width = params.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for (name, param) in &params {
+            let shape = param.tensor().shape().map_or_else(|error| error.to_string(), Shape::to_string);
+            let kept = if param.is_trained() { "" } else { "  not trained" };
+            text += &format!("{name:width$}  {} {shape:<16} {:>10}{kept}\n", param.tensor().dtype(), elems(param));
+        }
+        text + &format!("{} parameters to train\n", self.param_count())
     }
 }
+
+fn elems(param: &Param) -> usize {
+    param.tensor().shape().map_or(0, Shape::elems)
+}
+
+/// [`Module`] for a struct of this crate whose named fields are modules; other fields are settings.
+macro_rules! module {
+    ($name:ident { $($field:ident),* }) => {
+        $crate::module::module!(@ [] $name { $($field),* });
+    };
+    ($name:ident<const $n:ident: usize> { $($field:ident),* }) => {
+        $crate::module::module!(@ [const $n: usize] $name<$n> { $($field),* });
+    };
+    (@ [$($generics:tt)*] $type:ty { $($field:ident),* }) => {
+        impl<$($generics)*> $crate::module::Module for $type {
+            fn visit(&self, visitor: &mut $crate::module::Visitor<'_>) {
+                let _ = &visitor;
+                $(visitor.field(stringify!($field), &self.$field);)*
+            }
+
+            fn visit_mut(&mut self, visitor: &mut $crate::module::VisitorMut<'_>) -> panoply_tensor::Result<()> {
+                let _ = &visitor;
+                $(visitor.field(stringify!($field), &mut self.$field)?;)*
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use module;
 
 /// Walks the parameters and keeps the dotted name.
 pub struct Visitor<'a> {
@@ -112,6 +174,16 @@ impl<M: Module> Module for Option<M> {
 
     fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
         self.iter_mut().try_for_each(|module| module.visit_mut(visitor))
+    }
+}
+
+impl<M: Module + ?Sized> Module for Box<M> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        (**self).visit(visitor);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+        (**self).visit_mut(visitor)
     }
 }
 

@@ -47,7 +47,7 @@ pub use panoply_runtime::{
     Buffer, Device, DeviceInfo, Event, Grid, How, Kind, Launch, LaunchArg, Profile, ProfileReport, Queue, Reading,
     Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
-pub use panoply_tensor::{Range, Rng, Shape, Tensor, eval};
+pub use panoply_tensor::{Attention, Conv, CrossEntropy, Ends, Order, Range, Rng, Rotary, Shape, Tensor, Window, eval};
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
 #[doc(hidden)]

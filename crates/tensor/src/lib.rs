@@ -6,19 +6,28 @@
 //! and needs no `?`; whoever first asks for a result gets the leftmost mistake, with its operands and source line.
 //!
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
-//! [`panoply_ir::graph::Op`]), [`gradient`] (one match over the primitives), [`random`], [`realize`], [`display`].
+//! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives), [`random`], [`realize`], [`display`].
 
 #![forbid(unsafe_code)]
 
+pub mod call;
 pub mod display;
 pub mod gradient;
+mod kernel;
 pub mod ops;
 mod plan_cache;
 pub mod random;
 pub mod realize;
+pub mod settings;
 pub mod tensor;
 
+pub use ops::attention::{Attention, Rotary};
+pub use ops::conv::Conv;
+pub use ops::loss::CrossEntropy;
 pub use ops::movement::Range;
+pub use ops::resize::Ends;
+pub use ops::sort::Order;
+pub use ops::window::Window;
 pub use panoply_ir::{DType, Element, Error, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;
 pub use plan_cache::{PlanCounts, counts as plan_counts};

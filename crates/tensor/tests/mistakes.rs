@@ -1,6 +1,6 @@
 //! What wrong expressions get: one sentence with the operands and the line, and never a panic.
 
-use panoply_tensor::{DType, Device, Tensor, eval, plan_counts};
+use panoply_tensor::{Attention, Conv, DType, Device, Tensor, Window, eval, plan_counts};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -53,6 +53,33 @@ fn movement_mistakes_name_their_operand() {
         ] {
             let error = wrong.check().unwrap_err();
             assert!(error.message().contains(part), "{error}");
+        }
+    });
+}
+
+#[test]
+fn mistakes_of_composed_operations_name_their_operands() {
+    on_cpu(|| {
+        let (image, matrix) = (ones(&[2, 3, 5, 5]), ones(&[4, 6]));
+        let attend = |keys: &Tensor| image.attention(keys, keys, &Attention::default());
+        for (wrong, part) in [
+            (image.conv(&ones(&[4, 2, 3, 3]), &Conv::<2>::default()), "conv: 3 channels and 1 groups"),
+            (image.conv(&ones(&[4, 3, 6, 6]), &Conv::<2>::default()), "windows of size [6, 6] do not fit the last 2"),
+            (image.conv(&ones(&[4, 3, 3]), &Conv::<2>::default()), "conv: needs [batch, channels] and 2 more axes"),
+            (image.max_pool(&Window::new([2, 2]), [2, 2]), "max_pool: padding [2, 2] is more than half"),
+            (attend(&ones(&[2, 2, 5, 5])), "attention: 3 heads are not a multiple of 2 key heads"),
+            (attend(&ones(&[2, 3, 5, 4])), "attention: lengths of queries, keys and values do not fit"),
+            (Tensor::einsum("ij,jk->ik", &[&matrix, &matrix]), "einsum: `ij,jk->ik`: `j` is 6 and 4 long"),
+            (Tensor::einsum("ij->z", &[&matrix]), "no operand has `z`"),
+            (matrix.top_k(7, 1).0, "top_k: no 7 in order along axis 1"),
+            (matrix.split(&[1, 2], 0).remove(1), "split: [1, 2] do not add up"),
+            (image.group_norm(2, 1e-5), "group_norm: the channels of f32[2, 3, 5, 5]"),
+            (matrix.diagonal(), "diagonal: f32[4, 6]"),
+            (matrix.outer(&matrix), "outer: f32[4, 6]"),
+        ] {
+            let error = wrong.check().unwrap_err();
+            assert!(error.message().contains(part), "{error}");
+            assert!(error.to_string().contains("mistakes.rs:"), "the caller's line is told: {error}");
         }
     });
 }

@@ -1,9 +1,10 @@
 //! A dense layer.
 
-use panoply_tensor::{Result, Rng, Tensor};
+use panoply_tensor::{Rng, Tensor};
 
+use crate::init;
 use crate::layer::{Layer, Pass};
-use crate::module::{Module, Param, Visitor, VisitorMut};
+use crate::module::{Param, module};
 
 /// x · weightᵀ + bias over the last axis. The weight is `[outputs, inputs]`, as in PyTorch.
 #[derive(Clone, Debug)]
@@ -18,8 +19,8 @@ impl Linear {
     /// Weight and bias uniform in ±1/√inputs, as PyTorch's `nn.Linear` starts.
     pub fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Linear {
         let bound = 1.0 / (inputs.max(1) as f64).sqrt();
-        let mut start = |shape: &[usize]| Param::new(rng.uniform(shape) * (2.0 * bound) - bound);
-        Linear { weight: start(&[outputs, inputs]), bias: Some(start(&[outputs])) }
+        let weight = Param::new(init::uniform(&[outputs, inputs], bound, rng));
+        Linear { weight, bias: Some(Param::new(init::uniform(&[outputs], bound, rng))) }
     }
 }
 
@@ -33,14 +34,4 @@ impl Layer for Linear {
     }
 }
 
-impl Module for Linear {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("weight", &self.weight);
-        visitor.field("bias", &self.bias);
-    }
-
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
-        visitor.field("weight", &mut self.weight)?;
-        visitor.field("bias", &mut self.bias)
-    }
-}
+module!(Linear { weight, bias });

@@ -1,10 +1,10 @@
 //! Dense layers with relu between.
 
-use panoply_tensor::{Result, Rng, Tensor};
+use panoply_tensor::{Rng, Tensor};
 
 use crate::layer::{Layer, Pass};
 use crate::layers::{Dropout, Linear};
-use crate::module::{Module, Visitor, VisitorMut};
+use crate::module::module;
 
 /// A dense network: linear layers, relu and dropout between them.
 #[derive(Clone, Debug)]
@@ -36,12 +36,4 @@ impl Layer for Mlp {
     }
 }
 
-impl Module for Mlp {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.field("layers", &self.layers);
-    }
-
-    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
-        visitor.field("layers", &mut self.layers)
-    }
-}
+module!(Mlp { layers });

@@ -1,9 +1,25 @@
 //! The layers, one file each.
 
+mod attention;
+mod conv;
 mod dropout;
+mod embedding;
 mod linear;
 mod mlp;
+mod norm;
+mod pool;
+mod recurrent;
+mod sequential;
+mod transformer;
 
+pub use attention::MultiHeadAttention;
+pub use conv::{Conv1d, Conv2d, Conv3d, Convolution, TransposedConvolution};
 pub use dropout::Dropout;
+pub use embedding::{Embedding, sinusoidal_positions};
 pub use linear::Linear;
 pub use mlp::Mlp;
+pub use norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
+pub use pool::{AdaptiveAveragePool, AveragePool, Flatten, MaxPool, Unflatten};
+pub use recurrent::{Cell, Depth, Direction, Memory, Recurrent};
+pub use sequential::{Map, Sequential, Stage};
+pub use transformer::{BlockShape, DecoderBlock, EncoderBlock, FeedForward};

@@ -1,39 +1,87 @@
 //! From a loss to the next parameters.
 //!
-//! A [`Rule`] says how one parameter moves; [`Optimiser`] does the rest once for all rules: gradients, clipping, state by
-//! dotted name, one evaluation of loss, parameters and state together, and the commit. A step changes everything or
-//! nothing. Learning rate and step count are slots, so a schedule never compiles anything again.
+//! A [`Rule`] says how one parameter moves; [`Optimiser`] does the rest once for all rules: gradients, accumulation,
+//! clipping, state by dotted name, one evaluation of loss, parameters and state together, and the commit. A step changes
+//! everything or nothing. Learning rate and step count are slots, so a [`Schedule`] never compiles anything again.
 
-mod adamw;
+mod adagrad;
+mod adam;
+mod average;
+mod lion;
+mod rmsprop;
+mod schedule;
 mod sgd;
 
 use std::collections::BTreeMap;
 
 use panoply_tensor::{Error, Result, Tensor, eval};
 
-pub use adamw::AdamWRule;
+pub use adagrad::AdagradRule;
+pub use adam::{AdamRule, AdamWRule, Moments};
+pub use average::Average;
+pub use lion::LionRule;
+pub use rmsprop::RmsPropRule;
+pub use schedule::{Plateau, Schedule};
 pub use sgd::SgdRule;
 
 use crate::layer::Pass;
-use crate::module::{Module, VisitorMut};
+use crate::module::{Module, Param, Visitor, VisitorMut};
 
+/// Adam.
+pub type Adam = Optimiser<AdamRule>;
 /// AdamW: Adam with decoupled weight decay.
 pub type AdamW = Optimiser<AdamWRule>;
 /// Stochastic gradient descent with momentum.
 pub type Sgd = Optimiser<SgdRule>;
+/// RMSprop.
+pub type RmsProp = Optimiser<RmsPropRule>;
+/// Adagrad.
+pub type Adagrad = Optimiser<AdagradRule>;
+/// Lion.
+pub type Lion = Optimiser<LionRule>;
 
 /// How one parameter moves.
 pub trait Rule {
-    /// The parameter and its state after a step along its gradient. `state` is empty before the first step; `step` counts
-    /// from 1.
-    fn update(
-        &self,
-        value: &Tensor,
-        gradient: &Tensor,
-        state: &[Tensor],
-        rate: f64,
-        step: u64,
-    ) -> (Tensor, Vec<Tensor>);
+    /// The parameter and its state after a step along its gradient. `state` is empty before the first step.
+    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>);
+}
+
+/// What a rule is told of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// How far it goes.
+    pub rate: f64,
+    /// Counted from 1.
+    pub number: u64,
+    /// Whether weight decay applies to this parameter.
+    pub decays: bool,
+}
+
+impl Step {
+    /// A weight decay, or 0 for a parameter it does not apply to.
+    pub fn decay(&self, weight_decay: f64) -> f64 {
+        if self.decays { weight_decay } else { 0.0 }
+    }
+}
+
+/// What is done to gradients before a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Clip {
+    /// Shrinks all gradients together so that as one vector they are not longer than this.
+    Norm(f64),
+    /// Limits each element to ± this.
+    Value(f64),
+}
+
+/// Parameters that are treated apart: those whose dotted name the function accepts.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// Whether a parameter of this name belongs to it. The first group that accepts a name has it.
+    pub holds: fn(&str) -> bool,
+    /// Factor of the learning rate.
+    pub rate: f64,
+    /// Whether weight decay applies.
+    pub decays: bool,
 }
 
 /// A rule with what it remembers of a model.
@@ -43,71 +91,131 @@ pub struct Optimiser<R> {
     pub rule: R,
     /// How far a step goes; may change at any time.
     pub learning_rate: f64,
-    /// Longest gradient over all parameters together, if it is limited.
-    pub max_norm: Option<f64>,
+    /// How gradients are limited, if they are.
+    pub clip: Option<Clip>,
+    /// Parameters treated apart; the others move at the learning rate and decay.
+    pub groups: Vec<Group>,
     /// Steps made.
     pub steps: u64,
     /// What the rule remembers of each parameter, by dotted name.
     pub state: BTreeMap<String, Vec<Tensor>>,
+    /// Gradients of [`Optimiser::accumulate`] that wait for the next step, by dotted name.
+    pub waiting: BTreeMap<String, Tensor>,
 }
 
 impl<R: Rule> Optimiser<R> {
     /// A rule at the start of training.
     pub fn with_rule(rule: R, learning_rate: f64) -> Optimiser<R> {
-        Optimiser { rule, learning_rate, max_norm: None, steps: 0, state: BTreeMap::new() }
+        let (state, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Optimiser { rule, learning_rate, clip: None, groups: Vec::new(), steps: 0, state, waiting }
     }
 
     /// Shrinks gradients that are longer than this, all parameters taken as one vector.
     #[must_use]
-    pub fn clip_norm(mut self, max_norm: f64) -> Optimiser<R> {
-        self.max_norm = Some(max_norm);
+    pub fn clip_norm(mut self, longest: f64) -> Optimiser<R> {
+        self.clip = Some(Clip::Norm(longest));
         self
+    }
+
+    /// Limits each element of the gradients to ± this.
+    #[must_use]
+    pub fn clip_value(mut self, largest: f64) -> Optimiser<R> {
+        self.clip = Some(Clip::Value(largest));
+        self
+    }
+
+    /// Treats the parameters whose name is accepted apart: another share of the learning rate, and weight decay or none.
+    #[must_use]
+    pub fn group(mut self, holds: fn(&str) -> bool, rate: f64, decays: bool) -> Optimiser<R> {
+        self.groups.push(Group { holds, rate, decays });
+        self
+    }
+
+    /// Adds a part of a batch to the gradients of the next step and gives the loss's value; parameters stay, states move.
+    /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed.
+    pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
+        let trained = trained(model, &pass)?;
+        let gradients = self.gradients(&trained, loss)?;
+        let mut roots = vec![loss];
+        roots.extend(gradients.iter().chain(pass.roots()));
+        eval(&roots)?;
+        let value = loss.item()?;
+        pass.commit(model)?;
+        let kept = trained.into_iter().zip(&gradients).map(|((name, _), gradient)| (name, gradient.detach()));
+        self.waiting.extend(kept);
+        Ok(value)
     }
 
     /// Moves the model one step down the loss and gives the loss's value. On error nothing has changed.
     pub fn step(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
-        if !pass.is_training() {
-            return Err(Error::mistake(
-                "a step needs a training pass: use `Pass::train(&mut rng)` for the forward pass",
-            ));
-        }
-        let trained: Vec<(String, Tensor)> = model
-            .named_params()
-            .into_iter()
-            .filter(|(_, param)| !param.frozen)
-            .map(|(name, param)| (name, param.tensor().clone()))
-            .collect();
-        let wanted: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
-        let gradients = self.clipped(loss.gradients(&wanted)?);
-        let step = self.steps + 1;
+        let trained = trained(model, &pass)?;
+        let gradients = self.clipped(self.gradients(&trained, loss)?);
+        let number = self.steps + 1;
         let mut next: BTreeMap<&str, (Tensor, Vec<Tensor>)> = BTreeMap::new();
         for ((name, value), gradient) in trained.iter().zip(&gradients) {
             let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
-            next.insert(name, self.rule.update(value, gradient, state, self.learning_rate, step));
+            let group = self.groups.iter().find(|group| (group.holds)(name));
+            let rate = self.learning_rate * group.map_or(1.0, |group| group.rate);
+            let step = Step { rate, number, decays: group.is_none_or(|group| group.decays) };
+            next.insert(name, self.rule.update(value, gradient, state, &step));
         }
         let mut roots = vec![loss];
         roots.extend(next.values().flat_map(|(value, state)| [value].into_iter().chain(state)));
+        roots.extend(pass.roots());
         eval(&roots)?;
         let value = loss.item()?;
-        let mut commit = |name: &str, param: &mut crate::module::Param| match next.get(name) {
+        let mut commit = |name: &str, param: &mut Param| match next.get(name) {
             Some((value, _)) => param.set(value),
             None => Ok(()),
         };
         model.visit_mut(&mut VisitorMut::new(&mut commit))?;
+        pass.commit(model)?;
         let kept = next
             .into_iter()
             .map(|(name, (_, state))| (name.to_string(), state.iter().map(Tensor::detach).collect::<Vec<Tensor>>()));
         self.state.extend(kept);
-        self.steps = step;
+        self.waiting.clear();
+        self.steps = number;
         Ok(value)
     }
 
-    fn clipped(&self, gradients: Vec<Tensor>) -> Vec<Tensor> {
-        let Some(limit) = self.max_norm else { return gradients };
-        let squares = gradients.iter().map(|gradient| gradient.square().sum(..));
-        let Some(total) = squares.reduce(|sum, square| sum + square) else { return gradients };
-        // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
-        let factor = ((total.sqrt() + 1e-6).recip() * limit).minimum(&Tensor::scalar(1f32));
-        gradients.iter().map(|gradient| gradient * &factor).collect()
+    /// The loss's gradients with what waits added.
+    fn gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
+        let wanted: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
+        let gradients = loss.gradients(&wanted)?;
+        let summed = trained.iter().zip(gradients).map(|((name, _), gradient)| match self.waiting.get(name) {
+            Some(waiting) => gradient + waiting,
+            None => gradient,
+        });
+        Ok(summed.collect())
     }
+
+    fn clipped(&self, gradients: Vec<Tensor>) -> Vec<Tensor> {
+        match self.clip {
+            None => gradients,
+            Some(Clip::Value(largest)) => gradients.iter().map(|gradient| gradient.clamp(-largest, largest)).collect(),
+            Some(Clip::Norm(longest)) => {
+                let squares = gradients.iter().map(|gradient| gradient.square().sum(..));
+                let Some(total) = squares.reduce(|sum, square| sum + square) else { return gradients };
+                // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
+                let factor = ((total.sqrt() + 1e-6).recip() * longest).minimum(&Tensor::scalar(1f32));
+                gradients.iter().map(|gradient| gradient * &factor).collect()
+            }
+        }
+    }
+}
+
+/// The parameters that move, by name, if the pass was one of training and fits the model.
+fn trained(model: &dyn Module, pass: &Pass<'_>) -> Result<Vec<(String, Tensor)>> {
+    if !pass.is_training() {
+        return Err(Error::mistake("a step needs a training pass: use `Pass::train(&mut rng)` for the forward pass"));
+    }
+    pass.fits(model)?;
+    let mut trained = Vec::new();
+    model.visit(&mut Visitor::new(&mut |name, param| {
+        if param.is_trained() {
+            trained.push((name.to_string(), param.tensor().clone()));
+        }
+    }));
+    Ok(trained)
 }

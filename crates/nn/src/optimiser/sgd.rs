@@ -2,7 +2,7 @@
 
 use panoply_tensor::Tensor;
 
-use super::{Optimiser, Rule};
+use super::{Optimiser, Rule, Step};
 
 /// Settings of [`super::Sgd`].
 #[derive(Clone, Debug)]
@@ -27,16 +27,31 @@ impl Optimiser<SgdRule> {
         self.rule.momentum = momentum;
         self
     }
+
+    /// With momentum whose part of the step comes before the gradient's. [Nesterov 1983]
+    #[must_use]
+    pub fn nesterov(mut self, momentum: f64) -> Optimiser<SgdRule> {
+        (self.rule.momentum, self.rule.nesterov) = (momentum, true);
+        self
+    }
+
+    /// With a pull towards zero as part of the gradient.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Optimiser<SgdRule> {
+        self.rule.weight_decay = weight_decay;
+        self
+    }
 }
 
 impl Rule for SgdRule {
-    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], rate: f64, _: u64) -> (Tensor, Vec<Tensor>) {
-        let pull = if self.weight_decay > 0.0 { gradient + value * self.weight_decay } else { gradient.clone() };
+    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
+        let decay = step.decay(self.weight_decay);
+        let pull = if decay > 0.0 { gradient + value * decay } else { gradient.clone() };
         if self.momentum == 0.0 {
-            return (value - pull * rate, Vec::new());
+            return (value - pull * step.rate, Vec::new());
         }
         let velocity = state.first().map_or_else(|| pull.clone(), |before| before * self.momentum + &pull);
         let direction = if self.nesterov { pull + &velocity * self.momentum } else { velocity.clone() };
-        (value - direction * rate, vec![velocity])
+        (value - direction * step.rate, vec![velocity])
     }
 }

@@ -113,10 +113,12 @@ impl Tensor {
         self.literal(1.0).where_(&Tensor::alu(Alu::Lt, &[&zero, self]), &below)
     }
 
-    /// Limited to `low ..= high`; NaN stays.
+    /// Limited to `low ..= high`, with slope 0 at both; NaN stays.
     #[track_caller]
     pub fn clamp(&self, low: f64, high: f64) -> Tensor {
-        self.maximum(&self.slot(low)).minimum(&self.slot(high))
+        let (low, high) = (self.slot(low), self.slot(high));
+        let raised = low.where_(&self.le(&low), self);
+        high.where_(&high.le(&raised), &raised)
     }
 
     /// Whether x > y.

@@ -46,4 +46,33 @@ impl Tensor {
         let (x, y) = (self.expand_to(&over(m, k)), other.expand_to(&over(k, n)));
         Tensor::primitive(Op::MatMul, &[&x, &y], over(m, n), self.dtype())
     }
+
+    /// Products of every element of one vector with every element of another: `[m]` and `[n]` give `[m, n]`.
+    #[track_caller]
+    pub fn outer(&self, other: &Tensor) -> Tensor {
+        match self.vectors("outer", other) {
+            Some(mistake) => mistake,
+            None => self.unsqueeze(1) * other.unsqueeze(0),
+        }
+    }
+
+    /// Sum of the products of two vectors' elements, of shape `[]`.
+    #[track_caller]
+    pub fn dot(&self, other: &Tensor) -> Tensor {
+        match self.vectors("dot", other) {
+            Some(mistake) => mistake,
+            None => (self * other).sum(..),
+        }
+    }
+
+    /// What is wrong with two operands that should be vectors.
+    #[track_caller]
+    fn vectors(&self, op: &str, other: &Tensor) -> Option<Tensor> {
+        let operands = [self, other];
+        if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
+            return Some(mistake.clone());
+        }
+        let matrix = operands.into_iter().find(|operand| operand.0.shape.rank() != 1)?;
+        Some(Tensor::mistake(Error::mistake(format!("{op}: {matrix:?} is no vector; flatten it first"))))
+    }
 }

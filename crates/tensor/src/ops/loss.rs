@@ -1,15 +1,26 @@
 //! Losses, composed; each is the mean over the batch, of shape `[]`.
 
-use panoply_ir::{Alu, Error};
+use panoply_ir::{Alu, DType, Error};
 
 use crate::tensor::Tensor;
+
+/// What [`Tensor::cross_entropy_with`] may do besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CrossEntropy<'a> {
+    /// Share of the target that is spread evenly over all classes. [Szegedy et al. 2016]
+    pub smoothing: f64,
+    /// Examples of this class do not count.
+    pub ignore: Option<i64>,
+    /// How much each class counts, `[classes]`.
+    pub weights: Option<&'a Tensor>,
+}
 
 impl Tensor {
     /// Mean of -ln softmax(self) at the right class. Logits `[batch, classes]`, classes `[batch]` as integers.
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Tensor) -> Tensor {
-        if self.is_mistake() || classes.is_mistake() {
-            return if self.is_mistake() { self.clone() } else { classes.clone() };
+        if let Some(mistake) = [self, classes].into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
         }
         let (logits, labels) = (self.0.shape.dims(), classes.0.shape.dims());
         if logits.len() != 2 || labels != &logits[..1] || !classes.dtype().is_int() {
@@ -19,6 +30,58 @@ impl Tensor {
         let right = classes.one_hot(logits[1], self.dtype());
         let batch = self.literal(logits[0] as f64);
         -((self.log_softmax(-1) * right).sum(..) / batch)
+    }
+
+    /// Mean cross-entropy of logits `[batch, classes]` against integer classes `[batch]`, or against shares
+    /// `[batch, classes]`, which are not checked to sum to 1. With `weights`, integer classes give the weighted mean, as
+    /// in PyTorch.
+    #[track_caller]
+    pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropy<'_>) -> Tensor {
+        let operands = [Some(self), Some(target), options.weights];
+        if let Some(mistake) = operands.into_iter().flatten().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        let (logits, wanted) = (self.0.shape.dims(), target.0.shape.dims());
+        let by_class = target.dtype().is_int() && logits.len() == 2 && wanted == &logits[..1];
+        let by_share = target.dtype() == self.dtype() && logits.len() == 2 && wanted == logits;
+        let fits = by_class || (by_share && options.ignore.is_none());
+        if !fits {
+            let message =
+                "cross_entropy: needs logits [batch, classes] and integer classes [batch] or shares like the logits";
+            return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {target:?}")));
+        }
+        let classes = logits[1];
+        let hot = if by_class { target.one_hot(classes, self.dtype()) } else { target.clone() };
+        let kept = options.ignore.map(|class| target.ne(&target.literal(class as f64)).cast(self.dtype()));
+        let spread = self.slot(options.smoothing);
+        let smooth = &hot * (self.literal(1.0) - &spread) + &spread / self.literal(classes as f64);
+        let weighted = |shares: Tensor| match options.weights {
+            Some(weights) => shares * weights,
+            None => shares,
+        };
+        let each = -(self.log_softmax(-1) * weighted(smooth)).sum(-1);
+        let (total, count) = match (&kept, by_class) {
+            (Some(kept), _) => ((&each * kept).sum(..), (weighted(hot).sum(-1) * kept).sum(..)),
+            (None, true) if options.weights.is_some() => (each.sum(..), weighted(hot).sum(..)),
+            (None, _) => (each.sum(..), self.literal(logits[0] as f64)),
+        };
+        total / count
+    }
+
+    /// Mean of the negative log-shares at the right class: `[batch, classes]` logarithms, classes `[batch]` as integers.
+    #[track_caller]
+    pub fn nll(&self, classes: &Tensor) -> Tensor {
+        if let Some(mistake) = [self, classes].into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        let (logs, labels) = (self.0.shape.dims(), classes.0.shape.dims());
+        if logs.len() != 2 || labels != &logs[..1] || !classes.dtype().is_int() {
+            let message = "nll: needs logarithms [batch, classes] and integer classes [batch]";
+            return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
+        }
+        let right = classes.one_hot(logs[1], DType::Bool);
+        // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
+        -(self.where_(&right, &self.literal(0.0)).sum(..) / self.literal(logs[0] as f64))
     }
 
     /// Mean squared difference.
@@ -47,5 +110,51 @@ impl Tensor {
     #[track_caller]
     pub fn bce_with_logits(&self, target: &Tensor) -> Tensor {
         (self.softplus() - self * target).mean(..)
+    }
+
+    /// Mean binary cross-entropy of shares in 0 ..= 1 against targets in 0 ..= 1; logarithms stop at -100, as in PyTorch.
+    #[track_caller]
+    pub fn bce(&self, target: &Tensor) -> Tensor {
+        let floor = self.literal(-100.0);
+        let (yes, no) = (self.ln().maximum(&floor), (-self).log1p().maximum(&floor));
+        -(target * yes + (target.literal(1.0) - target) * no).mean(..)
+    }
+
+    /// Divergence of the distribution `target` from the one whose logarithms these are: the sum of
+    /// target · (ln target - self) over the last axis, its mean over the others. [Kullback and Leibler 1951]
+    #[track_caller]
+    pub fn kl_divergence(&self, target: &Tensor) -> Tensor {
+        let zero = target.literal(0.0);
+        let each = target * (target.ln() - self);
+        zero.where_(&target.eq(&zero), &each).sum(-1).mean(..)
+    }
+
+    /// Cosine of the angle between vectors along the last axis, which goes away; lengths are at least `epsilon`.
+    #[track_caller]
+    pub fn cosine_similarity(&self, other: &Tensor, epsilon: f64) -> Tensor {
+        let length = |x: &Tensor| x.square().sum(-1).sqrt();
+        let (left, right) = (length(self), length(other));
+        let floor = left.literal(epsilon);
+        (self * other).sum(-1) / (left.maximum(&floor) * right.maximum(&floor))
+    }
+
+    /// Mean of 1 - cosine where `alike` is 1, and of what the cosine exceeds `margin` by where it is -1. Vectors
+    /// `[batch, width]`, `alike` `[batch]`.
+    #[track_caller]
+    pub fn cosine_embedding(&self, other: &Tensor, alike: &Tensor, margin: f64) -> Tensor {
+        let cosine = self.cosine_similarity(other, 1e-8);
+        if cosine.is_mistake() || alike.is_mistake() || cosine.0.shape != alike.0.shape {
+            let message = format!("cosine_embedding: {alike:?} is not 1 or -1 for each of {self:?}");
+            return Tensor::mistake(cosine.check().and(alike.check()).err().unwrap_or_else(|| Error::mistake(message)));
+        }
+        let (near, far) = (cosine.literal(1.0) - &cosine, (&cosine - cosine.slot(margin)).relu());
+        near.where_(&alike.gt(&alike.literal(0.0)), &far).mean(..)
+    }
+
+    /// Mean of max(0, 1 - target · self), targets -1 or 1.
+    #[track_caller]
+    pub fn hinge(&self, target: &Tensor) -> Tensor {
+        let margin = self * target;
+        (margin.literal(1.0) - margin).relu().mean(..)
     }
 }

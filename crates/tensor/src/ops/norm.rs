@@ -1,5 +1,7 @@
 //! Normalisation, composed.
 
+use panoply_ir::{Error, Shape};
+
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -16,5 +18,44 @@ impl Tensor {
     pub fn rms_norm(&self, epsilon: f64) -> Tensor {
         let power = self.square().mean_keep(-1);
         self * (&power + power.literal(epsilon)).rsqrt()
+    }
+
+    /// Zero mean and unit variance over each of `groups` parts of the channels of `[batch, channels, …]`. [Wu and He 2018]
+    /// One group for each channel is instance normalisation.
+    #[track_caller]
+    pub fn group_norm(&self, groups: usize, epsilon: f64) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let dims = self.0.shape.dims();
+        if dims.len() < 2 || groups == 0 || !dims[1].is_multiple_of(groups) {
+            let message = format!("group_norm: the channels of {self:?} are not a multiple of {groups} groups");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        let part = dims[1] / groups * dims[2..].iter().product::<usize>();
+        let rows = self.reshaped([dims[0], groups, part].into());
+        rows.layer_norm(epsilon).reshaped(self.0.shape.clone())
+    }
+
+    /// `[batch, channels, …]` less a mean and over the root of a variance for each channel, `[channels]` both.
+    /// [Ioffe and Szegedy 2015]
+    #[track_caller]
+    pub fn batch_norm(&self, mean: &Tensor, variance: &Tensor, epsilon: f64) -> Tensor {
+        let scale = (variance + variance.literal(epsilon)).rsqrt();
+        (self - mean.by_channel(self)) * scale.by_channel(self)
+    }
+
+    /// Numbers `[channels]` beside `[batch, channels, …]`: with as many axes of length 1 behind as are needed to broadcast.
+    #[track_caller]
+    pub fn by_channel(&self, input: &Tensor) -> Tensor {
+        if let Some(mistake) = [input, self].into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        match (self.0.shape.dims(), input.0.shape.dims()) {
+            (&[own], &[_, channels, ref rest @ ..]) if own == channels => {
+                self.reshaped(Shape::new([&[own], &vec![1; rest.len()][..]].concat()))
+            }
+            _ => Tensor::mistake(Error::mistake(format!("{self:?} is not one number for each channel of {input:?}"))),
+        }
     }
 }

@@ -40,17 +40,23 @@ impl Tensor {
     /// The combination over axes, which stay with length 1.
     #[track_caller]
     pub fn reduce_keep(&self, op: ReduceOp, axes: impl Axes) -> Tensor {
+        match self.named_axes(op.name(), axes) {
+            Ok(axes) => self.reduced(op, axes),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// Positions of the axes, ascending, or the mistake as a tensor.
+    #[track_caller]
+    fn named_axes(&self, op: &str, axes: impl Axes) -> Result<Vec<usize>, Tensor> {
         let named = axes.axes().unwrap_or_else(|| (0..self.0.shape.rank() as isize).collect());
-        let mut axes = Vec::new();
+        let mut axes = Vec::with_capacity(named.len());
         for axis in named {
-            match self.axis(op.name(), axis) {
-                Ok(axis) => axes.push(axis),
-                Err(mistake) => return mistake,
-            }
+            axes.push(self.axis(op, axis)?);
         }
         axes.sort_unstable();
         axes.dedup();
-        self.reduced(op, axes)
+        Ok(axes)
     }
 
     #[track_caller]
@@ -127,6 +133,41 @@ impl Tensor {
         (self - self.mean_keep(axis)).square().mean_keep(axis)
     }
 
+    /// Variance over axes: the sum of squared distances from the mean over the count less `correction`, 1 for the unbiased
+    /// estimate and 0 for the mean.
+    #[track_caller]
+    pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor {
+        let axes = match self.named_axes("var", axes) {
+            Ok(axes) => axes,
+            Err(mistake) => return mistake,
+        };
+        let dims = self.0.shape.dims();
+        let count: usize = axes.iter().map(|axis| dims[*axis]).product();
+        let mean = self.reduced(ReduceOp::Sum, axes.clone()) / self.literal(count as f64);
+        let total = (self - mean).square().reduced(ReduceOp::Sum, axes.clone());
+        let kept = (0..dims.len()).filter(|axis| !axes.contains(axis)).map(|axis| dims[axis]);
+        let variance = &total / total.literal(count as f64 - correction as f64);
+        variance.reshaped(Shape::new(kept.collect::<Vec<usize>>()))
+    }
+
+    /// Root of [`Tensor::var`].
+    #[track_caller]
+    pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor {
+        self.var(axes, correction).sqrt()
+    }
+
+    /// Length of the vectors over axes: the root of the sum of squares.
+    #[track_caller]
+    pub fn norm(&self, axes: impl Axes) -> Tensor {
+        self.square().sum(axes).sqrt()
+    }
+
+    /// ln of the sum of e to the x over an axis, which goes away; does not overflow.
+    #[track_caller]
+    pub fn logsumexp(&self, axis: isize) -> Tensor {
+        self.logsumexp_keep(axis).squeeze(axis)
+    }
+
     /// Whether any element over axes holds.
     #[track_caller]
     pub fn any(&self, axes: impl Axes) -> Tensor {
@@ -186,6 +227,12 @@ impl Tensor {
         self.scan(ReduceOp::Max, axis)
     }
 
+    /// Running minimum along an axis.
+    #[track_caller]
+    pub fn cummin(&self, axis: isize) -> Tensor {
+        self.scan(ReduceOp::Min, axis)
+    }
+
     #[track_caller]
     pub(crate) fn scan(&self, op: ReduceOp, axis: isize) -> Tensor {
         match self.axis("scan", axis) {
@@ -198,6 +245,8 @@ impl Tensor {
     #[track_caller]
     pub fn logsumexp_keep(&self, axis: isize) -> Tensor {
         let top = self.reduce_keep(ReduceOp::Max, axis).detach();
+        // An infinity less itself would be NaN.
+        let top = top.where_(&top.is_finite(), &top.literal(0.0));
         (self - &top).exp().reduce_keep(ReduceOp::Sum, axis).ln() + top
     }
 }

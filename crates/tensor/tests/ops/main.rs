@@ -1,8 +1,9 @@
 //! The op table on every device, against the f64 graph interpreter; gradients against finite differences.
 //!
-//! One row for each operation in `table.rs`; this file says what is done with a row. The oracle shares nothing with the
+//! One row for each operation in `table.rs` and `composed.rs`; this file says what is done with a row. The oracle shares nothing with the
 //! compiler: it walks the graph one element at a time.
 
+mod composed;
 mod table;
 
 use panoply_ir::graph_interpret::{self, Array, Data};
@@ -10,7 +11,12 @@ use panoply_ir::{DType, Scalar, Shape};
 use panoply_tensor::realize::Traced;
 use panoply_tensor::{Device, Tensor};
 
-use table::{Input, ROWS, Row};
+use table::{Input, Row};
+
+/// Every row of the table.
+fn rows() -> impl Iterator<Item = &'static Row> {
+    table::ROWS.iter().chain(composed::ROWS)
+}
 
 /// The devices of this machine that the table runs on. OpenCL compilers take a tenth of a second for each of some hundred
 /// kernels, so a quick run leaves them out and the second one is for the full run.
@@ -118,7 +124,7 @@ fn close(what: &str, have: &[f64], want: &[f64], tolerance: f64) {
 fn every_op_agrees_with_the_oracle_on_every_device() {
     for device in devices() {
         device.scope(|| {
-            for row in ROWS {
+            for row in rows() {
                 let inputs = inputs(row, DType::F32);
                 let result = (row.op)(&inputs);
                 let want = oracle(&[&result]).remove(0);
@@ -132,7 +138,7 @@ fn every_op_agrees_with_the_oracle_on_every_device() {
 fn every_gradient_agrees_with_the_oracle_on_every_device() {
     for device in devices() {
         device.scope(|| {
-            for row in ROWS.iter().filter(|row| row.differentiable) {
+            for row in rows().filter(|row| row.differentiable) {
                 let inputs = inputs(row, DType::F32);
                 let wanted: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
                 let loss = weighted(&(row.op)(&inputs));
@@ -154,7 +160,7 @@ fn every_gradient_agrees_with_the_oracle_on_every_device() {
 #[test]
 fn every_gradient_agrees_with_finite_differences() {
     // All in the oracle's f64: this checks the formulas, the other tests check the compiler.
-    for row in ROWS.iter().filter(|row| row.differentiable) {
+    for row in rows().filter(|row| row.differentiable) {
         let values: Vec<Vec<f64>> = row.inputs.iter().enumerate().map(|(i, input)| numbers(input, i as u64)).collect();
         let direction: Vec<Vec<f64>> = row
             .inputs

@@ -29,23 +29,28 @@ pub struct Row {
     pub tolerance: f64,
 }
 
-const fn within(shape: &'static [usize], low: f64, high: f64) -> Input {
+/// An input of floats within these bounds.
+pub const fn within(shape: &'static [usize], low: f64, high: f64) -> Input {
     Input { shape, low, high, whole: false }
 }
 
-const fn any(shape: &'static [usize]) -> Input {
+/// An input of floats.
+pub const fn any(shape: &'static [usize]) -> Input {
     within(shape, -2.0, 2.0)
 }
 
-const fn whole(shape: &'static [usize], high: f64) -> Input {
+/// An input of integers from 0 to below a bound.
+pub const fn whole(shape: &'static [usize], high: f64) -> Input {
     Input { shape, low: 0.0, high, whole: true }
 }
 
-const fn smooth(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
+/// A row with gradients.
+pub const fn smooth(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
     Row { name, inputs, op, differentiable: true, tolerance: 2e-6 }
 }
 
-const fn flat(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
+/// A row without gradients.
+pub const fn flat(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
     Row { name, inputs, op, differentiable: false, tolerance: 2e-6 }
 }
 

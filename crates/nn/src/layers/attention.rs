@@ -1,0 +1,69 @@
+//! Attention of several heads. [Vaswani et al. 2017]
+
+use panoply_tensor::{Attention, Error, Rng, Tensor};
+
+use crate::layer::{Layer, Pass};
+use crate::layers::Linear;
+use crate::module::module;
+
+/// Heads that look at one sequence from another: `[batch, length, width]`.
+#[derive(Clone, Debug)]
+pub struct MultiHeadAttention {
+    /// What each position looks for.
+    pub query: Linear,
+    /// What each position offers.
+    pub key: Linear,
+    /// What is taken from it.
+    pub value: Linear,
+    /// From the heads, side by side, back to the width.
+    pub output: Linear,
+    /// Heads of the queries.
+    pub heads: usize,
+    /// Heads of keys and values; a divisor of `heads`.
+    pub key_heads: usize,
+}
+
+impl MultiHeadAttention {
+    /// As many key heads as heads; the width is a multiple of them.
+    pub fn new(width: usize, heads: usize, rng: &mut Rng) -> MultiHeadAttention {
+        MultiHeadAttention::grouped(width, heads, heads, rng)
+    }
+
+    /// Neighbouring heads share keys and values. [Ainslie et al. 2023]
+    pub fn grouped(width: usize, heads: usize, key_heads: usize, rng: &mut Rng) -> MultiHeadAttention {
+        let shared = width / heads.max(1) * key_heads;
+        let mut linear = |outputs: usize| Linear::new(width, outputs, rng);
+        let (query, key, value, output) = (linear(width), linear(shared), linear(shared), linear(width));
+        MultiHeadAttention { query, key, value, output, heads, key_heads }
+    }
+
+    /// What `queries` take from `source`, each with one row for each position.
+    pub fn attend(&self, queries: &Tensor, source: &Tensor, attention: &Attention<'_>, pass: &mut Pass<'_>) -> Tensor {
+        let query = apart(self.query.forward(queries, pass), self.heads);
+        let key = apart(self.key.forward(source, pass), self.key_heads);
+        let value = apart(self.value.forward(source, pass), self.key_heads);
+        let joined = query.attention(&key, &value, attention).transpose(1, 2).flatten(2);
+        self.output.forward(&joined, pass)
+    }
+}
+
+/// `[batch, length, heads · width]` as `[batch, heads, length, width]`.
+fn apart(x: Tensor, heads: usize) -> Tensor {
+    let width = match x.dims::<3>() {
+        Ok([_, _, width]) => width,
+        Err(error) => return Tensor::from_mistake(error),
+    };
+    if heads == 0 || !width.is_multiple_of(heads) {
+        return Tensor::from_mistake(Error::mistake(format!("{heads} heads do not divide a width of {width}")));
+    }
+    x.unflatten(2, &[heads, width / heads]).transpose(1, 2)
+}
+
+impl Layer for MultiHeadAttention {
+    /// Every position looks at every position.
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        self.attend(input, input, &Attention::default(), pass)
+    }
+}
+
+module!(MultiHeadAttention { query, key, value, output });

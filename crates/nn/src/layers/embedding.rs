@@ -1,0 +1,37 @@
+//! Vectors for integers, and for positions.
+
+use panoply_tensor::{DType, Rng, Tensor};
+
+use crate::layer::{Layer, Pass};
+use crate::module::{Param, module};
+
+/// A vector for each of some integers: `[…]` i32 becomes `[…, width]`.
+#[derive(Clone, Debug)]
+pub struct Embedding {
+    /// `[count, width]`.
+    pub weight: Param,
+}
+
+impl Embedding {
+    /// Vectors for 0 .. count with normal elements.
+    pub fn new(count: usize, width: usize, rng: &mut Rng) -> Embedding {
+        Embedding { weight: Param::new(rng.normal([count, width])) }
+    }
+}
+
+impl Layer for Embedding {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        self.weight.tensor().index_select(0, input)
+    }
+}
+
+module!(Embedding { weight });
+
+/// Sines and cosines of positions 0 .. length in turn, `[length, width]`; the width is even. [Vaswani et al. 2017]
+pub fn sinusoidal_positions(length: usize, width: usize) -> Tensor {
+    let half = width / 2;
+    let place = Tensor::iota(half).cast(DType::F32);
+    let speeds = (place * (-(10000f64.log2()) / half.max(1) as f64)).exp2();
+    let angles = Tensor::iota(length).cast(DType::F32).unsqueeze(1) * speeds;
+    Tensor::stack(&[angles.sin(), angles.cos()], -1).flatten(1)
+}

@@ -1,0 +1,156 @@
+//! Normalisation with learned scale and shift.
+
+use panoply_tensor::Tensor;
+
+use crate::layer::{Layer, Pass};
+use crate::module::{Param, module};
+
+fn ones(size: usize) -> Param {
+    Param::new(filled(size, 1.0))
+}
+
+fn zeros(size: usize) -> Param {
+    Param::new(filled(size, 0.0))
+}
+
+/// Values of their own on the current device, so that equal ones are not one cell.
+fn filled(size: usize, value: f32) -> Tensor {
+    Tensor::from_slice(&vec![value; size], [size])
+}
+
+/// Zero mean and unit variance along the last axis. [Ba et al. 2016]
+#[derive(Clone, Debug)]
+pub struct LayerNorm {
+    /// `[width]`.
+    pub weight: Param,
+    /// `[width]`.
+    pub bias: Param,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl LayerNorm {
+    /// Scale 1, shift 0, epsilon 1e-5.
+    pub fn new(width: usize) -> LayerNorm {
+        LayerNorm { weight: ones(width), bias: zeros(width), epsilon: 1e-5 }
+    }
+}
+
+impl Layer for LayerNorm {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.layer_norm(self.epsilon) * self.weight.tensor() + self.bias.tensor()
+    }
+}
+
+module!(LayerNorm { weight, bias });
+
+/// Unit mean square along the last axis. [Zhang and Sennrich 2019]
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    /// `[width]`.
+    pub weight: Param,
+    /// Added to the mean square.
+    pub epsilon: f64,
+}
+
+impl RmsNorm {
+    /// Scale 1, epsilon 1e-5.
+    pub fn new(width: usize) -> RmsNorm {
+        RmsNorm { weight: ones(width), epsilon: 1e-5 }
+    }
+}
+
+impl Layer for RmsNorm {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.rms_norm(self.epsilon) * self.weight.tensor()
+    }
+}
+
+module!(RmsNorm { weight });
+
+/// Zero mean and unit variance over parts of the channels of `[batch, channels, …]`. [Wu and He 2018]
+#[derive(Clone, Debug)]
+pub struct GroupNorm {
+    /// `[channels]`.
+    pub weight: Param,
+    /// `[channels]`.
+    pub bias: Param,
+    /// Parts of the channels.
+    pub groups: usize,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl GroupNorm {
+    /// Scale 1, shift 0, epsilon 1e-5.
+    pub fn new(groups: usize, channels: usize) -> GroupNorm {
+        GroupNorm { weight: ones(channels), bias: zeros(channels), groups, epsilon: 1e-5 }
+    }
+}
+
+impl Layer for GroupNorm {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        let scaled = input.group_norm(self.groups, self.epsilon) * self.weight.tensor().by_channel(input);
+        scaled + self.bias.tensor().by_channel(input)
+    }
+}
+
+module!(GroupNorm { weight, bias });
+
+/// Zero mean and unit variance of each channel of `[batch, channels, …]`: over the batch in training, by running
+/// statistics in use. [Ioffe and Szegedy 2015]
+#[derive(Clone, Debug)]
+pub struct BatchNorm {
+    /// `[channels]`.
+    pub weight: Param,
+    /// `[channels]`.
+    pub bias: Param,
+    /// `[channels]`, a state.
+    pub running_mean: Param,
+    /// `[channels]`, a state; the unbiased estimate.
+    pub running_var: Param,
+    /// Share of a batch's statistics in the running ones.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl BatchNorm {
+    /// Scale 1, shift 0, running mean 0 and variance 1, momentum 0.1, epsilon 1e-5.
+    pub fn new(channels: usize) -> BatchNorm {
+        BatchNorm {
+            weight: ones(channels),
+            bias: zeros(channels),
+            running_mean: Param::state(filled(channels, 0.0)),
+            running_var: Param::state(filled(channels, 1.0)),
+            momentum: 0.1,
+            epsilon: 1e-5,
+        }
+    }
+}
+
+impl Layer for BatchNorm {
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let (mean, variance) = if pass.is_training() {
+            let Ok(shape) = input.shape() else { return input.clone() };
+            let (rows, channels) = match *shape.dims() {
+                [_, channels] => (input.t(), channels),
+                [_, channels, ..] => (input.transpose(0, 1).flatten(1), channels),
+                _ => return self.running_mean.tensor().by_channel(input),
+            };
+            let (mean, variance) = (rows.mean(1), rows.var(1, 0));
+            let count = (shape.elems() / channels.max(1)) as f64;
+            let unbiased = &variance * (count / (count - 1.0));
+            let moved = |old: Tensor, new: &Tensor| old * (1.0 - self.momentum) + new * self.momentum;
+            pass.update(&self.running_mean, moved(pass.state(&self.running_mean), &mean));
+            pass.update(&self.running_var, moved(pass.state(&self.running_var), &unbiased));
+            (mean, variance)
+        } else {
+            (self.running_mean.tensor().clone(), self.running_var.tensor().clone())
+        };
+        let normal = input.batch_norm(&mean, &variance, self.epsilon);
+        normal * self.weight.tensor().by_channel(input) + self.bias.tensor().by_channel(input)
+    }
+}
+
+module!(BatchNorm { weight, bias, running_mean, running_var });

@@ -1,0 +1,90 @@
+//! Pooling and reshaping: layers without parameters, for sequences of layers.
+
+use panoply_tensor::{Tensor, Window};
+
+use crate::layer::{Layer, Pass};
+use crate::module::module;
+
+/// Largest of each window over the last N axes.
+#[derive(Clone, Copy, Debug)]
+pub struct MaxPool<const N: usize> {
+    /// The window.
+    pub window: Window<N>,
+    /// Elements of minus infinity on both sides of each axis.
+    pub padding: [usize; N],
+}
+
+impl<const N: usize> MaxPool<N> {
+    /// Windows of this size side by side.
+    pub fn new(size: [usize; N]) -> MaxPool<N> {
+        MaxPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N] }
+    }
+}
+
+impl<const N: usize> Layer for MaxPool<N> {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.max_pool(&self.window, self.padding)
+    }
+}
+
+module!(MaxPool<const N: usize> {});
+
+/// Mean of each window over the last N axes.
+#[derive(Clone, Copy, Debug)]
+pub struct AveragePool<const N: usize> {
+    /// The window.
+    pub window: Window<N>,
+    /// Zeros on both sides of each axis; they count.
+    pub padding: [usize; N],
+}
+
+impl<const N: usize> AveragePool<N> {
+    /// Windows of this size side by side.
+    pub fn new(size: [usize; N]) -> AveragePool<N> {
+        AveragePool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N] }
+    }
+}
+
+impl<const N: usize> Layer for AveragePool<N> {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.average_pool(&self.window, self.padding)
+    }
+}
+
+module!(AveragePool<const N: usize> {});
+
+/// Means of parts of the last N axes, this many of them; `[1, 1]` is the mean over an image.
+#[derive(Clone, Copy, Debug)]
+pub struct AdaptiveAveragePool<const N: usize>(pub [usize; N]);
+
+impl<const N: usize> Layer for AdaptiveAveragePool<N> {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.adaptive_average_pool(self.0)
+    }
+}
+
+module!(AdaptiveAveragePool<const N: usize> {});
+
+/// All axes after the batch as one.
+#[derive(Clone, Copy, Debug)]
+pub struct Flatten;
+
+impl Layer for Flatten {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.flatten(1)
+    }
+}
+
+module!(Flatten {});
+
+/// The last axis as several whose lengths multiply to it: rows of 64 as images of 1 × 8 × 8.
+#[derive(Clone, Debug)]
+pub struct Unflatten(pub Vec<usize>);
+
+impl Layer for Unflatten {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.unflatten(-1, &self.0)
+    }
+}
+
+module!(Unflatten {});

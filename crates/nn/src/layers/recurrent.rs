@@ -1,0 +1,191 @@
+//! Recurrent layers: plain, LSTM and GRU; several layers, both directions. Weights and equations are PyTorch's.
+//!
+//! What a sequence's inputs contribute is one matrix product for all times; a step is one product with the hidden state and
+//! one kernel of what follows. The graph grows with the length of the sequence.
+//!
+//! Sources: Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al. 2014.
+
+use panoply_tensor::{DType, Error, Rng, Tensor};
+
+use crate::init;
+use crate::layer::{Layer, Pass};
+use crate::layers::Dropout;
+use crate::module::{Param, module};
+
+/// What happens in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// tanh of a sum.
+    Plain,
+    /// Long short-term memory: gates input, forget, cell, output.
+    Lstm,
+    /// Gated recurrent unit: gates reset, update, new.
+    Gru,
+}
+
+impl Cell {
+    /// How many hidden widths the weights hold.
+    fn gates(self) -> usize {
+        match self {
+            Cell::Plain => 1,
+            Cell::Lstm => 4,
+            Cell::Gru => 3,
+        }
+    }
+}
+
+/// One layer in one direction.
+#[derive(Clone, Debug)]
+pub struct Direction {
+    /// `[gates · hidden, inputs]`.
+    pub input_weight: Param,
+    /// `[gates · hidden, hidden]`.
+    pub hidden_weight: Param,
+    /// `[gates · hidden]`.
+    pub input_bias: Param,
+    /// `[gates · hidden]`.
+    pub hidden_bias: Param,
+}
+
+module!(Direction { input_weight, hidden_weight, input_bias, hidden_bias });
+
+/// The layers of one depth: forwards, and backwards if there are two.
+#[derive(Clone, Debug)]
+pub struct Depth {
+    /// One or two.
+    pub directions: Vec<Direction>,
+}
+
+module!(Depth { directions });
+
+/// A recurrent network over `[batch, time, features]`.
+#[derive(Clone, Debug)]
+pub struct Recurrent {
+    /// What happens in a step.
+    pub cell: Cell,
+    /// Width of the hidden state.
+    pub hidden: usize,
+    /// In order; each reads what the one before gives.
+    pub layers: Vec<Depth>,
+    /// Probability of dropping what goes from one layer to the next in training.
+    pub dropout: f64,
+}
+
+/// The state after the last step of each layer and direction: `[layers · directions, batch, hidden]`.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// What a step gives.
+    pub hidden: Tensor,
+    /// What an LSTM keeps besides; zeros for the others.
+    pub cell: Tensor,
+}
+
+impl Recurrent {
+    /// `layers` of them, in both directions if `both`. All weights start uniform in ±1/√hidden.
+    pub fn new(cell: Cell, inputs: usize, hidden: usize, layers: usize, both: bool, rng: &mut Rng) -> Recurrent {
+        let bound = 1.0 / (hidden.max(1) as f64).sqrt();
+        let (rows, directions) = (cell.gates() * hidden, if both { 2 } else { 1 });
+        let mut direction = |inputs: usize| Direction {
+            input_weight: Param::new(init::uniform(&[rows, inputs], bound, rng)),
+            hidden_weight: Param::new(init::uniform(&[rows, hidden], bound, rng)),
+            input_bias: Param::new(init::uniform(&[rows], bound, rng)),
+            hidden_bias: Param::new(init::uniform(&[rows], bound, rng)),
+        };
+        let depth = |layer: usize| Depth {
+            directions: (0..directions)
+                .map(|_| direction(if layer == 0 { inputs } else { directions * hidden }))
+                .collect(),
+        };
+        Recurrent { cell, hidden, layers: (0..layers).map(depth).collect(), dropout: 0.0 }
+    }
+
+    /// The outputs `[batch, time, directions · hidden]` and the last states, from a state or from zeros.
+    pub fn run(&self, input: &Tensor, start: Option<&Memory>, pass: &mut Pass<'_>) -> (Tensor, Memory) {
+        let wrong = |error: Error| {
+            let mistake = Tensor::from_mistake(error);
+            (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
+        };
+        let [batch, time, _] = match input.dims::<3>() {
+            Ok(dims) => dims,
+            Err(error) => return wrong(error),
+        };
+        if time == 0 || self.layers.is_empty() {
+            return wrong(Error::mistake(format!(
+                "a recurrent network needs layers and at least one step, not {input:?}"
+            )));
+        }
+        let (mut sequence, mut last) = (input.clone(), Vec::new());
+        for (depth, layer) in self.layers.iter().enumerate() {
+            if depth > 0 {
+                sequence = sequence.dropout(self.dropout, pass);
+            }
+            let mut sides = Vec::new();
+            for (side, direction) in layer.directions.iter().enumerate() {
+                let index = last.len();
+                let state = |memory: &Tensor| memory.narrow(0, index, 1).squeeze(0);
+                let zeros = || Tensor::zeros([batch, self.hidden], DType::F32);
+                let state = match start {
+                    Some(memory) => (state(&memory.hidden), state(&memory.cell)),
+                    None => (zeros(), zeros()),
+                };
+                let (outputs, state) = self.along(direction, &sequence, state, side == 1);
+                sides.push(Tensor::stack(&outputs, 1));
+                last.push(state);
+            }
+            sequence = Tensor::concat(&sides, 2);
+        }
+        let (hidden, cell): (Vec<Tensor>, Vec<Tensor>) = last.into_iter().unzip();
+        (sequence, Memory { hidden: Tensor::stack(&hidden, 0), cell: Tensor::stack(&cell, 0) })
+    }
+
+    /// The outputs of one direction, in the order of time, and the state it ends with.
+    fn along(
+        &self,
+        weights: &Direction,
+        sequence: &Tensor,
+        mut state: (Tensor, Tensor),
+        backwards: bool,
+    ) -> (Vec<Tensor>, (Tensor, Tensor)) {
+        let inputs = sequence.matmul(&weights.input_weight.tensor().t()) + weights.input_bias.tensor();
+        let recurrent = weights.hidden_weight.tensor().t();
+        let time = inputs.dims::<3>().map_or(0, |dims| dims[1]);
+        let mut outputs = Vec::with_capacity(time);
+        for step in 0..time {
+            let at = if backwards { time - 1 - step } else { step };
+            let input = inputs.narrow(1, at, 1).squeeze(1);
+            let back = state.0.matmul(&recurrent) + weights.hidden_bias.tensor();
+            state = self.step(&input, &back, &state);
+            outputs.push(state.0.clone());
+        }
+        if backwards {
+            outputs.reverse();
+        }
+        (outputs, state)
+    }
+
+    fn step(&self, input: &Tensor, back: &Tensor, (hidden, memory): &(Tensor, Tensor)) -> (Tensor, Tensor) {
+        let gate = |x: &Tensor, i: usize| x.narrow(-1, i * self.hidden, self.hidden);
+        match self.cell {
+            Cell::Plain => ((input + back).tanh(), memory.clone()),
+            Cell::Lstm => {
+                let sum = input + back;
+                let [taken, kept, given] = [0, 1, 3].map(|i| gate(&sum, i).sigmoid());
+                let next = kept * memory + taken * gate(&sum, 2).tanh();
+                (given * next.tanh(), next)
+            }
+            Cell::Gru => {
+                let [reset, update] = [0, 1].map(|i| (gate(input, i) + gate(back, i)).sigmoid());
+                let new = (gate(input, 2) + reset * gate(back, 2)).tanh();
+                (&new + update * (hidden - &new), memory.clone())
+            }
+        }
+    }
+}
+
+impl Layer for Recurrent {
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        self.run(input, None, pass).0
+    }
+}
+
+module!(Recurrent { layers });

@@ -1,0 +1,139 @@
+//! Blocks of the transformer. [Vaswani et al. 2017; norm first: Xiong et al. 2020]
+
+use panoply_tensor::{Attention, Rng, Tensor};
+
+use crate::layer::{Layer, Pass};
+use crate::layers::{Dropout, LayerNorm, Linear, MultiHeadAttention};
+use crate::module::module;
+
+/// Two dense layers with gelu between.
+#[derive(Clone, Debug)]
+pub struct FeedForward {
+    /// From the width to the inner one.
+    pub up: Linear,
+    /// Back.
+    pub down: Linear,
+}
+
+impl FeedForward {
+    /// Between these widths.
+    pub fn new(width: usize, inner: usize, rng: &mut Rng) -> FeedForward {
+        FeedForward { up: Linear::new(width, inner, rng), down: Linear::new(inner, width, rng) }
+    }
+}
+
+impl Layer for FeedForward {
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let inner = self.up.forward(input, pass).gelu();
+        self.down.forward(&inner, pass)
+    }
+}
+
+module!(FeedForward { up, down });
+
+/// What both kinds of block share: width, heads, inner width, and where the norms stand.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockShape {
+    /// Numbers for each position.
+    pub width: usize,
+    /// Heads of attention; they divide the width.
+    pub heads: usize,
+    /// Width between the dense layers.
+    pub inner: usize,
+    /// Whether norms stand before attention and dense layers, not after what they add.
+    pub norm_first: bool,
+    /// Probability of dropping what is added in training.
+    pub dropout: f64,
+}
+
+/// Self-attention and dense layers, each added to its input: `[batch, length, width]`.
+#[derive(Clone, Debug)]
+pub struct EncoderBlock {
+    /// Positions look at each other.
+    pub attention: MultiHeadAttention,
+    /// The dense layers.
+    pub dense: FeedForward,
+    /// Around attention and around the dense layers.
+    pub norms: Vec<LayerNorm>,
+    /// Settings.
+    pub shape: BlockShape,
+}
+
+impl EncoderBlock {
+    /// A block at the start of training.
+    pub fn new(shape: BlockShape, rng: &mut Rng) -> EncoderBlock {
+        EncoderBlock {
+            attention: MultiHeadAttention::new(shape.width, shape.heads, rng),
+            dense: FeedForward::new(shape.width, shape.inner, rng),
+            norms: vec![LayerNorm::new(shape.width); 2],
+            shape,
+        }
+    }
+
+    /// The block with some positions hidden from others.
+    pub fn attend(&self, input: &Tensor, attention: &Attention<'_>, pass: &mut Pass<'_>) -> Tensor {
+        let seen =
+            added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, attention, pass));
+        added(&self.shape, &self.norms[1], &seen, pass, |x, pass| self.dense.forward(x, pass))
+    }
+}
+
+impl Layer for EncoderBlock {
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        self.attend(input, &Attention::default(), pass)
+    }
+}
+
+module!(EncoderBlock { attention, dense, norms });
+
+/// Self-attention, attention to another sequence, and dense layers, each added to its input.
+#[derive(Clone, Debug)]
+pub struct DecoderBlock {
+    /// Positions look at each other.
+    pub attention: MultiHeadAttention,
+    /// Positions look at the other sequence.
+    pub cross: MultiHeadAttention,
+    /// The dense layers.
+    pub dense: FeedForward,
+    /// Around each of the three.
+    pub norms: Vec<LayerNorm>,
+    /// Settings.
+    pub shape: BlockShape,
+}
+
+impl DecoderBlock {
+    /// A block at the start of training.
+    pub fn new(shape: BlockShape, rng: &mut Rng) -> DecoderBlock {
+        DecoderBlock {
+            attention: MultiHeadAttention::new(shape.width, shape.heads, rng),
+            cross: MultiHeadAttention::new(shape.width, shape.heads, rng),
+            dense: FeedForward::new(shape.width, shape.inner, rng),
+            norms: vec![LayerNorm::new(shape.width); 3],
+            shape,
+        }
+    }
+
+    /// Each position sees the ones up to itself, and all of `source`.
+    pub fn decode(&self, input: &Tensor, source: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let causal = Attention { causal: true, ..Attention::default() };
+        let all = Attention::default();
+        let own = added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, &causal, pass));
+        let seen = added(&self.shape, &self.norms[1], &own, pass, |x, pass| self.cross.attend(x, source, &all, pass));
+        added(&self.shape, &self.norms[2], &seen, pass, |x, pass| self.dense.forward(x, pass))
+    }
+}
+
+module!(DecoderBlock { attention, cross, dense, norms });
+
+/// The input plus what a layer makes of it, with a norm before the layer or after the sum.
+fn added<'a>(
+    shape: &BlockShape,
+    norm: &LayerNorm,
+    input: &Tensor,
+    pass: &mut Pass<'a>,
+    layer: impl Fn(&Tensor, &mut Pass<'a>) -> Tensor,
+) -> Tensor {
+    let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
+    let sum = input + layer(&into, pass).dropout(shape.dropout, pass);
+    if shape.norm_first { sum } else { norm.forward(&sum, pass) }
+}

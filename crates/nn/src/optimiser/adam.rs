@@ -1,0 +1,104 @@
+//! Adam, and Adam with decoupled weight decay.
+//!
+//! Source: Kingma and Ba, Adam, 2015; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019. The order of
+//! operations is PyTorch's, so that both agree to rounding.
+
+use panoply_tensor::Tensor;
+
+use super::{Optimiser, Rule, Step};
+
+/// What both keep of the gradients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    /// Decay of the running mean of gradients.
+    pub beta1: f64,
+    /// Decay of the running mean of their squares.
+    pub beta2: f64,
+    /// Added to the root of the squares.
+    pub epsilon: f64,
+}
+
+impl Default for Moments {
+    fn default() -> Moments {
+        Moments { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
+    }
+}
+
+impl Moments {
+    /// What the parameter moves by, and the moments after the step.
+    fn advance(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
+        let (mean, square) = match state {
+            [mean, square] => (mean.clone(), square.clone()),
+            _ => (value.zeros_like(), value.zeros_like()),
+        };
+        let mean = mean * self.beta1 + gradient * (1.0 - self.beta1);
+        let square = square * self.beta2 + gradient.square() * (1.0 - self.beta2);
+        let power = i32::try_from(step.number).unwrap_or(i32::MAX);
+        let (bias1, bias2) = (1.0 - self.beta1.powi(power), 1.0 - self.beta2.powi(power));
+        let spread = square.sqrt() / bias2.sqrt() + self.epsilon;
+        ((&mean / spread) * (step.rate / bias1), vec![mean, square])
+    }
+}
+
+/// Settings of [`super::Adam`].
+#[derive(Clone, Debug, Default)]
+pub struct AdamRule {
+    /// What is kept of the gradients.
+    pub moments: Moments,
+    /// Pull towards zero, added to the gradient.
+    pub weight_decay: f64,
+}
+
+impl Optimiser<AdamRule> {
+    /// Betas 0.9 and 0.999, epsilon 1e-8, no weight decay.
+    pub fn new(learning_rate: f64) -> Optimiser<AdamRule> {
+        Optimiser::with_rule(AdamRule::default(), learning_rate)
+    }
+
+    /// With a pull towards zero as part of the gradient.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Optimiser<AdamRule> {
+        self.rule.weight_decay = weight_decay;
+        self
+    }
+}
+
+impl Rule for AdamRule {
+    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
+        let decay = step.decay(self.weight_decay);
+        let pull = if decay > 0.0 { gradient + value * decay } else { gradient.clone() };
+        let (motion, state) = self.moments.advance(value, &pull, state, step);
+        (value - motion, state)
+    }
+}
+
+/// Settings of [`super::AdamW`].
+#[derive(Clone, Debug)]
+pub struct AdamWRule {
+    /// What is kept of the gradients.
+    pub moments: Moments,
+    /// Pull towards zero, apart from the gradient.
+    pub weight_decay: f64,
+}
+
+impl Optimiser<AdamWRule> {
+    /// Betas 0.9 and 0.999, epsilon 1e-8, weight decay 0.01.
+    pub fn new(learning_rate: f64) -> Optimiser<AdamWRule> {
+        let rule = AdamWRule { moments: Moments::default(), weight_decay: 0.01 };
+        Optimiser::with_rule(rule, learning_rate)
+    }
+
+    /// Another pull towards zero; 0 is plain Adam.
+    #[must_use]
+    pub fn weight_decay(mut self, weight_decay: f64) -> Optimiser<AdamWRule> {
+        self.rule.weight_decay = weight_decay;
+        self
+    }
+}
+
+impl Rule for AdamWRule {
+    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
+        let (motion, state) = self.moments.advance(value, gradient, state, step);
+        (value * (1.0 - step.rate * step.decay(self.weight_decay)) - motion, state)
+    }
+}

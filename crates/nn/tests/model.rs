@@ -1,0 +1,166 @@
+//! What models, passes and optimisers promise beyond their numbers: names, states, all or nothing, parts of a batch.
+
+use panoply_nn::{
+    AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Flatten, Layer, Linear, Map, MaxPool, Module, Pass,
+    Sequential, Sgd, init,
+};
+use panoply_tensor::{Device, Rng, Tensor};
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+fn network(rng: &mut Rng) -> Sequential {
+    Sequential::new()
+        .then(Conv2d::new(1, 4, [3, 3], rng))
+        .then(BatchNorm::new(4))
+        .then(Map(Tensor::relu))
+        .then(MaxPool::new([2, 2]))
+        .then(AdaptiveAveragePool([1, 1]))
+        .then(Flatten)
+        .then(Linear::new(4, 2, rng))
+}
+
+fn images(count: usize) -> Tensor {
+    Rng::seed(7).normal([count, 1, 8, 8])
+}
+
+fn values(model: &dyn Module) -> Vec<f32> {
+    model.named_params().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
+}
+
+#[test]
+fn a_sequence_shows_its_parts_by_name() {
+    on_cpu(|| {
+        let model = network(&mut Rng::seed(0));
+        let names: Vec<String> = model.named_params().into_iter().map(|(name, _)| name).collect();
+        let norm = ["1.weight", "1.bias", "1.running_mean", "1.running_var"];
+        assert_eq!(names, [&["0.weight", "0.bias"][..], &norm, &["6.weight", "6.bias"]].concat());
+        assert_eq!(model.param_count(), 4 * 9 + 4 + 2 * 4 + 2 * 4 + 2);
+        let summary = model.summary();
+        assert!(summary.contains("1.running_var") && summary.contains("not trained"), "{summary}");
+        assert!(summary.ends_with("58 parameters to train\n"), "{summary}");
+        assert_eq!(model.forward(&images(3), &mut Pass::eval()).dims().unwrap(), [3, 2]);
+    });
+}
+
+#[test]
+fn a_pass_of_another_model_is_refused_and_nothing_changes() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(0);
+        let mut model = network(&mut rng);
+        let copy = model.clone();
+        let before = values(&model);
+        let mut optimiser = Sgd::new(0.1);
+        let mut pass = Pass::train(&mut rng);
+        let loss = copy.forward(&images(4), &mut pass).square().mean(..);
+        let error = optimiser.step(&mut model, &loss, pass).unwrap_err();
+        assert!(error.message().contains("2 states were updated, 0 of them in this model"), "{error}");
+        // A mistake in the loss leaves statistics alone, too.
+        let mut pass = Pass::train(&mut rng);
+        let wrong = model.forward(&images(4), &mut pass).matmul(&images(1));
+        assert!(optimiser.step(&mut model, &wrong.mean(..), pass).unwrap_err().is_mistake());
+        assert_eq!((values(&model), optimiser.steps), (before, 0));
+    });
+}
+
+#[test]
+fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
+    on_cpu(|| {
+        let (mut rng, input) = (Rng::seed(0), Tensor::from_slice(&[1f32, 3.0, 5.0, 7.0], [4, 1]));
+        let mut layer = BatchNorm::new(1);
+        let mut pass = Pass::train(&mut rng);
+        let loss = layer.forward(&input, &mut pass).sum(..) + layer.forward(&(&input * 2.0), &mut pass).sum(..);
+        Sgd::new(0.0).step(&mut layer, &loss, pass).unwrap();
+        let mean = layer.running_mean.tensor().item().unwrap();
+        assert!((mean - (0.1 * 4.0 * 0.9 + 0.1 * 8.0)).abs() < 1e-6, "{mean}");
+    });
+}
+
+#[test]
+fn parts_of_a_batch_add_up_to_the_batch() {
+    on_cpu(|| {
+        let start = Linear::new(5, 3, &mut Rng::seed(1));
+        let (x, y) = (Rng::seed(2).normal([8, 5]), Rng::seed(3).normal([8, 3]));
+        let loss = |model: &Linear, from: usize, count: usize, pass: &mut Pass<'_>| {
+            model.forward(&x.narrow(0, from, count), pass).mse(&y.narrow(0, from, count))
+        };
+        let mut rng = Rng::seed(0);
+        let (mut whole, mut parts) = (start.clone(), start.clone());
+        let (mut one, mut two) = (AdamW::new(0.1).clip_norm(0.5), AdamW::new(0.1).clip_norm(0.5));
+        for _ in 0..3 {
+            let mut pass = Pass::train(&mut rng);
+            let value = loss(&whole, 0, 8, &mut pass);
+            one.step(&mut whole, &value, pass).unwrap();
+            let mut pass = Pass::train(&mut rng);
+            let half = loss(&parts, 0, 4, &mut pass) * 0.5;
+            two.accumulate(&mut parts, &half, pass).unwrap();
+            let mut pass = Pass::train(&mut rng);
+            let half = loss(&parts, 4, 4, &mut pass) * 0.5;
+            two.step(&mut parts, &half, pass).unwrap();
+        }
+        for (a, b) in values(&whole).iter().zip(values(&parts)) {
+            assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
+        }
+        assert!(two.waiting.is_empty());
+    });
+}
+
+#[test]
+fn groups_move_at_their_own_rate() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(0);
+        let mut model = Linear::new(2, 2, &mut rng);
+        let before = values(&model);
+        // No gradient: only decay moves anything, and the bias is exempt.
+        let mut optimiser = AdamW::new(0.1).weight_decay(0.5).group(|name| name.ends_with("bias"), 1.0, false);
+        let pass = Pass::train(&mut rng);
+        let loss = ((model.weight.tensor() * 0.0).sum(..)) + (model.bias.as_ref().unwrap().tensor() * 0.0).sum(..);
+        optimiser.step(&mut model, &loss, pass).unwrap();
+        for (i, (before, after)) in before.iter().zip(values(&model)).enumerate() {
+            let want = if i < 4 { before * 0.95 } else { *before };
+            assert!((after - want).abs() < 1e-6, "element {i} went from {before} to {after}");
+        }
+    });
+}
+
+#[test]
+fn an_average_follows_slowly() {
+    on_cpu(|| {
+        let mut model = Linear::new(2, 2, &mut Rng::seed(0));
+        model.weight.set(&Tensor::from_slice(&[0f32; 4], [2, 2])).unwrap();
+        let mut average = Average::new(&model, 0.9);
+        model.weight.set(&Tensor::from_slice(&[1f32; 4], [2, 2])).unwrap();
+        (0..3).for_each(|_| average.update(&model).unwrap());
+        let have = average.model.weight.tensor().to_vec::<f32>().unwrap();
+        assert!(have.iter().all(|x| (x - (1.0 - 0.729)).abs() < 1e-6), "{have:?}");
+    });
+}
+
+#[test]
+fn initial_weights_have_their_moments() {
+    on_cpu(|| {
+        let rng = &mut Rng::seed(5);
+        let shape = [64, 32, 3, 3];
+        let (inputs, outputs): (f64, f64) = (32.0 * 9.0, 64.0 * 9.0);
+        for (name, tensor, variance) in [
+            ("kaiming_uniform", init::kaiming_uniform(&shape, 0.0, rng), 2.0 / inputs),
+            ("kaiming_normal", init::kaiming_normal(&shape, 1.0, rng), 1.0 / inputs),
+            ("xavier_uniform", init::xavier_uniform(&shape, rng), 2.0 / (inputs + outputs)),
+            ("xavier_normal", init::xavier_normal(&shape, rng), 2.0 / (inputs + outputs)),
+            // Of a normal distribution cut at two deviations.
+            ("truncated_normal", init::truncated_normal(&shape, 0.1, rng), 0.01 * 0.773_741),
+        ] {
+            let (mean, have) = (tensor.mean(..).item().unwrap(), tensor.var(.., 0).item().unwrap());
+            assert!(mean.abs() < 0.02 * f64::sqrt(variance), "{name}: mean {mean}");
+            assert!((have / variance - 1.0).abs() < 0.03, "{name}: variance {have}, not {variance}");
+        }
+        assert!(init::truncated_normal(&shape, 0.1, rng).abs().max(..).item().unwrap() <= 0.2 + 1e-7);
+        for shape in [[20, 30], [30, 20]] {
+            let q = init::orthogonal(&shape, 2.0, rng);
+            let product = if shape[0] < shape[1] { q.matmul(&q.t()) } else { q.t().matmul(&q) };
+            let off = (product - Tensor::eye(20, q.dtype()) * 4.0).abs().max(..).item().unwrap();
+            assert!(off < 1e-5, "{shape:?} is off by {off}");
+        }
+    });
+}

@@ -1,0 +1,162 @@
+//! Layers with PyTorch's weights: outputs, gradients of inputs and weights, running statistics.
+
+use panoply_nn::{
+    BatchNorm, BlockShape, Cell, DecoderBlock, Embedding, EncoderBlock, Layer, LayerNorm, Module, MultiHeadAttention,
+    Pass, Recurrent, Sgd,
+};
+use panoply_tensor::{Attention, Rng, Tensor};
+
+use super::{Fixture, LAYERS, close, on_cpu, set, set_linear, weighted};
+
+/// Compares outputs, and gradients of the sum of all weighted outputs for inputs and some weights by PyTorch's names.
+fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], slopes: &[(&str, &Tensor)]) {
+    for (i, output) in outputs.iter().enumerate() {
+        close(&format!("{name}: output {i}"), output, &file.get(&format!("out/{i}")), 4e-6);
+    }
+    let total = outputs.iter().map(weighted).reduce(|sum, loss| sum + loss).unwrap();
+    let wanted: Vec<&Tensor> = inputs.iter().chain(slopes.iter().map(|(_, weight)| *weight)).collect();
+    let gradients = total.gradients(&wanted).unwrap();
+    let names = (0..inputs.len()).map(|i| format!("grad/{i}"));
+    let names = names.chain(slopes.iter().map(|(name, _)| format!("slope/{name}")));
+    for (gradient, slope) in gradients.iter().zip(names) {
+        close(&format!("{name}: {slope}"), gradient, &file.get(&slope), 2e-5);
+    }
+}
+
+#[test]
+fn recurrent_layers() {
+    on_cpu(|| {
+        for (name, cell) in [("rnn", Cell::Plain), ("lstm", Cell::Lstm), ("gru", Cell::Gru)] {
+            let file = Fixture::new(LAYERS, name);
+            let mut network = Recurrent::new(cell, 5, 4, 2, true, &mut Rng::seed(0));
+            for (depth, layer) in network.layers.iter_mut().enumerate() {
+                for (direction, end) in layer.directions.iter_mut().zip(["", "_reverse"]) {
+                    let of = |what: &str| file.get(&format!("state/{what}_l{depth}{end}"));
+                    set(&mut direction.input_weight, &of("weight_ih"));
+                    set(&mut direction.hidden_weight, &of("weight_hh"));
+                    set(&mut direction.input_bias, &of("bias_ih"));
+                    set(&mut direction.hidden_bias, &of("bias_hh"));
+                }
+            }
+            let input = file.get("in/0");
+            let (output, memory) = network.run(&input, None, &mut Pass::eval());
+            let mut outputs = vec![output, memory.hidden];
+            if cell == Cell::Lstm {
+                outputs.push(memory.cell);
+            }
+            let [first, second] = [&network.layers[0].directions[0], &network.layers[1].directions[1]];
+            let slopes = [
+                ("weight_ih_l0", first.input_weight.tensor()),
+                ("weight_hh_l0", first.hidden_weight.tensor()),
+                ("bias_hh_l1_reverse", second.hidden_bias.tensor()),
+            ];
+            compare(name, &file, &[input], &outputs, &slopes);
+        }
+    });
+}
+
+/// PyTorch keeps the three input projections in one array.
+fn set_attention(attention: &mut MultiHeadAttention, file: &Fixture, prefix: &str) {
+    let of = |what: &str| file.get(&format!("state/{prefix}{what}"));
+    let (weights, biases) = (of("in_proj_weight").split(&[8; 3], 0), of("in_proj_bias").split(&[8; 3], 0));
+    set_linear(&mut attention.query, &weights[0], &biases[0]);
+    set_linear(&mut attention.key, &weights[1], &biases[1]);
+    set_linear(&mut attention.value, &weights[2], &biases[2]);
+    set_linear(&mut attention.output, &of("out_proj.weight"), &of("out_proj.bias"));
+}
+
+fn set_norm(norm: &mut LayerNorm, file: &Fixture, name: &str) {
+    set(&mut norm.weight, &file.get(&format!("state/{name}.weight")));
+    set(&mut norm.bias, &file.get(&format!("state/{name}.bias")));
+}
+
+#[test]
+fn attention_of_several_heads() {
+    on_cpu(|| {
+        let file = Fixture::new(LAYERS, "attention");
+        let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed(0));
+        set_attention(&mut attention, &file, "");
+        let inputs = [file.get("in/0"), file.get("in/1")];
+        let output = attention.attend(&inputs[0], &inputs[1], &Attention::default(), &mut Pass::eval());
+        let slopes = [("out_proj.weight", attention.output.weight.tensor())];
+        compare("attention", &file, &inputs, &[output], &slopes);
+    });
+}
+
+#[test]
+fn transformer_blocks() {
+    on_cpu(|| {
+        for norm_first in [false, true] {
+            let place = if norm_first { "first" } else { "last" };
+            let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first, dropout: 0.0 };
+            let dense = |file: &Fixture, name: &str| {
+                (file.get(&format!("state/{name}.weight")), file.get(&format!("state/{name}.bias")))
+            };
+
+            let name = format!("encoder, norm {place}");
+            let file = Fixture::new(LAYERS, &name);
+            let mut encoder = EncoderBlock::new(shape, &mut Rng::seed(0));
+            set_attention(&mut encoder.attention, &file, "self_attn.");
+            let ((up, up_bias), (down, down_bias)) = (dense(&file, "linear1"), dense(&file, "linear2"));
+            set_linear(&mut encoder.dense.up, &up, &up_bias);
+            set_linear(&mut encoder.dense.down, &down, &down_bias);
+            (0..2).for_each(|i| set_norm(&mut encoder.norms[i], &file, &format!("norm{}", i + 1)));
+            let input = file.get("in/0");
+            let output = encoder.forward(&input, &mut Pass::eval());
+            let slopes = [
+                ("linear1.weight", encoder.dense.up.weight.tensor()),
+                ("norm1.weight", encoder.norms[0].weight.tensor()),
+            ];
+            compare(&name, &file, &[input], &[output], &slopes);
+
+            let name = format!("decoder, norm {place}");
+            let file = Fixture::new(LAYERS, &name);
+            let mut decoder = DecoderBlock::new(shape, &mut Rng::seed(0));
+            set_attention(&mut decoder.attention, &file, "self_attn.");
+            set_attention(&mut decoder.cross, &file, "multihead_attn.");
+            let ((up, up_bias), (down, down_bias)) = (dense(&file, "linear1"), dense(&file, "linear2"));
+            set_linear(&mut decoder.dense.up, &up, &up_bias);
+            set_linear(&mut decoder.dense.down, &down, &down_bias);
+            (0..3).for_each(|i| set_norm(&mut decoder.norms[i], &file, &format!("norm{}", i + 1)));
+            let inputs = [file.get("in/0"), file.get("in/1")];
+            let output = decoder.decode(&inputs[0], &inputs[1], &mut Pass::eval());
+            compare(&name, &file, &inputs, &[output], &[("norm3.bias", decoder.norms[2].bias.tensor())]);
+        }
+    });
+}
+
+#[test]
+fn embedding() {
+    on_cpu(|| {
+        let file = Fixture::new(LAYERS, "embedding");
+        let mut embedding = Embedding::new(7, 3, &mut Rng::seed(0));
+        set(&mut embedding.weight, &file.get("state/weight"));
+        let output = embedding.forward(&Tensor::from_slice(&[1i32, 2, 1, 0, 6, 2], [2, 3]), &mut Pass::eval());
+        compare("embedding", &file, &[], &[output], &[("weight", embedding.weight.tensor())]);
+    });
+}
+
+#[test]
+fn batch_norm_and_its_running_statistics() {
+    on_cpu(|| {
+        let file = Fixture::new(LAYERS, "batch_norm");
+        let mut layer = BatchNorm::new(3);
+        set(&mut layer.weight, &file.get("weight"));
+        set(&mut layer.bias, &file.get("bias"));
+        let mut rng = Rng::seed(0);
+        // A step that moves nothing commits the statistics.
+        let mut still = Sgd::new(0.0);
+        for step in 0..3 {
+            let mut pass = Pass::train(&mut rng);
+            let output = layer.forward(&file.get(&format!("in/{step}")), &mut pass);
+            close("output in training", &output, &file.get(&format!("out/{step}")), 4e-6);
+            still.step(&mut layer, &output.square().mean(..), pass).unwrap();
+            close("running mean", layer.running_mean.tensor(), &file.get(&format!("mean/{step}")), 4e-6);
+            close("running variance", layer.running_var.tensor(), &file.get(&format!("var/{step}")), 4e-6);
+        }
+        let output = layer.forward(&file.get("in/2"), &mut Pass::eval());
+        close("output in use", &output, &file.get("eval"), 4e-6);
+        assert_eq!(layer.param_count(), 6, "statistics are not trained");
+        assert_eq!(layer.named_params().len(), 4, "but they are saved");
+    });
+}

@@ -1,0 +1,73 @@
+//! A hundred steps of every rule, and every schedule.
+
+use panoply_nn::optimiser::Rule;
+use panoply_nn::{Adagrad, Adam, AdamW, Linear, Lion, Optimiser, Param, Pass, Plateau, RmsProp, Schedule, Sgd};
+use panoply_tensor::Rng;
+
+use super::{Fixture, OPTIMISERS, close, on_cpu};
+
+fn follows<R: Rule>(name: &str, mut optimiser: Optimiser<R>) {
+    let file = Fixture::new(OPTIMISERS, "");
+    let (x, y) = (file.get("x"), file.get("y"));
+    let mut model = Linear { weight: Param::new(file.get("start")), bias: None };
+    let mut rng = Rng::seed(0);
+    for step in 1..=100 {
+        let loss = (x.matmul(model.weight.tensor()) - &y).square().mean(..);
+        optimiser.step(&mut model, &loss, Pass::train(&mut rng)).unwrap();
+        if [1, 2, 10, 100].contains(&step) {
+            let want = file.get(&format!("{name}/{step}"));
+            close(&format!("{name}, step {step}"), model.weight.tensor(), &want, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn rules_follow_their_trajectories() {
+    on_cpu(|| {
+        follows("sgd", Sgd::new(0.05));
+        follows("sgd, momentum", Sgd::new(0.02).momentum(0.9).weight_decay(0.01));
+        follows("sgd, nesterov", Sgd::new(0.02).nesterov(0.9));
+        follows("adam", Adam::new(0.05).weight_decay(0.01));
+        follows("adamw", AdamW::new(0.05).weight_decay(0.1));
+        follows("rmsprop", RmsProp::new(0.01));
+        follows("rmsprop, centred, momentum", RmsProp::new(0.005).centred().momentum(0.9));
+        let mut adagrad = Adagrad::new(0.3);
+        adagrad.rule.rate_decay = 0.01;
+        follows("adagrad", adagrad);
+        follows("lion", Lion::new(0.013).weight_decay(0.1));
+        follows("clipped by norm", Sgd::new(0.1).clip_norm(0.3));
+        follows("clipped by value", Sgd::new(0.1).clip_value(0.05));
+    });
+}
+
+#[test]
+fn schedules_follow_pytorchs() {
+    let file = Fixture::new(OPTIMISERS, "schedule");
+    for (name, schedule) in [
+        ("step", Schedule::Steps { every: 7, factor: 0.3 }),
+        ("cosine", Schedule::Cosine { steps: 30, floor: 0.02 }),
+        ("one_cycle", Schedule::one_cycle(31)),
+        ("exponential", Schedule::Exponential(0.9)),
+        ("warmup", Schedule::Constant.after_warmup(10, 0.1)),
+    ] {
+        on_cpu(|| {
+            for (step, want) in file.get(name).to_vec::<f32>().unwrap().into_iter().enumerate() {
+                let rate = 0.5 * schedule.factor(step as u64);
+                assert!((rate - f64::from(want)).abs() < 1e-6, "{name}: {rate} at step {step}, not {want}");
+            }
+        });
+    }
+}
+
+#[test]
+fn plateau_follows_pytorchs() {
+    on_cpu(|| {
+        let file = Fixture::new(OPTIMISERS, "plateau");
+        let values = |name: &str| file.get(name).to_vec::<f32>().unwrap();
+        let (mut plateau, mut rate) = (Plateau::new(0.2, 2), 0.5);
+        for (step, (loss, want)) in values("losses").into_iter().zip(values("rates")).enumerate() {
+            rate = plateau.observe(loss.into(), rate);
+            assert!((rate - f64::from(want)).abs() < 1e-6, "{rate} at step {step}, not {want}");
+        }
+    });
+}

@@ -1,0 +1,146 @@
+//! Convolution (cross-correlation, as everywhere in this field) and its transpose, over any number of axes.
+//!
+//! One matrix product: the windows of the input as columns, the filters as rows. A device with a routine for matrix
+//! products uses it; on the others the windows are index arithmetic inside the kernel and are never stored.
+
+use panoply_ir::{Error, Shape};
+
+use super::window::Window;
+use crate::tensor::Tensor;
+
+/// How filters move over N axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv<const N: usize> {
+    /// Distance between neighbouring positions of a filter.
+    pub stride: [usize; N],
+    /// Zeros on both sides of each axis.
+    pub padding: [usize; N],
+    /// Distance between neighbouring elements under a filter.
+    pub dilation: [usize; N],
+    /// Parts of the channels that do not see each other.
+    pub groups: usize,
+}
+
+impl<const N: usize> Default for Conv<N> {
+    fn default() -> Conv<N> {
+        Conv { stride: [1; N], padding: [0; N], dilation: [1; N], groups: 1 }
+    }
+}
+
+impl Tensor {
+    /// Convolution of `[batch, channels, lengths]` with filters `[outputs, channels / groups, sizes]`.
+    #[track_caller]
+    pub fn conv<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+        let (x, w) = match self.conv_operands("conv", filters, conv, 1) {
+            Ok(operands) => operands,
+            Err(mistake) => return mistake,
+        };
+        let mut widths = vec![(0, 0); 2];
+        widths.extend(conv.padding.map(|width| (width, width)));
+        let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
+        let windows = self.pad(&widths).windows(&Window { size, stride: conv.stride, dilation: conv.dilation });
+        if windows.is_mistake() {
+            return windows;
+        }
+        let (batch, groups, depth, outputs) = (x[0], conv.groups, w[1], w[0]);
+        let positions = windows.0.shape.dims()[2..2 + N].to_vec();
+        // [batch, groups, depth, positions, sizes] as [groups, depth · sizes, batch · positions].
+        let split = [&[batch, groups, depth], &windows.0.shape.dims()[2..]].concat();
+        let order = [1, 2].into_iter().chain(3 + N..3 + 2 * N).chain([0]).chain(3..3 + N);
+        let deep = depth * size.iter().product::<usize>();
+        let columns = [groups, deep, batch * positions.iter().product::<usize>()];
+        let columns = windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into());
+        let rows = filters.reshaped([groups, outputs / groups, deep].into());
+        let result = [&[groups, outputs / groups, batch], &positions[..]].concat();
+        let order = [2, 0, 1].into_iter().chain(3..3 + N).collect();
+        let joined = Shape::new([&[batch, outputs], &positions[..]].concat());
+        rows.matmul(&columns).reshaped(Shape::new(result)).permuted(order).reshaped(joined)
+    }
+
+    /// The transpose of [`Tensor::conv`], which makes axes longer: `[batch, channels, lengths]` with filters
+    /// `[channels, outputs / groups, sizes]`. `extra` elements are added at the end of each axis, as PyTorch's
+    /// `output_padding`.
+    #[track_caller]
+    pub fn conv_transposed<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>, extra: [usize; N]) -> Tensor {
+        let (x, w) = match self.conv_operands("conv_transposed", filters, conv, 0) {
+            Ok(operands) => operands,
+            Err(mistake) => return mistake,
+        };
+        let (groups, depth, outputs) = (conv.groups, w[0] / conv.groups, w[1]);
+        let mut spread = self.clone();
+        for along in 0..N {
+            spread = spread.spread_along(along + 2, conv.stride[along]);
+            let reach = (w[along + 2] - 1) * conv.dilation[along];
+            let side = reach as isize - conv.padding[along] as isize;
+            spread = spread.padded_or_cut(along + 2, side, side + extra[along] as isize);
+            if spread.is_mistake() {
+                let message = format!("conv_transposed: padding {:?} leaves nothing of {self:?}", conv.padding);
+                return Tensor::mistake(Error::mistake(message));
+            }
+        }
+        debug_assert_eq!(x.len(), N + 2);
+        let mut turned = filters.clone();
+        (0..N).for_each(|along| turned = turned.flip(along as isize + 2));
+        let split = [&[groups, depth, outputs], &w[2..]].concat();
+        let order = [0, 2, 1].into_iter().chain(3..3 + N).collect();
+        let joined = Shape::new([&[groups * outputs, depth], &w[2..]].concat());
+        let turned = turned.reshaped(Shape::new(split)).permuted(order).reshaped(joined);
+        spread.conv(&turned, &Conv { stride: [1; N], padding: [0; N], ..*conv })
+    }
+
+    /// The lengths of both operands, or what is wrong with them; `axis` of the filters counts what a group sees.
+    #[track_caller]
+    fn conv_operands<const N: usize>(
+        &self,
+        op: &str,
+        filters: &Tensor,
+        conv: &Conv<N>,
+        axis: usize,
+    ) -> Result<(Vec<usize>, Vec<usize>), Tensor> {
+        if let Some(mistake) = [self, filters].into_iter().find(|operand| operand.is_mistake()) {
+            return Err(mistake.clone());
+        }
+        let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
+        let wrong = |what: String| {
+            let note = format!("left {self:?}, right {filters:?}");
+            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note)))
+        };
+        if x.len() != N + 2 || w.len() != N + 2 {
+            return wrong(format!("needs [batch, channels] and {N} more axes on both sides"));
+        }
+        let numbers = conv.stride.iter().chain(&conv.dilation).chain(&w[2..]).chain([&conv.groups]);
+        if numbers.into_iter().any(|number| *number == 0) {
+            return wrong("stride, dilation, groups and filter sizes are at least 1".to_string());
+        }
+        let seen = if axis == 1 { w[1] * conv.groups } else { w[0] };
+        if x[1] != seen || !w[0].is_multiple_of(conv.groups) {
+            return wrong(format!("{} channels and {} groups do not fit these filters", x[1], conv.groups));
+        }
+        Ok((x.to_vec(), w.to_vec()))
+    }
+
+    /// `step - 1` zeros between neighbouring elements of an axis.
+    fn spread_along(&self, axis: usize, step: usize) -> Tensor {
+        let dims = self.0.shape.dims();
+        if step == 1 || dims[axis] == 0 {
+            return self.clone();
+        }
+        let mut widths = vec![(0, 0); dims.len() + 1];
+        widths[axis + 1].1 = step - 1;
+        let length = (dims[axis] - 1) * step + 1;
+        let joined = Shape::new([&dims[..axis], &[dims[axis] * step], &dims[axis + 1..]].concat());
+        self.unsqueeze(axis as isize + 1).pad(&widths).reshaped(joined).narrow(axis as isize, 0, length)
+    }
+
+    /// Zeros before and after an axis; a negative count takes elements away.
+    fn padded_or_cut(&self, axis: usize, before: isize, after: isize) -> Tensor {
+        let mut widths = vec![(0, 0); self.0.shape.rank()];
+        widths[axis] = (before.max(0) as usize, after.max(0) as usize);
+        let padded = self.pad(&widths);
+        let (start, less) = ((-before).max(0) as usize, (-before).max(0) as usize + (-after).max(0) as usize);
+        match padded.0.shape.dims()[axis].checked_sub(less) {
+            Some(length) if length > 0 => padded.narrow(axis as isize, start, length),
+            _ => Tensor::mistake(Error::mistake("nothing is left of an axis")),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Other lengths by repeating or interpolating elements.
+
+use panoply_ir::{Error, Shape};
+
+use crate::tensor::Tensor;
+
+/// Where the ends of an axis go in [`Tensor::resize_linear`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// The outer edges of the first and last elements meet.
+    Edges,
+    /// The middles of the first and last elements meet (PyTorch's `align_corners`).
+    Middles,
+}
+
+impl Tensor {
+    /// The last N axes at other lengths; each element is the nearest one before it.
+    #[track_caller]
+    pub fn resize_nearest<const N: usize>(&self, lengths: [usize; N]) -> Tensor {
+        self.resized(lengths, |x, axis, length| {
+            let places = Tensor::iota(length);
+            let number = |value: usize| places.literal(value as f64);
+            let from = &places * number(x.0.shape.dims()[axis]) / number(length);
+            x.index_select(axis as isize, &from)
+        })
+    }
+
+    /// The last N axes at other lengths; each element is a mean of its two neighbours along each axis, weighted by how
+    /// near they are.
+    #[track_caller]
+    pub fn resize_linear<const N: usize>(&self, lengths: [usize; N], ends: Ends) -> Tensor {
+        self.resized(lengths, |x, axis, length| {
+            let old = x.0.shape.dims()[axis];
+            let places = Tensor::iota(length).cast(x.dtype());
+            let number = |value: f64| places.literal(value);
+            let from = match ends {
+                Ends::Middles if length == 1 => places.zeros_like(),
+                Ends::Middles => &places * number((old - 1) as f64 / (length - 1) as f64),
+                Ends::Edges => {
+                    let centre = (&places + number(0.5)) * number(old as f64 / length as f64) - number(0.5);
+                    centre.maximum(&number(0.0))
+                }
+            };
+            let last = Tensor::constant((old as i32 - 1).into());
+            let low = from.floor().cast(panoply_ir::DType::I32).minimum(&last);
+            let high = (&low + Tensor::constant(1i32.into())).minimum(&last);
+            let mut around = vec![1; x.0.shape.rank()];
+            around[axis] = length;
+            let weight = (from - low.cast(x.dtype())).reshaped(Shape::new(around));
+            let axis = axis as isize;
+            let (below, above) = (x.index_select(axis, &low), x.index_select(axis, &high));
+            &below + (above - &below) * weight
+        })
+    }
+
+    #[track_caller]
+    fn resized<const N: usize>(&self, lengths: [usize; N], along: impl Fn(&Tensor, usize, usize) -> Tensor) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let rank = self.0.shape.rank();
+        if rank < N || lengths.contains(&0) || self.0.shape.dims()[rank - N..].contains(&0) {
+            return Tensor::mistake(Error::mistake(format!("resize: {self:?} cannot be made {lengths:?}")));
+        }
+        let mut result = self.clone();
+        for (i, length) in lengths.into_iter().enumerate() {
+            if result.0.shape.dims()[rank - N + i] != length {
+                result = along(&result, rank - N + i, length);
+            }
+        }
+        result
+    }
+}

@@ -1,0 +1,101 @@
+//! Windows that slide along axes, as views: what convolution and pooling are made of.
+//!
+//! Neighbouring windows share elements, which no reshape can say. The axis is repeated instead, and the repetitions are cut
+//! at a period one dilation longer than the axis, so that every next one starts `dilation` later. Nothing is copied: all of
+//! it is index arithmetic, and so is the gradient.
+//!
+//! Source of the construction: tinygrad's `_pool`.
+
+use panoply_ir::graph::Slice;
+use panoply_ir::{Error, Shape};
+
+use crate::tensor::Tensor;
+
+/// A window's extent along each of N axes and how it moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window<const N: usize> {
+    /// Elements taken along each axis.
+    pub size: [usize; N],
+    /// Distance between neighbouring windows.
+    pub stride: [usize; N],
+    /// Distance between neighbouring elements of a window.
+    pub dilation: [usize; N],
+}
+
+impl<const N: usize> Window<N> {
+    /// Windows of neighbouring elements, each one further than the last.
+    pub fn new(size: [usize; N]) -> Window<N> {
+        Window { size, stride: [1; N], dilation: [1; N] }
+    }
+
+    /// Elements from a window's first to its last along an axis.
+    fn span(&self, along: usize) -> usize {
+        (self.size[along] - 1) * self.dilation[along] + 1
+    }
+
+    /// How many windows fit along an axis of this length; none if not one does.
+    fn count(&self, along: usize, length: usize) -> Option<usize> {
+        let positive = self.size[along] > 0 && self.stride[along] > 0 && self.dilation[along] > 0;
+        (positive && self.span(along) <= length).then(|| (length - self.span(along)) / self.stride[along] + 1)
+    }
+}
+
+impl Tensor {
+    /// The windows over the last N axes: `[…, lengths]` becomes `[…, positions, sizes]`. A view.
+    #[track_caller]
+    pub fn windows<const N: usize>(&self, window: &Window<N>) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let rank = self.0.shape.rank();
+        let counts = (0..N).map(|i| window.count(i, self.0.shape.dims().get((rank + i).checked_sub(N)?).copied()?));
+        let Some(counts) = counts.collect::<Option<Vec<usize>>>() else {
+            let message = format!("windows of size {:?} do not fit the last {N} axes of {self:?}", window.size);
+            let note = format!("stride {:?}, dilation {:?}", window.stride, window.dilation);
+            return Tensor::mistake(Error::mistake(message).note(note));
+        };
+        let lead = rank - N;
+        let mut view = self.clone();
+        for along in (0..N).rev() {
+            view = view.windows_along(lead + along, counts[along], window, along);
+        }
+        let positions = (0..N).map(|along| lead + 2 * along + 1);
+        let elements = (0..N).map(|along| lead + 2 * along);
+        view.permuted((0..lead).chain(positions).chain(elements).collect())
+    }
+
+    /// One axis as two: the element within a window, then the window.
+    fn windows_along<const N: usize>(&self, axis: usize, count: usize, window: &Window<N>, along: usize) -> Tensor {
+        let (size, stride, step) = (window.size[along], window.stride[along], window.dilation[along]);
+        let used = (count - 1) * stride + window.span(along);
+        let cut = |tensor: &Tensor, axis: usize, step: usize, len: usize| {
+            let mut slices = tensor.whole();
+            slices[axis] = Slice { start: 0, step: step as isize, len };
+            tensor.sliced(slices)
+        };
+        let split = |tensor: &Tensor, parts: [usize; 2]| {
+            let dims = tensor.0.shape.dims();
+            tensor.reshaped(Shape::new([&dims[..axis], &parts, &dims[axis + 1..]].concat()))
+        };
+        if size == 1 {
+            return split(&cut(self, axis, stride, count), [1, count]);
+        }
+        if count == 1 {
+            return split(&cut(self, axis, step, size), [size, 1]);
+        }
+        let used_part = cut(self, axis, 1, used);
+        if stride >= window.span(along) {
+            // Windows do not overlap.
+            let mut widths = vec![(0, 0); self.0.shape.rank()];
+            widths[axis].1 = count * stride - used;
+            let rows = split(&used_part.pad(&widths), [count, stride]);
+            return cut(&rows, axis + 1, step, size).transpose(axis as isize, axis as isize + 1);
+        }
+        let (dims, period) = (used_part.0.shape.dims(), used + step);
+        let repeats = (size * period).div_ceil(used);
+        let along = |parts: &[usize]| Shape::new([&dims[..axis], parts, &dims[axis + 1..]].concat());
+        let repeated = split(&used_part, [1, used]).expand_to(&along(&[repeats, used]));
+        let line = repeated.reshaped(along(&[repeats * used]));
+        cut(&split(&cut(&line, axis, 1, size * period), [size, period]), axis + 1, stride, count)
+    }
+}

@@ -1,0 +1,89 @@
+//! How many kernels and routines an expression takes: a change that splits one is seen here, not in a benchmark.
+
+use panoply_compile::plan::plan;
+use panoply_tensor::realize::Traced;
+use panoply_tensor::{Attention, Conv, Device, Order, Tensor, Window};
+
+/// An expression with the most steps its value, and its value with all gradients, may take on the CPU.
+struct Row {
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    forward: usize,
+    both: usize,
+}
+
+const fn row(
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    forward: usize,
+    both: usize,
+) -> Row {
+    Row { name, inputs, op, forward, both }
+}
+
+const ROWS: &[Row] = &[
+    row("layer norm", &[&[64, 256]], |x| x[0].layer_norm(1e-5), 1, 2),
+    row("group norm", &[&[16, 32, 8, 8]], |x| x[0].group_norm(4, 1e-5), 1, 2),
+    row("softmax", &[&[64, 256]], |x| x[0].softmax(-1), 1, 2),
+    row("conv2d", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()), 3, 7),
+    row(
+        "conv2d, bias, relu",
+        &[&[16, 8, 16, 16], &[16, 8, 3, 3], &[16]],
+        |x| (x[0].conv(&x[1], &padded()) + x[2].by_channel(&x[0].conv(&x[1], &padded()))).relu(),
+        3,
+        9,
+    ),
+    row(
+        "max pool",
+        &[&[16, 8, 16, 16]],
+        |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0]),
+        1,
+        3,
+    ),
+    row("average pool", &[&[16, 8, 16, 16]], |x| x[0].average_pool(&Window::new([3, 3]), [1, 1]), 1, 3),
+    row(
+        "attention",
+        &[&[2, 4, 32, 16], &[2, 4, 32, 16], &[2, 4, 32, 16]],
+        |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+        3,
+        10,
+    ),
+    row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 2, 4),
+];
+
+fn padded() -> Conv<2> {
+    Conv { padding: [1, 1], ..Conv::default() }
+}
+
+fn steps(device: &Device, roots: &[&Tensor]) -> usize {
+    let traced = Traced::new(device, roots).unwrap();
+    plan(&traced.graph, device.target(), &|routine| device.offers(routine)).unwrap().steps.len()
+}
+
+#[test]
+fn expressions_take_no_more_kernels_than_they_should() {
+    let device = Device::get("cpu").unwrap();
+    let mut wrong = Vec::new();
+    device.scope(|| {
+        for row in ROWS {
+            let inputs: Vec<Tensor> = row
+                .inputs
+                .iter()
+                .map(|shape| Tensor::from_slice(&vec![0.5f32; shape.iter().product()], *shape))
+                .collect();
+            let value = (row.op)(&inputs);
+            let gradients = value.square().sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).unwrap();
+            let forward = steps(&device, &[&value]);
+            let both = steps(&device, &[&value].into_iter().chain(&gradients).collect::<Vec<&Tensor>>());
+            if forward > row.forward || both > row.both {
+                wrong.push(format!(
+                    "{}: {forward} steps, {both} with gradients; at most {} and {}",
+                    row.name, row.forward, row.both
+                ));
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,145 @@
+//! The op table, continued: windows, attention, normalisation, order, losses.
+
+use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Rotary, Tensor, Window};
+
+use super::table::{Input, Row, any, flat, smooth, whole, within};
+
+const A: Input = any(&[5, 7]);
+const B: Input = any(&[5, 7]);
+const SHARE: Input = within(&[5, 7], 0.1, 0.9);
+const IMAGE: Input = any(&[2, 3, 7, 6]);
+
+/// Every row.
+pub const ROWS: &[Row] = &[
+    // Windows, convolution, pooling.
+    smooth("windows", &[any(&[2, 9])], |x| x[0].windows(&Window::new([3])).exp()),
+    smooth("windows apart", &[any(&[2, 11])], |x| {
+        x[0].windows(&Window { size: [2], stride: [4], dilation: [2] }).exp()
+    }),
+    smooth("windows with stride and dilation", &[any(&[9, 13])], |x| {
+        x[0].windows(&Window { size: [3, 4], stride: [2, 3], dilation: [2, 3] }).exp()
+    }),
+    smooth("conv1d", &[any(&[2, 3, 10]), any(&[4, 3, 3])], |x| x[0].conv(&x[1], &Conv::<1>::default())),
+    smooth("conv2d", &[IMAGE, any(&[4, 3, 3, 2])], |x| {
+        x[0].conv(&x[1], &Conv { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 1 })
+    }),
+    smooth("conv2d in groups", &[any(&[2, 4, 5, 5]), any(&[6, 2, 3, 3])], |x| {
+        x[0].conv(&x[1], &Conv { groups: 2, padding: [1, 1], ..Conv::default() })
+    }),
+    smooth("conv2d by channel", &[any(&[2, 4, 5, 5]), any(&[4, 1, 3, 3])], |x| {
+        x[0].conv(&x[1], &Conv::<2> { groups: 4, ..Conv::default() })
+    }),
+    smooth("conv3d", &[any(&[1, 2, 4, 5, 3]), any(&[3, 2, 2, 3, 2])], |x| {
+        x[0].conv(&x[1], &Conv { padding: [1, 0, 1], ..Conv::default() })
+    }),
+    smooth("conv of 1 × 1", &[IMAGE, any(&[5, 3, 1, 1])], |x| x[0].conv(&x[1], &Conv::<2>::default()).relu()),
+    smooth("conv1d transposed", &[any(&[2, 3, 5]), any(&[3, 4, 3])], |x| {
+        x[0].conv_transposed(&x[1], &Conv { stride: [2], padding: [1], ..Conv::default() }, [1])
+    }),
+    smooth("conv2d transposed", &[any(&[1, 4, 4, 3]), any(&[4, 2, 2, 3])], |x| {
+        x[0].conv_transposed(&x[1], &Conv { stride: [2, 3], dilation: [2, 1], groups: 2, ..Conv::default() }, [0, 0])
+    }),
+    smooth("max_pool", &[IMAGE], |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
+    smooth("average_pool", &[IMAGE], |x| x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
+    smooth("adaptive_average_pool", &[IMAGE], |x| x[0].adaptive_average_pool([3, 4])),
+    smooth("adaptive_max_pool", &[IMAGE], |x| x[0].adaptive_max_pool([2, 3])),
+    smooth("global average pool", &[IMAGE], |x| x[0].adaptive_average_pool([1, 1])),
+    smooth("resize_nearest", &[any(&[2, 4, 5])], |x| x[0].resize_nearest([7, 3])),
+    smooth("resize_linear", &[any(&[2, 4, 5])], |x| x[0].resize_linear([7, 3], Ends::Edges)),
+    smooth("resize_linear by middles", &[any(&[2, 4, 5])], |x| x[0].resize_linear([6, 9], Ends::Middles)),
+    // Arranging.
+    smooth("tril", &[any(&[2, 4, 5])], |x| x[0].tril(1).exp()),
+    smooth("triu", &[any(&[2, 4, 5])], |x| x[0].triu(-1).exp()),
+    smooth("diagonal", &[any(&[2, 4, 4])], |x| x[0].diagonal().exp()),
+    flat("eye", &[A], |x| Tensor::eye(4, x[0].dtype())),
+    smooth("roll", &[A], |x| x[0].roll(-2, 1) * x[0].roll(8, 0)),
+    smooth("tile", &[any(&[2, 3])], |x| x[0].tile(3, 1).exp()),
+    smooth("split", &[any(&[6, 4])], |x| x[0].split(&[1, 3, 2], 0).swap_remove(1).exp()),
+    smooth("take_along", &[any(&[4, 5]), whole(&[4, 3], 5.0)], |x| x[0].take_along(&x[1], 1).exp()),
+    smooth("take_along rows", &[any(&[4, 5]), whole(&[2, 5], 4.0)], |x| x[0].take_along(&x[1], 0).exp()),
+    // Over axes.
+    smooth("var", &[any(&[3, 4, 5])], |x| x[0].var([0, 2], 1)),
+    smooth("std", &[any(&[3, 40])], |x| x[0].std(-1, 0)),
+    smooth("norm", &[A], |x| x[0].norm(1)),
+    smooth("logsumexp without its axis", &[any(&[4, 9])], |x| x[0].logsumexp(0)),
+    flat("cummin", &[any(&[3, 9])], |x| x[0].cummin(0)),
+    flat("count_nonzero", &[whole(&[5, 7], 3.0)], |x| x[0].count_nonzero()),
+    smooth("sort", &[any(&[4, 9])], |x| x[0].sort(1, Order::Ascending)),
+    smooth("sort rows down", &[any(&[7, 2, 3])], |x| x[0].sort(0, Order::Descending)),
+    flat("argsort", &[whole(&[3, 40], 10.0)], |x| x[0].argsort(-1, Order::Ascending)),
+    flat("argsort down", &[whole(&[20, 2], 6.0)], |x| x[0].argsort(0, Order::Descending)),
+    smooth("top_k", &[any(&[5, 11])], |x| x[0].top_k(3, 1).0),
+    flat("top_k places", &[any(&[5, 11])], |x| x[0].top_k(3, 1).1),
+    smooth("median", &[any(&[5, 8])], |x| x[0].median(1)),
+    // Functions.
+    smooth("sinh", &[A], |x| x[0].sinh()),
+    smooth("cosh", &[A], |x| x[0].cosh()),
+    smooth("asin", &[SHARE], |x| x[0].asin()),
+    smooth("acos", &[SHARE], |x| x[0].acos()),
+    smooth("atan2", &[any(&[20, 9]), any(&[20, 9])], |x| x[0].atan2(&x[1])),
+    smooth("logaddexp", &[A, B], |x| x[0].logaddexp(&x[1])),
+    smooth("lerp", &[A, B], |x| x[0].lerp(&x[1], 0.3)),
+    flat("is_nan", &[A], |x| x[0].ln().is_nan()),
+    flat("is_finite", &[whole(&[5, 7], 2.0)], |x| x[0].cast(DType::F32).ln().is_finite()),
+    // Matrices.
+    smooth("outer product", &[any(&[5]), any(&[7])], |x| x[0].outer(&x[1])),
+    smooth("dot", &[any(&[9]), any(&[9])], |x| x[0].dot(&x[1])),
+    smooth("einsum of matrices", &[any(&[2, 3, 4]), any(&[2, 4, 5])], |x| {
+        Tensor::einsum("bij,bjk->bki", &[&x[0], &x[1]])
+    }),
+    smooth("einsum of three", &[any(&[3, 4]), any(&[4, 5]), any(&[3, 5])], |x| {
+        Tensor::einsum("ij,jk,ik->i", &[&x[0], &x[1], &x[2]])
+    }),
+    smooth("einsum of a trace", &[any(&[4, 4]), any(&[3])], |x| Tensor::einsum("ii,k", &[&x[0], &x[1]])),
+    // Activations.
+    smooth("softmin", &[A], |x| x[0].softmin(1)),
+    smooth("log_sigmoid", &[A], |x| x[0].log_sigmoid()),
+    smooth("gelu_tanh", &[A], |x| x[0].gelu_tanh()),
+    smooth("mish", &[A], |x| x[0].mish()),
+    smooth("selu", &[A], |x| x[0].selu()),
+    smooth("relu6", &[within(&[5, 7], -3.0, 9.0)], |x| x[0].relu6()),
+    smooth("hard_sigmoid", &[within(&[5, 7], -5.0, 5.0)], |x| x[0].hard_sigmoid()),
+    smooth("hard_swish", &[within(&[5, 7], -5.0, 5.0)], |x| x[0].hard_swish()),
+    smooth("softsign", &[A], |x| x[0].softsign()),
+    smooth("glu", &[any(&[5, 8])], |x| x[0].glu(-1)),
+    // Normalisation and attention.
+    smooth("group_norm", &[any(&[2, 6, 5])], |x| x[0].group_norm(3, 1e-5)),
+    smooth("batch_norm", &[any(&[4, 3, 5]), any(&[3]), within(&[3], 0.5, 2.0)], |x| {
+        x[0].batch_norm(&x[1], &x[2], 1e-5)
+    }),
+    smooth("attention", &[any(&[2, 4, 5, 6]), any(&[2, 4, 7, 6]), any(&[2, 4, 7, 3])], |x| {
+        x[0].attention(&x[1], &x[2], &Attention::default())
+    }),
+    smooth("attention, causal, heads in groups", &[any(&[2, 4, 5, 6]), any(&[2, 2, 7, 6]), any(&[2, 2, 7, 6])], |x| {
+        x[0].attention(&x[1], &x[2], &Attention { causal: true, past: 2, ..Attention::default() })
+    }),
+    smooth("attention with a mask", &[any(&[2, 3, 4]), any(&[2, 5, 4]), any(&[2, 5, 4]), whole(&[3, 5], 2.0)], |x| {
+        let mask = x[3].cast(DType::Bool);
+        x[0].attention(&x[1], &x[2], &Attention { mask: Some(&mask), scale: Some(0.7), ..Attention::default() })
+    }),
+    smooth("attention with a bias", &[any(&[2, 3, 4]), any(&[2, 5, 4]), any(&[2, 5, 4]), any(&[1, 5])], |x| {
+        x[0].attention(&x[1], &x[2], &Attention { mask: Some(&x[3]), ..Attention::default() })
+    }),
+    smooth("rope by halves", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 10000.0, Rotary::Halves)),
+    smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 100.0, Rotary::Pairs)),
+    // Losses.
+    smooth("cross_entropy, smoothed", &[any(&[6, 10]), whole(&[6], 10.0)], |x| {
+        x[0].cross_entropy_with(&x[1], &CrossEntropy { smoothing: 0.1, ..CrossEntropy::default() })
+    }),
+    smooth("cross_entropy, weighted and ignoring", &[any(&[9, 4]), whole(&[9], 4.0), within(&[4], 0.5, 2.0)], |x| {
+        let options = CrossEntropy { smoothing: 0.2, ignore: Some(1), weights: Some(&x[2]) };
+        x[0].cross_entropy_with(&x[1], &options)
+    }),
+    smooth("cross_entropy of shares", &[any(&[6, 10]), any(&[6, 10])], |x| {
+        x[0].cross_entropy_with(&x[1].softmax(-1), &CrossEntropy::default())
+    }),
+    smooth("nll", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].nll(&x[1])),
+    smooth("bce", &[SHARE, within(&[5, 7], 0.0, 1.0)], |x| x[0].bce(&x[1])),
+    smooth("kl_divergence", &[A, SHARE], |x| x[0].log_softmax(-1).kl_divergence(&x[1])),
+    smooth("cosine_similarity", &[A, B], |x| x[0].cosine_similarity(&x[1], 1e-8)),
+    smooth("cosine_embedding", &[any(&[8, 3]), any(&[8, 3]), whole(&[8], 2.0)], |x| {
+        let alike = x[2].cast(x[0].dtype()) * 2.0 - 1.0;
+        x[0].cosine_embedding(&x[1], &alike, 0.1)
+    }),
+    smooth("hinge", &[A, B], |x| x[0].hinge(&x[1].sign())),
+];

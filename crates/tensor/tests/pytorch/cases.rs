@@ -1,0 +1,196 @@
+//! One line for each case of `ops.safetensors`.
+
+use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Rotary, Tensor, Window};
+
+use super::{Fixture, close, devices};
+
+type Case = (&'static str, fn(&[Tensor]) -> Tensor);
+
+const CASES: &[Case] = &[
+    ("exp", |x| x[0].exp()),
+    ("exp2", |x| x[0].exp2()),
+    ("expm1", |x| x[0].expm1()),
+    ("sin", |x| x[0].sin()),
+    ("cos", |x| x[0].cos()),
+    ("tan", |x| x[0].tan()),
+    ("atan", |x| x[0].atan()),
+    ("tanh", |x| x[0].tanh()),
+    ("erf", |x| x[0].erf()),
+    ("sinh", |x| x[0].sinh()),
+    ("cosh", |x| x[0].cosh()),
+    ("abs", |x| x[0].abs()),
+    ("square", |x| x[0].square()),
+    ("sigmoid", |x| x[0].sigmoid()),
+    ("log", |x| x[0].ln()),
+    ("log2", |x| x[0].log2()),
+    ("log1p", |x| x[0].log1p()),
+    ("sqrt", |x| x[0].sqrt()),
+    ("rsqrt", |x| x[0].rsqrt()),
+    ("reciprocal", |x| x[0].recip()),
+    ("asin", |x| x[0].asin()),
+    ("acos", |x| x[0].acos()),
+    ("relu", |x| x[0].relu()),
+    ("silu", |x| x[0].silu()),
+    ("gelu", |x| x[0].gelu()),
+    ("mish", |x| x[0].mish()),
+    ("selu", |x| x[0].selu()),
+    ("elu", |x| x[0].elu()),
+    ("hardswish", |x| x[0].hard_swish()),
+    ("hardsigmoid", |x| x[0].hard_sigmoid()),
+    ("softsign", |x| x[0].softsign()),
+    ("softplus", |x| x[0].softplus()),
+    ("logsigmoid", |x| x[0].log_sigmoid()),
+    ("relu6", |x| x[0].relu6()),
+    ("leaky_relu", |x| x[0].leaky_relu(0.01)),
+    ("gelu_tanh", |x| x[0].gelu_tanh()),
+    ("glu", |x| x[0].glu(-1)),
+    ("relu at 0", |x| x[0].relu()),
+    ("clamp at its ends", |x| x[0].clamp(-1.0, 1.0)),
+    ("add", |x| &x[0] + &x[1]),
+    ("sub", |x| &x[0] - &x[1]),
+    ("mul", |x| &x[0] * &x[1]),
+    ("div", |x| &x[0] / &x[1]),
+    ("maximum", |x| x[0].maximum(&x[1])),
+    ("minimum", |x| x[0].minimum(&x[1])),
+    ("atan2", |x| x[0].atan2(&x[1])),
+    ("logaddexp", |x| x[0].logaddexp(&x[1])),
+    ("broadcast", |x| &x[0] * &x[1]),
+    ("pow", |x| x[0].pow(&x[1])),
+    ("fmod", |x| &x[0] % &x[1]),
+    ("softmax", |x| x[0].softmax(-1)),
+    ("log_softmax", |x| x[0].log_softmax(-1)),
+    ("softmin", |x| x[0].softmin(-1)),
+    ("logsumexp", |x| x[0].logsumexp(0)),
+    ("amax with ties", |x| x[0].max(1)),
+    ("sum", |x| x[0].sum([0, 2])),
+    ("mean", |x| x[0].mean([0, 2])),
+    ("amin", |x| x[0].min([0, 2])),
+    ("prod with zeros", |x| x[0].prod(1)),
+    ("var", |x| x[0].var([0, 2], 1)),
+    ("std", |x| x[0].std(1, 0)),
+    ("norm", |x| x[0].norm(1)),
+    ("cumsum", |x| x[0].cumsum(1)),
+    ("cumprod", |x| x[0].cumprod(1)),
+    ("cummax", |x| x[0].cummax(1)),
+    ("sort", |x| x[0].sort(1, Order::Ascending)),
+    ("argsort", |x| x[0].argsort(1, Order::Ascending)),
+    ("argsort down", |x| x[0].argsort(1, Order::Descending)),
+    ("top_k", |x| x[0].top_k(3, 1).0),
+    ("median", |x| x[0].median(1)),
+    ("argmax", |x| x[0].argmax(1)),
+    ("tril", |x| x[0].tril(1)),
+    ("triu", |x| x[0].triu(-1)),
+    ("diagonal", |x| x[0].diagonal()),
+    ("roll", |x| x[0].roll(-2, 1)),
+    ("tile", |x| x[0].tile(3, 1)),
+    ("take_along", |x| x[0].take_along(&x[1], 1)),
+    ("index_select", |x| x[0].index_select(0, &x[1])),
+    ("flip", |x| x[0].flip(1)),
+    ("windows", |x| x[0].windows(&Window { stride: [2], ..Window::new([3]) })),
+    ("matmul", |x| x[0].matmul(&x[1])),
+    ("outer", |x| x[0].outer(&x[1])),
+    ("dot", |x| x[0].dot(&x[1])),
+    ("einsum", |x| Tensor::einsum("bij,bjk,ik->bi", &[&x[0], &x[1], &x[2]])),
+    ("einsum with a diagonal", |x| Tensor::einsum("iik,k->i", &[&x[0], &x[1]])),
+    ("conv1d", |x| x[0].conv(&x[1], &Conv::<1>::default())),
+    ("conv2d", |x| x[0].conv(&x[1], &Conv { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 1 })),
+    ("conv2d in groups", |x| x[0].conv(&x[1], &Conv { padding: [1, 1], groups: 2, ..Conv::default() })),
+    ("conv2d by channel", |x| x[0].conv(&x[1], &Conv::<2> { groups: 4, ..Conv::default() })),
+    ("conv3d", |x| x[0].conv(&x[1], &Conv { padding: [1, 0, 1], ..Conv::default() })),
+    ("conv1d transposed", |x| x[0].conv_transposed(&x[1], &Conv { stride: [2], padding: [1], ..Conv::default() }, [1])),
+    ("conv2d transposed", |x| {
+        x[0].conv_transposed(&x[1], &Conv { stride: [2, 3], dilation: [2, 1], groups: 2, ..Conv::default() }, [0, 0])
+    }),
+    ("conv2d transposed, all padded", |x| {
+        x[0].conv_transposed(&x[1], &Conv { padding: [2, 1], ..Conv::default() }, [0, 0])
+    }),
+    ("max_pool", |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
+    ("average_pool", |x| x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
+    ("adaptive_average_pool", |x| x[0].adaptive_average_pool([3, 4])),
+    ("adaptive_max_pool", |x| x[0].adaptive_max_pool([2, 3])),
+    ("resize_nearest", |x| x[0].resize_nearest([10, 3])),
+    ("resize_linear", |x| x[0].resize_linear([10, 3], Ends::Edges)),
+    ("resize_linear by middles", |x| x[0].resize_linear([10, 3], Ends::Middles)),
+    ("layer_norm", |x| x[0].layer_norm(1e-5)),
+    ("rms_norm", |x| x[0].rms_norm(1e-5)),
+    ("group_norm", |x| x[0].group_norm(2, 1e-5)),
+    ("batch_norm", |x| x[0].batch_norm(&x[1], &x[2], 1e-5)),
+    ("attention", |x| x[0].attention(&x[1], &x[2], &Attention::default())),
+    ("attention, causal", |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() })),
+    ("attention, heads in groups", |x| x[0].attention(&x[1], &x[2], &Attention::default())),
+    ("attention with a mask", |x| {
+        let mask = x[3].cast(DType::Bool);
+        x[0].attention(&x[1], &x[2], &Attention { mask: Some(&mask), scale: Some(0.7), ..Attention::default() })
+    }),
+    ("attention with a bias", |x| {
+        x[0].attention(&x[1], &x[2], &Attention { mask: Some(&x[3]), ..Attention::default() })
+    }),
+    ("rope by halves", |x| x[0].rope(&x[1], 100.0, Rotary::Halves)),
+    ("rope by pairs", |x| x[0].rope(&x[1], 100.0, Rotary::Pairs)),
+    ("cross_entropy", |x| x[0].cross_entropy(&x[1])),
+    ("cross_entropy, smoothed", |x| {
+        x[0].cross_entropy_with(&x[1], &CrossEntropy { smoothing: 0.1, ..CrossEntropy::default() })
+    }),
+    ("cross_entropy, weighted", |x| {
+        x[0].cross_entropy_with(&x[1], &CrossEntropy { weights: Some(&x[2]), ..CrossEntropy::default() })
+    }),
+    ("cross_entropy, all options", |x| {
+        // The class of the first example is ignored.
+        let ignore = Some(x[1].to_vec::<i32>().unwrap()[0].into());
+        x[0].cross_entropy_with(&x[1], &CrossEntropy { smoothing: 0.2, ignore, weights: Some(&x[2]) })
+    }),
+    ("cross_entropy of shares", |x| {
+        x[0].cross_entropy_with(&x[1].softmax(-1), &CrossEntropy { smoothing: 0.1, ..CrossEntropy::default() })
+    }),
+    ("nll", |x| x[0].nll(&x[1])),
+    ("mse", |x| x[0].mse(&x[1])),
+    ("l1", |x| x[0].l1(&x[1])),
+    ("huber", |x| x[0].huber(&x[1], 0.7)),
+    ("bce", |x| x[0].bce(&x[1])),
+    ("bce_with_logits", |x| x[0].bce_with_logits(&x[1])),
+    ("kl_divergence", |x| x[0].kl_divergence(&x[1])),
+    ("cosine_similarity", |x| x[0].cosine_similarity(&x[1], 1e-8)),
+    ("cosine_embedding", |x| {
+        let alike = x[2].cast(DType::F32) * 2.0 - 1.0;
+        x[0].cosine_embedding(&x[1], &alike, 0.1)
+    }),
+];
+
+/// A single number in which every element counts differently, as in `make.py`.
+fn weighted(tensor: &Tensor) -> Tensor {
+    let elems = tensor.shape().unwrap().elems();
+    let weights: Vec<f32> = (0..elems).map(|i| (i as f64 * 0.37 + 0.5).sin() as f32).collect();
+    (tensor.reshape([-1]) * Tensor::from_slice(&weights, [elems])).sum(..)
+}
+
+#[test]
+fn operations_and_gradients_are_pytorchs() {
+    let fixture = Fixture::new(include_bytes!("../fixtures/ops.safetensors"));
+    for device in devices(false) {
+        device.scope(|| {
+            for (name, op) in CASES {
+                let inputs: Vec<Tensor> = (0..).map_while(|i| fixture.tensor(&format!("{name}/in/{i}"))).collect();
+                let out = op(&inputs);
+                close(&format!("{name} on {device}"), &out, &fixture.get(&format!("{name}/out")), 4e-6);
+                let slopes = (0..inputs.len()).filter_map(|i| Some((i, fixture.tensor(&format!("{name}/grad/{i}"))?)));
+                let (places, want): (Vec<usize>, Vec<Tensor>) = slopes.unzip();
+                if places.is_empty() {
+                    continue;
+                }
+                let wanted: Vec<&Tensor> = places.iter().map(|i| &inputs[*i]).collect();
+                let have = weighted(&out).gradients(&wanted).unwrap();
+                for ((i, have), want) in places.iter().zip(&have).zip(&want) {
+                    close(&format!("gradient {i} of {name} on {device}"), have, want, 1e-5);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn every_case_of_the_fixture_is_compared() {
+    let fixture = Fixture::new(include_bytes!("../fixtures/ops.safetensors"));
+    let outputs = fixture.0.names().into_iter().filter_map(|name| name.strip_suffix("/out"));
+    let missing: Vec<&str> = outputs.filter(|name| CASES.iter().all(|(known, _)| known != name)).collect();
+    assert!(missing.is_empty(), "no case for {missing:?}");
+}

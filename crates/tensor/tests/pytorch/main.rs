@@ -1,0 +1,65 @@
+//! What PyTorch computes, from the files in `fixtures/` (made by `fixtures/make.py`): values and gradients of operations,
+//! and what becomes of NaN, infinities, signed zeros, denormals, huge and tiny numbers.
+
+mod cases;
+mod edges;
+
+use panoply_tensor::{DType, Device, Tensor};
+use safetensors::SafeTensors;
+
+/// The devices of this machine that are compared. The op table compares every operation on every device with the oracle,
+/// so `some_kernels` alone go to OpenCL, whose compilers are slow, but for the full run.
+fn devices(some_kernels: bool) -> Vec<Device> {
+    let set = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
+    let compiled = set("PANOPLY_TEST_FULL") || (some_kernels && !set("PANOPLY_TEST_QUICK"));
+    let names: &[&str] = if compiled { &["cpu", "opencl:0"] } else { &["cpu"] };
+    let found = names.iter().filter_map(|name| match Device::get(name) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("SKIPPED: PyTorch's results on {name}: {}", error.message());
+            None
+        }
+    });
+    found.collect()
+}
+
+/// A file of named arrays.
+struct Fixture<'a>(SafeTensors<'a>);
+
+impl Fixture<'_> {
+    fn new(bytes: &[u8]) -> Fixture<'_> {
+        Fixture(SafeTensors::deserialize(bytes).unwrap())
+    }
+
+    /// The array as a tensor, if there is one of this name.
+    fn tensor(&self, name: &str) -> Option<Tensor> {
+        let view = self.0.tensor(name).ok()?;
+        let dtype = match view.dtype() {
+            safetensors::Dtype::F32 => DType::F32,
+            safetensors::Dtype::I32 => DType::I32,
+            other => panic!("{name} holds {other:?}"),
+        };
+        Some(Tensor::from_bytes(view.data(), view.shape().to_vec(), dtype))
+    }
+
+    #[track_caller]
+    fn get(&self, name: &str) -> Tensor {
+        self.tensor(name).unwrap_or_else(|| panic!("no {name} in the fixture"))
+    }
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    let plain = if tensor.dtype() == DType::Bool { tensor.cast(DType::I32) } else { tensor.clone() };
+    plain.cast(DType::F64).to_vec::<f64>().unwrap()
+}
+
+#[track_caller]
+fn close(what: &str, have: &Tensor, want: &Tensor, tolerance: f64) {
+    assert_eq!(have.shape().unwrap(), want.shape().unwrap(), "{what}: shapes");
+    let (have, want) = (values(have), values(want));
+    let scale = want.iter().filter(|x| x.is_finite()).fold(1.0f64, |top, x| top.max(x.abs()));
+    for (i, (have, want)) in have.iter().zip(&want).enumerate() {
+        let same = (have.is_nan() && want.is_nan()) || have == want || (have - want).abs() <= tolerance * scale;
+        assert!(same, "{what}: element {i} is {have}, not {want}");
+    }
+}
