@@ -11,6 +11,7 @@
 //! Instructions work on the lanes of the **current mask**, a range that may have holes. `compile` writes programs, `exec`
 //! runs them; this module knows neither.
 
+mod condition;
 mod operands;
 
 use panoply_ir::Alu;
@@ -22,6 +23,8 @@ use super::ops::Ops;
 use super::ops::mask::Combine;
 use super::ops::memory::Move;
 use super::ops::pair::Pair;
+
+pub use self::condition::{Compare, Condition, Range};
 
 /// A value that all lanes share, by its position in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -213,57 +216,6 @@ impl IndexOp {
             IndexOp::Ne => u64::from(a != b),
         }
     }
-}
-
-/// How an affine index is compared with a value that all lanes share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compare {
-    /// index < bound.
-    Below,
-    /// index ≤ bound.
-    AtMost,
-    /// index > bound.
-    Above,
-    /// index ≥ bound.
-    AtLeast,
-    /// index = bound.
-    Is,
-    /// index ≠ bound.
-    IsNot,
-}
-
-/// What lanes must fulfil to stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// The bool of the lane is `holds`.
-    Lanes {
-        /// The bools.
-        value: Src,
-        /// What they must be.
-        holds: bool,
-    },
-    /// A comparison.
-    Range(Range),
-    /// The bool that all lanes share is `holds`.
-    Together {
-        /// The bool.
-        value: Slot,
-        /// What it must be.
-        holds: bool,
-    },
-}
-
-/// A comparison of an affine index with a value that all lanes share: its outcome is a range of lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The left side.
-    pub at: Affine,
-    /// How.
-    pub compare: Compare,
-    /// The right side.
-    pub bound: Slot,
-    /// Whether both are i64.
-    pub signed: bool,
 }
 
 /// An atomic operation.
