@@ -69,11 +69,23 @@ fn of_width<M: Machine, T: Word>(how: Move) -> VecFn {
     }
 }
 
-trait Word: Copy + Default + std::ops::BitOr<Output = Self> + 'static {}
-impl Word for u8 {}
-impl Word for u16 {}
-impl Word for u32 {}
-impl Word for u64 {}
+trait Word: Copy + Default + std::ops::BitOr<Output = Self> + 'static {
+    /// `value` where the bool holds, else `self`; by bits, for choosing between places would be done lane by lane.
+    fn replaced(self, holds: u8, value: Self) -> Self;
+}
+
+macro_rules! words {
+    ($($ty:ident)*) => {$(
+        impl Word for $ty {
+            #[inline(always)]
+            fn replaced(self, holds: u8, value: $ty) -> $ty {
+                self ^ ((self ^ value) & $ty::from(holds).wrapping_neg())
+            }
+        }
+    )*};
+}
+
+words!(u8 u16 u32 u64);
 
 struct Copied<T>(PhantomData<T>);
 
@@ -246,8 +258,7 @@ impl<T: Word> Body for Blend<T> {
             )
         };
         for ((out, holds), value) in dst.iter_mut().zip(mask).zip(source) {
-            // Not `if holds { *out = … }`: every lane of a register may be written, which needs no masked store.
-            *out = if *holds != 0 { *value } else { *out };
+            *out = out.replaced(*holds, *value);
         }
     }
 }
