@@ -38,15 +38,19 @@ impl Tensor {
         let mut widths = vec![(0, 0); 2];
         widths.extend(conv.padding.map(|width| (width, width)));
         let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
-        let windows = self.pad(&widths).windows(&Window { size, stride: conv.stride, dilation: conv.dilation });
+        let window = Window { size, stride: conv.stride, dilation: conv.dilation };
+        let windows = self.pad(&widths).interleaved_windows(&window);
         if windows.is_mistake() {
             return windows;
         }
         let (batch, groups, depth, outputs) = (x[0], conv.groups, w[1], w[0]);
-        let positions = windows.0.shape.dims()[2..2 + N].to_vec();
-        // [batch, groups, depth, positions, sizes] as [groups, depth · sizes, batch · positions].
-        let split = [&[batch, groups, depth], &windows.0.shape.dims()[2..]].concat();
-        let order = [1, 2].into_iter().chain(3 + N..3 + 2 * N).chain([0]).chain(3..3 + N);
+        let sides = &windows.0.shape.dims()[2..];
+        let positions: Vec<usize> = (0..N).map(|along| sides[2 * along + 1]).collect();
+        // [batch, groups, depth, size and position for each axis] as [groups, depth · sizes, batch · positions]. Positions
+        // come last, so that neighbouring elements of a column are read from neighbouring places.
+        let split = [&[batch, groups, depth], sides].concat();
+        let (sizes, places) = ((0..N).map(|along| 3 + 2 * along), (0..N).map(|along| 4 + 2 * along));
+        let order = [1, 2].into_iter().chain(sizes).chain([0]).chain(places);
         let deep = depth * size.iter().product::<usize>();
         let columns = [groups, deep, batch * positions.iter().product::<usize>()];
         let columns = windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into());
