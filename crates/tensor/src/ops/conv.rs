@@ -83,14 +83,17 @@ impl Tensor {
         let mut widths = vec![(0, 0); 2];
         widths.extend(conv.padding.map(|width| (width, width)));
         let size: [usize; N] = std::array::from_fn(|along| sizes[along]);
-        let windows = self.pad(&widths).windows(&Window { size, stride: conv.stride, dilation: conv.dilation });
+        let window = Window { size, stride: conv.stride, dilation: conv.dilation };
+        let windows = self.pad(&widths).interleaved_windows(&window);
         let (batch, groups, depth) = (self.0.shape.dims()[0], conv.groups, self.0.shape.dims()[1] / conv.groups);
-        let around = &windows.0.shape.dims()[2..];
-        // [batch, groups, depth, positions, sizes] as [groups, depth · sizes, batch · positions].
-        let split = [&[batch, groups, depth], around].concat();
-        let order = [1, 2].into_iter().chain(3 + N..3 + 2 * N).chain([0]).chain(3..3 + N);
+        let sides = &windows.0.shape.dims()[2..];
+        // [batch, groups, depth, size and position for each axis] as [groups, depth · sizes, batch · positions]. Positions
+        // come last, so that neighbouring elements of a column are read from neighbouring places.
+        let split = [&[batch, groups, depth], sides].concat();
+        let (sizes, places) = ((0..N).map(|along| 3 + 2 * along), (0..N).map(|along| 4 + 2 * along));
+        let order = [1, 2].into_iter().chain(sizes).chain([0]).chain(places);
         let deep = depth * size.iter().product::<usize>();
-        let columns = [groups, deep, batch * around[..N].iter().product::<usize>()];
+        let columns = [groups, deep, batch * sides.iter().skip(1).step_by(2).product::<usize>()];
         windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into())
     }
 
