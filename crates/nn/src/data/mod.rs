@@ -94,6 +94,15 @@ pub struct Batches<'a> {
     next: usize,
 }
 
+impl Batches<'_> {
+    /// Without the first `step` batches.
+    #[must_use]
+    pub fn from(mut self, step: usize) -> Self {
+        self.next = step.saturating_mul(self.size).min(self.order.len());
+        self
+    }
+}
+
 impl Iterator for Batches<'_> {
     type Item = Result<Batch>;
 
