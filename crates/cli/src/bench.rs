@@ -1,11 +1,13 @@
 //! `panoply bench`: what a device reaches, against what its memory reaches in the same run.
 
+mod training;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use panoply::kernels::{ALL, Size};
-use panoply::{Device, Result, Tensor, eval};
+use panoply::{Attention, Conv, Device, Result, Tensor, eval};
 use serde_json::json;
 
 use crate::demo;
@@ -24,6 +26,8 @@ enum What {
     Kernels(Options),
     /// Tensor operations.
     Tensors(Options),
+    /// Steps of training.
+    Training(Options),
 }
 
 #[derive(Args)]
@@ -33,6 +37,9 @@ struct Options {
     /// Seconds spent on each row.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Also what each kernel of one run took, on stderr.
+    #[arg(long)]
+    profile: bool,
     /// One JSON line for each row on stdout.
     #[arg(long)]
     json: bool,
@@ -43,6 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
         What::Kernels(options) => kernels(options),
         What::Tensors(options) => tensors(options),
+        What::Training(options) => training::run(options),
     }
 }
 
@@ -104,6 +112,7 @@ const ROWS: &[Row] = &[
     product!(512),
     product!(1024),
     product!(2048),
+    product!(4096),
     moving("x + a, 16 M", &[&[16 * MILLION]], |x| &x[0] + 1.5, 128 * MILLION),
     moving(
         "exp(a x + 1) tanh(x), 16 M",
@@ -116,6 +125,21 @@ const ROWS: &[Row] = &[
     moving("softmax of rows, 4096²", &[SQUARE], |x| x[0].softmax(-1), 128 * MILLION),
     moving("layer norm of rows, 4096²", &[SQUARE], |x| x[0].layer_norm(1e-5), 128 * MILLION),
     moving("transpose copy, 4096²", &[SQUARE], |x| x[0].t().reshape([-1]) * 1.0, 128 * MILLION),
+    Row {
+        name: "attention, 16 × 1024 × 64, causal",
+        inputs: &[&[1, 16, 1024, 64], &[1, 16, 1024, 64], &[1, 16, 1024, 64]],
+        op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+        bytes: 16.0 * 16.0 * 65536.0,
+        flops: 4.0 * 16.0 * 1024.0 * 1024.0 * 64.0,
+    },
+    Row {
+        name: "conv 64→64, 3×3, 56², batch 8",
+        inputs: &[&[8, 64, 56, 56], &[64, 64, 3, 3]],
+        op: |x| x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() }),
+        bytes: 8.0 * 8.0 * 64.0 * 3136.0,
+        flops: 2.0 * 8.0 * 3136.0 * 64.0 * 576.0,
+    },
+    moving("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], 384),
 ];
 
 fn tensors(options: &Options) -> Result<ExitCode> {
@@ -159,7 +183,7 @@ fn median(device: &Device, row: &Row, budget: f64) -> Result<f64> {
     };
     run()?;
     let mut times = vec![run()?];
-    while times.len() < 500 && times.iter().sum::<f64>() < budget {
+    while times.len() < 10_000 && times.iter().sum::<f64>() < budget {
         times.push(run()?);
     }
     times.sort_by(f64::total_cmp);

@@ -10,12 +10,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use panoply_ir::authored::Role as Passed;
 use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::routine::Routine;
-use panoply_ir::{DType, Result, Target, Verified};
+use panoply_ir::{DType, Error, Result, Scalar, Target, Verified};
 
 use crate::lower::{Argument, lower};
+use crate::schedule::authored::Call;
 use crate::schedule::{Schedule, Step, schedule};
 
 /// What runs, on what memory.
@@ -95,6 +97,13 @@ pub enum PlanStep {
         /// Its buffers, in the order it names them.
         buffers: Vec<BufferId>,
     },
+    /// A copy of a whole buffer.
+    Copy {
+        /// Source.
+        from: BufferId,
+        /// Destination, as long.
+        to: BufferId,
+    },
 }
 
 /// An argument of a kernel.
@@ -104,6 +113,8 @@ pub enum PlanArg {
     Buffer(BufferId),
     /// The n-th slot.
     Slot(u32),
+    /// A number of the program.
+    Number(Scalar),
 }
 
 /// Plans a graph for a target that offers these routines.
@@ -114,7 +125,7 @@ pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -
     let outputs: Vec<BufferId> = schedule.graph.outputs.iter().map(|output| planner.output(*output)).collect();
     let mut steps = Vec::with_capacity(schedule.steps.len());
     for step in &schedule.steps {
-        steps.push(planner.step(step, target)?);
+        planner.step(step, target, &mut steps)?;
     }
     let mut buffers = planner.buffers;
     let arena_bytes = arena::place(&mut buffers, &steps);
@@ -153,12 +164,13 @@ impl Planner<'_> {
         self.buffer(id, Role::Temp { offset: 0 })
     }
 
-    fn step(&mut self, step: &Step, target: &Target) -> Result<PlanStep> {
+    fn step(&mut self, step: &Step, target: &Target, steps: &mut Vec<PlanStep>) -> Result<()> {
         match step {
             Step::Routine(claim, node) => {
                 let buffers = [claim.a, claim.b, *node].map(|id| self.used(id)).to_vec();
-                Ok(PlanStep::Routine { routine: claim.routine, buffers })
+                steps.push(PlanStep::Routine { routine: claim.routine, buffers });
             }
+            Step::Kernel(call) => self.authored(call, steps)?,
             Step::Nest(nest) => {
                 let lowered = lower(&self.schedule.graph, nest, target)?;
                 let hash = panoply_ir::hash(&lowered.kernel);
@@ -167,24 +179,72 @@ impl Planner<'_> {
                     Argument::Node(id) => PlanArg::Buffer(self.used(*id)),
                     Argument::Slot(n) => PlanArg::Slot(*n),
                 };
-                Ok(PlanStep::Kernel { kernel, grid: lowered.grid, args: lowered.arguments.iter().map(arg).collect() })
+                let args = lowered.arguments.iter().map(arg).collect();
+                steps.push(PlanStep::Kernel { kernel, grid: lowered.grid, args });
             }
         }
+        Ok(())
+    }
+
+    /// An author's kernel, after copies of what it changes.
+    fn authored(&mut self, call: &Call, steps: &mut Vec<PlanStep>) -> Result<()> {
+        let kernel = &call.authored.kernel;
+        let (mut inputs, mut outputs) = (call.inputs.iter(), call.outputs.iter().zip(&call.authored.outputs));
+        let mut args = Vec::with_capacity(call.authored.roles.len());
+        for role in &call.authored.roles {
+            let input = if matches!(role, Passed::Write(_)) { None } else { inputs.next().copied() };
+            let output = role.written().and_then(|_| outputs.next()).map(|(node, (shape, dtype))| match node {
+                Some(node) => self.used(*node),
+                None => self.scratch(shape.elems() as u64, *dtype),
+            });
+            args.push(match (output, input) {
+                (None, Some(number)) if matches!(role, Passed::Number(_)) => {
+                    match self.schedule.graph.node(number).op {
+                        Op::Slot(n) => PlanArg::Slot(n),
+                        Op::Const(value) => PlanArg::Number(value),
+                        _ => {
+                            let message =
+                                format!("kernel {}: a number it takes is computed on the device", kernel.name);
+                            return Err(
+                                Error::mistake(message).note("pass a number of the host, or a buffer of one element")
+                            );
+                        }
+                    }
+                }
+                (None, Some(read)) => PlanArg::Buffer(self.used(read)),
+                (Some(written), before) => {
+                    if let Some(before) = before {
+                        steps.push(PlanStep::Copy { from: self.used(before), to: written });
+                    }
+                    PlanArg::Buffer(written)
+                }
+                (None, None) => unreachable!("every parameter has an input or an output"),
+            });
+        }
+        steps.push(PlanStep::Kernel { kernel: kernel.clone(), grid: call.authored.grid, args });
+        Ok(())
+    }
+
+    /// Memory for what nobody wants.
+    fn scratch(&mut self, elems: u64, dtype: DType) -> BufferId {
+        self.buffers.push(PlanBuffer { dtype, elems, role: Role::Temp { offset: 0 } });
+        BufferId(self.buffers.len() as u32 - 1)
     }
 }
 
 impl PlanStep {
     /// The buffers it touches.
     pub fn buffers(&self) -> impl Iterator<Item = BufferId> + '_ {
-        let (args, buffers): (&[PlanArg], &[BufferId]) = match self {
-            PlanStep::Kernel { args, .. } => (args, &[]),
-            PlanStep::Routine { buffers, .. } => (&[], buffers),
+        let (args, buffers, copied): (&[PlanArg], &[BufferId], _) = match self {
+            PlanStep::Kernel { args, .. } => (args, &[], None),
+            PlanStep::Routine { buffers, .. } => (&[], buffers, None),
+            PlanStep::Copy { from, to } => (&[], &[], Some([*from, *to])),
         };
         let bound = args.iter().filter_map(|arg| match arg {
             PlanArg::Buffer(id) => Some(*id),
-            PlanArg::Slot(_) => None,
+            PlanArg::Slot(_) | PlanArg::Number(_) => None,
         });
-        bound.chain(buffers.iter().copied())
+        bound.chain(buffers.iter().copied()).chain(copied.into_iter().flatten())
     }
 }
 
@@ -206,6 +266,7 @@ impl fmt::Display for Plan {
                     let [x, y, z] = grid;
                     writeln!(f, "{}({}) over {x} × {y} × {z}{group}", kernel.name, args.join(", "))?;
                 }
+                PlanStep::Copy { from, to } => writeln!(f, "copy b{} to b{}", from.0, to.0)?,
                 PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
                     let [a, b, c] = [0, 1, 2].map(|at| buffers[at].0);
                     let (batch, m, n, k) = (gemm.batch, gemm.m, gemm.n, gemm.k);
@@ -223,6 +284,7 @@ impl fmt::Display for PlanArg {
         match self {
             PlanArg::Buffer(id) => write!(f, "b{}", id.0),
             PlanArg::Slot(n) => write!(f, "slot {n}"),
+            PlanArg::Number(value) => write!(f, "{value}"),
         }
     }
 }

@@ -8,8 +8,13 @@
 //! of the plan cache. A [`Op::Const`] is part of the program; a [`Op::Slot`] is a number passed at launch and is not.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::alu::Alu;
+use crate::authored::Authored;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::ReduceOp;
 use crate::shape::Shape;
@@ -86,6 +91,46 @@ pub enum Op {
     /// x plus the rows of z added at positions y along an axis: the adjoint of [`Op::Gather`]. z has gather's result
     /// shape. A position out of range is dropped. Deterministic.
     ScatterAdd(usize),
+    /// The n-th output of a body whose leaf i is the i-th input: one step here, many inside.
+    Call(Arc<Call>, u32),
+    /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::authored`] says what it takes.
+    Kernel(Arc<Authored>, u32),
+}
+
+/// Several steps under one name, written once and used wherever they occur.
+///
+/// It means what its body means with the inputs in place of the leaves. The body has no slots. Comparing and hashing cost
+/// the same however long the body is.
+#[derive(Debug)]
+pub struct Call {
+    /// What it is called by those who wrote it.
+    pub name: String,
+    /// What it does.
+    pub body: Graph,
+    hash: u128,
+}
+
+impl Call {
+    /// A body under a name.
+    pub fn new(name: impl Into<String>, body: Graph) -> Call {
+        let mut hasher = Xxh3::new();
+        body.hash(&mut hasher);
+        Call { name: name.into(), body, hash: hasher.digest128() }
+    }
+}
+
+impl PartialEq for Call {
+    fn eq(&self, other: &Call) -> bool {
+        std::ptr::eq(self, other) || (self.hash == other.hash && self.body == other.body)
+    }
+}
+
+impl Eq for Call {}
+
+impl Hash for Call {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash as u64);
+    }
 }
 
 /// What [`Op::Slice`] takes along one axis.
@@ -146,6 +191,9 @@ impl fmt::Display for Op {
             Op::MatMul => f.write_str("matmul"),
             Op::Gather(axis) => write!(f, "gather along {axis}"),
             Op::ScatterAdd(axis) => write!(f, "scatter_add along {axis}"),
+            Op::Kernel(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
+            Op::Call(call, 0) => f.write_str(&call.name),
+            Op::Call(call, output) => write!(f, "{}.{output}", call.name),
         }
     }
 }

@@ -48,6 +48,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         Op::ScatterAdd(_) => 3,
         Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
         Op::Pad(_) | Op::Slice(_) => 1,
+        Op::Call(..) | Op::Kernel(..) => inputs.len(),
     };
     if inputs.len() != wanted {
         return Err(format!("it takes {wanted} inputs, not {}", inputs.len()));
@@ -126,7 +127,32 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             rule(inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
             Ok(first())
         }
+        Op::Kernel(authored, output) => {
+            let given: Vec<(&Shape, DType)> = inputs.iter().map(|input| (&input.shape, input.dtype)).collect();
+            authored.check(&given)?;
+            let output = authored.outputs.get(*output as usize);
+            output.cloned().ok_or_else(|| format!("kernel {} writes fewer buffers", authored.kernel.name))
+        }
+        Op::Call(call, output) => called(&call.body, *output, inputs),
     }
+}
+
+/// What a body gives for these inputs.
+fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType), String> {
+    verify(body).map_err(|error| format!("its body is wrong: {}", error.message()))?;
+    for node in &body.nodes {
+        rule(!matches!(node.op, Op::Slot(_)), "a body has no slots")?;
+        if let Op::Leaf(n) = node.op {
+            let fits =
+                inputs.get(n as usize).is_some_and(|input| (&input.shape, input.dtype) == (&node.shape, node.dtype));
+            rule(fits, "each leaf of a body is an input of the same shape and type")?;
+        }
+    }
+    let Some(output) = body.outputs.get(output as usize) else {
+        return Err(format!("its body has no output {output}"));
+    };
+    let node = body.node(*output);
+    Ok((node.shape.clone(), node.dtype))
 }
 
 fn rule(holds: bool, rule: &str) -> Result<(), String> {
@@ -152,7 +178,9 @@ fn gathered(values: &Node, positions: &Node, axis: usize) -> Result<Shape, Strin
 mod tests {
     use super::*;
     use crate::alu::Alu;
+    use crate::graph::Call;
     use crate::reduce::ReduceOp;
+    use std::sync::Arc;
 
     fn check(op: Op, inputs: &[(&[usize], DType)], shape: &[usize], dtype: DType, complaint: Option<&str>) {
         let mut graph = Graph::default();
@@ -197,6 +225,23 @@ mod tests {
         check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[4, 5], F32)], &[9, 4], F32, Some("gather"));
         check(Op::Iota, &[], &[3], F32, Some("gives i32"));
         check(Op::Cast, &[], &[3], F32, Some("takes 1 inputs"));
+    }
+
+    #[test]
+    fn bodies_are_checked_with_what_they_are_given() {
+        use DType::*;
+        let mut body = Graph::default();
+        let x = body.push(Op::Leaf(1), &[], [2], F32);
+        let y = body.push(Op::Alu(Alu::Neg), &[x], [2], F32);
+        body.outputs.push(y);
+        let call = Arc::new(Call::new("negated", body.clone()));
+        check(Op::Call(call.clone(), 0), &[(&[7], I32), (&[2], F32)], &[2], F32, None);
+        check(Op::Call(call.clone(), 0), &[(&[7], I32), (&[3], F32)], &[2], F32, Some("leaf of a body"));
+        check(Op::Call(call.clone(), 0), &[(&[2], F32)], &[2], F32, Some("leaf of a body"));
+        check(Op::Call(call, 1), &[(&[7], I32), (&[2], F32)], &[2], F32, Some("no output 1"));
+        body.push(Op::Slot(0), &[], [], F32);
+        let call = Arc::new(Call::new("slotted", body));
+        check(Op::Call(call, 0), &[(&[7], I32), (&[2], F32)], &[2], F32, Some("no slots"));
     }
 
     #[test]

@@ -5,13 +5,15 @@
 //! a file or the environment; everything is plain data.
 //!
 //! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
-//! [`graph_interpret`] (the graph's meaning in f64), [`target`] (what a device can do), [`builder`] → [`kernel`] →
+//! [`authored`] (an author's kernel in it), [`graph_interpret`] (its
+//! meaning in f64), [`target`] (what a device can do), [`builder`] → [`kernel`] →
 //! [`verify`] → [`text`], and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
 //! executors to agree on). [`error`] is the one error.
 
 #![forbid(unsafe_code)]
 
 pub mod alu;
+pub mod authored;
 pub mod builder;
 pub mod dtype;
 pub mod error;

@@ -25,7 +25,11 @@ fn number(variable: &str, default: u64) -> u64 {
 fn every_device_agrees_with_the_interpreter() {
     let first = number("PANOPLY_TEST_SEED", 1);
     for device in present::devices().iter().filter(|device| !present::is_checked(device)) {
-        let few = if device.info().kind == Kind::Cpu { 200 } else { 10 };
+        let few = match device.info().kind {
+            Kind::Cpu => 200,
+            Kind::Cuda => 100,
+            _ => 10,
+        };
         run(device, first..first + number("PANOPLY_TEST_KERNELS", few));
     }
 }

@@ -16,6 +16,9 @@ impl fmt::Debug for Tensor {
             return write!(f, "mistake ({})", error.message());
         }
         write!(f, "{}{}", node.dtype, node.shape)?;
+        if matches!(node.source, Source::Input(_)) {
+            return Ok(());
+        }
         if let Some(device) = &node.device {
             write!(f, " on {device}")?;
         }

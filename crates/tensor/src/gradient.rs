@@ -29,32 +29,46 @@ impl Tensor {
         if let Some(integer) = [self].iter().chain(wanted).find(|tensor| !tensor.dtype().is_float()) {
             return Err(Error::mistake(format!("gradients: {integer:?} is not a float and has no derivative")));
         }
-        let order = reverse_order(self);
-        let reaches = reaching(&order, wanted);
-        let mut found: HashMap<*const Node, Tensor> = HashMap::from([(key(self), self.ones_like())]);
-        let mut cut: Option<Tensor> = None;
-        for tensor in &order {
-            let Some(flow) = found.get(&key(tensor)).cloned() else { continue };
-            let inputs = &tensor.0.inputs;
-            if !inputs.iter().any(|input| reaches.contains_key(&key(input))) {
-                continue;
-            }
-            let Some(flows) = adjoint(tensor, &flow)? else {
-                cut.get_or_insert_with(|| tensor.clone());
-                continue;
-            };
-            for (input, flow) in inputs.iter().zip(flows) {
-                let (Some(flow), true) = (flow, reaches.contains_key(&key(input))) else { continue };
-                let sum = found.remove(&key(input)).map_or_else(|| flow.clone(), |before| before + &flow);
-                found.insert(key(input), sum);
-            }
-        }
-        let result = wanted.iter().map(|tensor| match found.get(&key(tensor)) {
-            Some(gradient) => gradient.check().map(|()| gradient.clone()),
+        let PulledBack { flows, cut } = pull_back(self, self.ones_like(), wanted)?;
+        let result = flows.into_iter().zip(wanted).map(|(flow, tensor)| match flow {
+            Some(gradient) => gradient.check().map(|()| gradient),
             None => Err(no_path(self, tensor, cut.as_ref())),
         });
         result.collect()
     }
+}
+
+/// What flowed back.
+pub(crate) struct PulledBack {
+    /// To each wanted tensor; none if no path leads there.
+    pub flows: Vec<Option<Tensor>>,
+    /// A tensor on a path that ended because its operation has no derivative.
+    pub cut: Option<Tensor>,
+}
+
+/// What flows to the wanted tensors when `g` flows into `y`: the vector-Jacobian product.
+pub(crate) fn pull_back(y: &Tensor, g: Tensor, wanted: &[&Tensor]) -> Result<PulledBack> {
+    let order = reverse_order(y);
+    let reaches = reaching(&order, wanted);
+    let mut found: HashMap<*const Node, Tensor> = HashMap::from([(key(y), g)]);
+    let mut cut: Option<Tensor> = None;
+    for tensor in &order {
+        let Some(flow) = found.get(&key(tensor)).cloned() else { continue };
+        let inputs = &tensor.0.inputs;
+        if !inputs.iter().any(|input| reaches.contains_key(&key(input))) {
+            continue;
+        }
+        let Some(flows) = adjoint(tensor, &flow)? else {
+            cut.get_or_insert_with(|| tensor.clone());
+            continue;
+        };
+        for (input, flow) in inputs.iter().zip(flows) {
+            let (Some(flow), true) = (flow, reaches.contains_key(&key(input))) else { continue };
+            let sum = found.remove(&key(input)).map_or_else(|| flow.clone(), |before| before + &flow);
+            found.insert(key(input), sum);
+        }
+    }
+    Ok(PulledBack { flows: wanted.iter().map(|tensor| found.get(&key(tensor)).cloned()).collect(), cut })
 }
 
 fn no_path(from: &Tensor, to: &Tensor, cut: Option<&Tensor>) -> Error {
@@ -69,7 +83,10 @@ fn op_name(tensor: &Tensor) -> String {
     match &tensor.0.source {
         Source::Op(op) => op.to_string(),
         Source::Detach => "detach".to_string(),
-        Source::Host(_) | Source::Slot(_) | Source::Value | Source::Mistake(_) => "a given value".to_string(),
+        Source::Call(body, _) => body.call.name.clone(),
+        Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
+            "a given value".to_string()
+        }
     }
 }
 
@@ -98,8 +115,12 @@ fn reaching(users_first: &[Tensor], wanted: &[&Tensor]) -> HashMap<*const Node, 
 /// What flows back to each input of `y` when `g` flows into it; `None` inside for an input without a derivative, `None`
 /// outside if the operation has none at all.
 fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
-    let Source::Op(op) = &y.0.source else { return Ok(None) };
     let inputs = &y.0.inputs;
+    let op = match &y.0.source {
+        Source::Op(op) => op,
+        Source::Call(body, output) => return body.flows(*output, inputs, y, g),
+        _ => return Ok(None),
+    };
     let one = |flow: Tensor| Ok(Some(vec![Some(flow)]));
     let x = inputs.first();
     let x = || x.expect("this primitive has an input");
@@ -147,6 +168,8 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
             let flow = x().zeros_like().scatter_add(*axis as isize, &inputs[1], g);
             Ok(Some(vec![Some(flow), None]))
         }
+        Op::Kernel(..) => Ok(None),
+        Op::Call(..) => unreachable!("tensors hold the body itself"),
         Op::ScatterAdd(axis) => {
             let rows = g.index_select(*axis as isize, &inputs[1]);
             Ok(Some(vec![Some(g.clone()), None, Some(rows)]))

@@ -6,16 +6,19 @@
 //! and needs no `?`; whoever first asks for a result gets the leftmost mistake, with its operands and source line.
 //!
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
-//! [`panoply_ir::graph::Op`]), [`gradient`] (one match over the primitives), [`random`], [`realize`], [`display`].
+//! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives), [`random`], [`realize`], [`display`].
 
 #![forbid(unsafe_code)]
 
+pub mod call;
 pub mod display;
 pub mod gradient;
+mod kernel;
 pub mod ops;
 mod plan_cache;
 pub mod random;
 pub mod realize;
+pub mod settings;
 pub mod tensor;
 
 pub use ops::attention::{Attention, Rotary};

@@ -78,6 +78,7 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
                         }
                     }
                     (_, PlanArg::Slot(n)) => LaunchArg::Scalar(slots[*n as usize]),
+                    (_, PlanArg::Number(value)) => LaunchArg::Scalar(*value),
                     (Param::Scalar { name, .. }, PlanArg::Buffer(_)) => {
                         unreachable!("the plan of {} passes a buffer for the number {name}", kernel.name)
                     }
@@ -87,6 +88,7 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
             (PlanStep::Routine { routine, buffers: ids }, _) => {
                 Work::Routine { routine: *routine, buffers: ids.iter().map(|id| &buffers[id.index()]).collect() }
             }
+            (PlanStep::Copy { from, to }, _) => Work::Copy { from: &buffers[from.index()], to: &buffers[to.index()] },
             (PlanStep::Kernel { kernel, .. }, None) => {
                 unreachable!("kernel {} of a plan was not prepared", kernel.name)
             }
@@ -108,7 +110,7 @@ fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
     let plan = plan(&graph, device.target(), &|routine| device.offers(routine))?;
     let kernels = plan.steps.iter().map(|step| match step {
         PlanStep::Kernel { kernel, .. } => device.prepare(kernel).map(Some),
-        PlanStep::Routine { .. } => Ok(None),
+        PlanStep::Routine { .. } | PlanStep::Copy { .. } => Ok(None),
     });
     let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
     let ready = Arc::new(Ready { plan, kernels });

@@ -5,7 +5,7 @@
 //!
 //! Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC'11.
 
-use panoply_ir::{Alu, DType, Scalar, Shape};
+use panoply_ir::{DType, Scalar, Shape};
 
 use crate::tensor::Tensor;
 
@@ -69,44 +69,57 @@ impl Rng {
     #[track_caller]
     pub fn bits(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let elems = shape.elems();
-        let blocks = elems.div_ceil(4);
-        let word = |value: u32| Tensor::scalar(Scalar::from(value));
-        let start = self.counter;
-        self.counter += blocks as u64;
-        // Element i is word i % 4 of block i / 4, so one expression gives all and nothing is interleaved afterwards.
-        let position = Tensor::iota(elems).cast(DType::U32);
-        let constant = |value: u32| Tensor::constant(Scalar::from(value));
-        let (block, lane) = (position.shr(&constant(2)), position.bitand(&constant(3)));
-        let low = &block + word(start as u32);
-        let high = low.lt(&block).cast(DType::U32) + word((start >> 32) as u32);
-        let zero = block.zeros_like();
-        let [a, b, c, d] =
-            rounds([low, high, zero.clone(), zero], [word(self.seed as u32), word((self.seed >> 32) as u32)]);
-        let even = lane.bitand(&constant(1)).eq(&constant(0));
-        a.where_(&even, &b).where_(&lane.lt(&constant(2)), &c.where_(&even, &d)).reshaped(shape)
+        let [a, b, c, d] = self.draw(shape.elems());
+        Tensor::call("random bits", [&a, &b, &c, &d], shape, bits)
     }
 
     /// f32 in 0 .. 1, multiples of 2^-24.
     #[track_caller]
     pub fn uniform(&mut self, shape: impl Into<Shape>) -> Tensor {
-        let bits = self.bits(shape);
-        let shift = Tensor::constant(Scalar::from(8u32));
-        let top = Tensor::alu(Alu::Shr, &[&bits, &shift]).cast(DType::F32);
-        &top * top.literal(1.0 / (1 << 24) as f64)
+        let shape = shape.into();
+        let [a, b, c, d] = self.draw(shape.elems());
+        Tensor::call("random uniform", [&a, &b, &c, &d], shape, uniform)
     }
 
     /// f32 with mean 0 and variance 1. [Box and Muller 1958]
     #[track_caller]
     pub fn normal(&mut self, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let radius = self.uniform(shape.clone());
-        let angle = self.uniform(shape);
-        // 1 - u lies in (0, 1], where the logarithm is finite.
-        let radius = ((radius.literal(1.0) - &radius).ln() * radius.literal(-2.0)).sqrt();
-        let angle = &angle * angle.literal(std::f64::consts::TAU);
-        radius * angle.cos()
+        let [a, b, c, d] = self.draw(shape.elems());
+        let [e, f, g, h] = self.draw(shape.elems());
+        Tensor::call("random normal", [&a, &b, &c, &d, &e, &f, &g, &h], shape, |[a, b, c, d, e, f, g, h], shape| {
+            let (radius, angle) = (uniform([a, b, c, d], shape), uniform([e, f, g, h], shape));
+            // 1 - u lies in (0, 1], where the logarithm is finite.
+            let radius = (radius.rsub(1.0).ln() * -2.0).sqrt();
+            radius * (angle * std::f64::consts::TAU).cos()
+        })
     }
+
+    /// Seed and counter as words, for this many numbers.
+    fn draw(&mut self, elems: usize) -> [Tensor; 4] {
+        let start = self.counter;
+        self.counter += elems.div_ceil(4) as u64;
+        [self.seed, self.seed >> 32, start, start >> 32].map(|word| Tensor::scalar(Scalar::from(word as u32)))
+    }
+}
+
+/// The words that start at a counter under a seed.
+fn bits([seed_low, seed_high, low, high]: [&Tensor; 4], shape: &Shape) -> Tensor {
+    let constant = |value: u32| Tensor::constant(Scalar::from(value));
+    // Element i is word i % 4 of block i / 4, so one expression gives all and nothing is interleaved afterwards.
+    let position = Tensor::iota(shape.elems()).cast(DType::U32);
+    let (block, lane) = (position.shr(&constant(2)), position.bitand(&constant(3)));
+    let low = &block + low;
+    let high = low.lt(&block).cast(DType::U32) + high;
+    let zero = block.zeros_like();
+    let [a, b, c, d] = rounds([low, high, zero.clone(), zero], [seed_low.clone(), seed_high.clone()]);
+    let even = lane.bitand(&constant(1)).eq(&constant(0));
+    a.where_(&even, &b).where_(&lane.lt(&constant(2)), &c.where_(&even, &d)).reshaped(shape.clone())
+}
+
+fn uniform(words: [&Tensor; 4], shape: &Shape) -> Tensor {
+    let top = bits(words, shape).shr(&Tensor::constant(Scalar::from(8u32)));
+    top.cast(DType::F32) * (1.0 / (1 << 24) as f64)
 }
 
 /// Philox4x32-10 on the host: four words from a counter and a key.

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::{Element, Error, Result, Scalar};
@@ -113,62 +113,133 @@ pub struct Traced<'a> {
 impl<'a> Traced<'a> {
     /// The part of the roots' history that has no value yet, with its leaves on the device.
     pub fn new(device: &Device, roots: &[&'a Tensor]) -> Result<Traced<'a>> {
-        let order = inputs_first(roots, |tensor| tensor.0.value.get().is_some());
-        let mut traced = Traced { graph: Graph::default(), leaves: Vec::new(), slots: Vec::new(), roots: Vec::new() };
-        let mut ids: PointerMap<NodeId> = PointerMap::default();
-        traced.graph.nodes.reserve(order.len());
-        for tensor in &order {
-            let id = traced.add(device, tensor, &ids)?;
-            ids.insert(Arc::as_ptr(&tensor.0), id);
-        }
+        let Tracer { mut graph, ids, leaves, slots, .. } = Tracer::trace(Scene::Run(device), roots)?;
+        let mut asked = Vec::new();
         for root in roots {
             let id = ids[&Arc::as_ptr(&root.0)];
-            if !traced.graph.outputs.contains(&id) {
-                traced.graph.outputs.push(id);
-                traced.roots.push(root);
+            if !graph.outputs.contains(&id) {
+                graph.outputs.push(id);
+                asked.push(*root);
             }
         }
-        Ok(traced)
+        Ok(Traced { graph, leaves, slots, roots: asked })
+    }
+}
+
+/// An operation's outputs as a graph of its inputs.
+pub(crate) fn describe(name: &str, outputs: &[Tensor]) -> Result<Graph> {
+    let roots: Vec<&Tensor> = outputs.iter().collect();
+    let Tracer { mut graph, ids, .. } = Tracer::trace(Scene::Describe(name), &roots)?;
+    graph.outputs = roots.iter().map(|root| ids[&Arc::as_ptr(&root.0)]).collect();
+    Ok(graph)
+}
+
+/// What a graph is wanted for.
+#[derive(Clone, Copy)]
+enum Scene<'d> {
+    /// To be run on a device: data are leaves there, numbers are slots.
+    Run(&'d Device),
+    /// To be the body of this operation: its inputs are leaves, numbers are part of it, and there are no data.
+    Describe(&'d str),
+}
+
+/// A graph under construction.
+struct Tracer<'d> {
+    scene: Scene<'d>,
+    graph: Graph,
+    leaves: Vec<Storage>,
+    slots: Vec<Scalar>,
+    ids: PointerMap<NodeId>,
+}
+
+impl<'d> Tracer<'d> {
+    fn trace(scene: Scene<'d>, roots: &[&Tensor]) -> Result<Tracer<'d>> {
+        let order = inputs_first(roots, |tensor| tensor.0.value.get().is_some());
+        let mut tracer = Tracer {
+            scene,
+            graph: Graph::default(),
+            leaves: Vec::new(),
+            slots: Vec::new(),
+            ids: PointerMap::with_capacity_and_hasher(order.len(), BuildHasherDefault::default()),
+        };
+        tracer.graph.nodes.reserve(order.len());
+        for tensor in &order {
+            let id = tracer.add(tensor)?;
+            tracer.ids.insert(Arc::as_ptr(&tensor.0), id);
+        }
+        Ok(tracer)
     }
 
-    fn add(&mut self, device: &Device, tensor: &Tensor, ids: &PointerMap<NodeId>) -> Result<NodeId> {
+    fn add(&mut self, tensor: &Tensor) -> Result<NodeId> {
         let node = &tensor.0;
         let inputs: Vec<NodeId> = match node.value.get() {
             Some(_) => Vec::new(),
-            None => node.inputs.iter().map(|input| ids[&Arc::as_ptr(&input.0)]).collect(),
+            None => node.inputs.iter().map(|input| self.ids[&Arc::as_ptr(&input.0)]).collect(),
         };
         let op = match (&node.source, node.value.get()) {
-            (_, Some(storage)) => self.leaf(storage.clone()),
+            (_, Some(storage)) => self.leaf(storage.clone())?,
             (Source::Op(op), None) => op.clone(),
-            (Source::Slot(value), None) => {
-                self.slots.push(*value);
-                Op::Slot(self.slots.len() as u32 - 1)
-            }
-            (Source::Host(bytes), None) => {
-                let mut held = bytes.lock().expect("no thread panics while it holds host bytes");
-                let bytes = held.take().expect("host bytes are there until the value is");
-                match device.upload(&bytes) {
-                    Ok(storage) => {
-                        let _ = node.value.set(storage.clone());
-                        self.leaf(storage)
-                    }
-                    Err(error) => {
-                        *held = Some(bytes);
-                        return Err(error);
-                    }
-                }
-            }
+            (Source::Call(body, output), None) => Op::Call(body.call.clone(), *output),
+            (Source::Slot(value), None) => self.number(*value),
+            (Source::Host(bytes), None) => self.upload(node, bytes)?,
             (Source::Detach, None) => Op::Reshape,
+            (Source::Input(n), None) => self.input(*n)?,
             (Source::Value, None) => unreachable!("a given value is there from the start"),
             (Source::Mistake(error), None) => return Err(error.clone()),
         };
         Ok(self.graph.push(op, &inputs, node.shape.clone(), node.dtype))
     }
 
-    fn leaf(&mut self, storage: Storage) -> Op {
-        self.leaves.push(storage);
-        Op::Leaf(self.leaves.len() as u32 - 1)
+    fn leaf(&mut self, storage: Storage) -> Result<Op> {
+        match self.scene {
+            Scene::Run(_) => {
+                self.leaves.push(storage);
+                Ok(Op::Leaf(self.leaves.len() as u32 - 1))
+            }
+            Scene::Describe(name) => Err(holds_data(name)),
+        }
     }
+
+    fn number(&mut self, value: Scalar) -> Op {
+        match self.scene {
+            Scene::Run(_) => {
+                self.slots.push(value);
+                Op::Slot(self.slots.len() as u32 - 1)
+            }
+            Scene::Describe(_) => Op::Const(value),
+        }
+    }
+
+    fn input(&mut self, n: u32) -> Result<Op> {
+        match self.scene {
+            Scene::Run(_) => Err(Error::mistake("the input of an operation under trace has no value; only describe")),
+            Scene::Describe(_) => Ok(Op::Leaf(n)),
+        }
+    }
+
+    fn upload(&mut self, node: &Node, bytes: &Mutex<Option<Arc<[u8]>>>) -> Result<Op> {
+        let device = match self.scene {
+            Scene::Run(device) => device,
+            Scene::Describe(name) => return Err(holds_data(name)),
+        };
+        let mut held = bytes.lock().expect("no thread panics while it holds host bytes");
+        let bytes = held.take().expect("host bytes are there until the value is");
+        match device.upload(&bytes) {
+            Ok(storage) => {
+                let _ = node.value.set(storage.clone());
+                self.leaf(storage)
+            }
+            Err(error) => {
+                *held = Some(bytes);
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cold]
+fn holds_data(name: &str) -> Error {
+    Error::mistake(format!("{name}: its body holds data; pass them as an input"))
 }
 
 /// Everything the roots depend on, each once, inputs before users. What `is_leaf` says is not entered.

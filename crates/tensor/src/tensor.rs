@@ -10,6 +10,8 @@ use panoply_ir::graph::Op;
 use panoply_ir::{DType, Element, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
+use crate::call::Body;
+
 /// A lazy multi-dimensional array on a device.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Node>);
@@ -35,6 +37,10 @@ pub(crate) enum Source {
     Slot(Scalar),
     /// A value that was given; `value` is set from the start.
     Value,
+    /// An output of an operation that was traced before.
+    Call(Arc<Body>, u32),
+    /// What an operation under trace is given: its n-th input.
+    Input(u32),
     /// The input's values without its history.
     Detach,
     /// What the caller did wrong; shape and dtype mean nothing.
@@ -140,6 +146,12 @@ impl Tensor {
     /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
     #[track_caller]
     pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        Tensor::step(Source::Op(op), inputs, shape.into(), dtype)
+    }
+
+    /// A node that computes something of its inputs, on their device.
+    #[track_caller]
+    pub(crate) fn step(source: Source, inputs: &[&Tensor], shape: Shape, dtype: DType) -> Tensor {
         let mut device: Option<&Tensor> = None;
         for input in inputs {
             if input.is_mistake() {
@@ -156,7 +168,7 @@ impl Tensor {
         }
         let device = device.and_then(|tensor| tensor.0.device.clone());
         let inputs = inputs.iter().map(|input| (*input).clone()).collect();
-        Tensor::new(Source::Op(op), inputs, shape.into(), dtype, device)
+        Tensor::new(source, inputs, shape, dtype, device)
     }
 
     pub(crate) fn is_mistake(&self) -> bool {

@@ -6,6 +6,7 @@
 use crate::icd;
 use crate::place::Place;
 use crate::shell::{cargo, command, interactive, on_path, quiet};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -65,7 +66,21 @@ const TOOLS: &[Tool] = &[
         present: |_| icd::oclgrind().is_some(),
         how: How::Apt(&["oclgrind"]),
     },
+    Tool {
+        name: "NVIDIA's ptxas",
+        loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
+        present: |place| ptxas(place).is_some(),
+        // The last line of versions that knows both ends.
+        how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
+    },
 ];
+
+/// Where pip puts NVIDIA's assembler.
+fn ptxas(place: &Place) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
+    let at = |version: std::fs::DirEntry| version.path().join("site-packages/nvidia/cuda_nvcc/bin/ptxas");
+    versions.flatten().map(at).find(|file| file.is_file())
+}
 
 /// What may be done about a missing tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +93,10 @@ pub enum Missing {
 
 /// Whether apt's package lists were fetched in this run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lists {
+pub enum Lists {
+    /// Perhaps not.
     Unknown,
+    /// They were.
     Fresh,
 }
 
@@ -157,7 +174,10 @@ fn apt_obstacle(place: &Place, packages: &[&str]) -> Option<String> {
 fn attempt(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), String> {
     match tool.how {
         How::Apt(packages) => apt(place, packages, apt_lists),
-        How::Pip { packages, .. } => pip(place, packages, apt_lists),
+        How::Pip { packages, .. } => {
+            venv(place, &place.venv(), apt_lists)?;
+            pip(place, &place.venv(), packages)
+        }
         How::Rustup(component) => quiet(&mut limited(place, "rustup", 5, &["component", "add", component])).map(drop),
     }
 }
@@ -190,18 +210,20 @@ fn is_root(place: &Place) -> bool {
     quiet(command(place, "id").arg("-u")).is_ok_and(|user| user.trim() == "0")
 }
 
-fn pip(place: &Place, packages: &[&str], apt_lists: &mut Lists) -> Result<(), String> {
-    let python = place.venv().join("bin").join("python");
-    if !python.is_file() || quiet(command(place, &python).args(["-m", "pip", "--version"])).is_err() {
-        venv(place, apt_lists)?;
-    }
+/// Packages for a virtual environment that is there.
+pub fn pip(place: &Place, venv: &Path, packages: &[&str]) -> Result<(), String> {
+    let python = venv.join("bin").join("python");
     let mut arguments = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--timeout", "30"];
     arguments.extend(packages);
     quiet(&mut limited(place, &python.to_string_lossy(), 15, &arguments)).map(drop)
 }
 
-fn venv(place: &Place, apt_lists: &mut Lists) -> Result<(), String> {
-    let folder = place.venv();
+/// A virtual environment, made if it is not there or not whole.
+pub fn venv(place: &Place, folder: &Path, apt_lists: &mut Lists) -> Result<(), String> {
+    let python = folder.join("bin").join("python");
+    if python.is_file() && quiet(command(place, &python).args(["-m", "pip", "--version"])).is_ok() {
+        return Ok(());
+    }
     let folder = folder.to_string_lossy();
     let make = || quiet(&mut limited(place, "python3", 5, &["-m", "venv", "--clear", &folder]));
     if make().is_ok() {

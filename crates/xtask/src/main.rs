@@ -5,6 +5,7 @@
 
 mod icd;
 mod install;
+mod peers;
 mod place;
 mod shell;
 mod size;
@@ -21,6 +22,7 @@ usage: cargo xtask <chore>
   test                 install, format, lint, tidy, test, docs, features: all that must hold
        --quick         the inner loop: installs nothing, builds no docs
        --full          also the exhaustive sweeps and the other targets
+  peers                our benchmarks beside PyTorch's in the same session, as docs/measured/peers-cpu.md
   tidy                 the rules of this repository that no compiler checks
   size                 lines of code per crate, and the size of the release binary
 ";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(&place, test::Tier::Default),
         ["test", "--quick"] => test::run(&place, test::Tier::Quick),
         ["test", "--full"] => test::run(&place, test::Tier::Full),
+        ["peers"] => peers::run(&place),
         ["tidy"] => tidy::run(&place),
         ["size"] => size::run(&place),
         ["help" | "--help" | "-h"] => {

@@ -7,16 +7,56 @@
 use panoply_ir::DType;
 use panoply_ir::Scalar;
 use panoply_ir::alu::Alu;
-use panoply_ir::graph::{Graph, Node, NodeId, Op};
+use panoply_ir::graph::{Call, Graph, Node, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::Routine;
 
 use super::gemm;
 use super::rewrite::Rewriter;
 
-/// The same values, simplified.
+/// The same values, simplified, with bodies in place of calls: what two bodies have in common is then computed once.
 pub fn simplify(graph: &Graph) -> Graph {
-    rewrite(graph, |_, _, _| None)
+    rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
+        Op::Call(call, output) => Some(inline(rewriter, call, *output, inputs)),
+        _ => None,
+    })
+}
+
+fn inline(rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> NodeId {
+    let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
+    for node in &call.body.nodes {
+        let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
+        moved.push(match &node.op {
+            Op::Leaf(n) => inputs[*n as usize],
+            Op::Call(inner, output) => inline(rewriter, inner, *output, &operands),
+            op => rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype),
+        });
+    }
+    moved[call.body.outputs[output as usize].index()]
+}
+
+/// The same values, where a product that is only wanted transposed is one of transposed operands: routines read operands in
+/// any layout, while whoever reads a transposed product walks it against its rows.
+pub fn turn_products(graph: &Graph) -> Graph {
+    let mut uses = vec![0; graph.nodes.len()];
+    let used = graph.nodes.iter().flat_map(|node| &node.inputs).chain(&graph.outputs);
+    used.for_each(|id| uses[id.index()] += 1);
+    rewrite(graph, |rewriter, id, inputs| {
+        let node = graph.node(id);
+        let Op::Permute(perm) = &node.op else { return None };
+        let product = rewriter.node(inputs[0]).clone();
+        let rank = perm.len();
+        let turned: Vec<usize> = (0..rank.saturating_sub(2)).chain([rank - 1, rank.max(2) - 2]).collect();
+        if product.op != Op::MatMul || *perm != turned || uses[node.inputs[0].index()] > 1 {
+            return None;
+        }
+        let operands = [product.inputs[1], product.inputs[0]].map(|operand| {
+            let Node { mut shape, dtype, .. } = rewriter.node(operand).clone();
+            shape = turned.iter().map(|axis| shape.dims()[*axis]).collect::<Vec<usize>>().into();
+            rewriter.add(Op::Permute(turned.clone()), &[operand], shape, dtype)
+        });
+        Some(rewriter.add(Op::MatMul, &operands, node.shape.clone(), node.dtype))
+    })
 }
 
 /// The same values without the matrix products that nobody offers to do, and without scatters of few columns.

@@ -26,6 +26,7 @@ use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
 
 use super::affine::{Form, Var};
+use super::authored::Call;
 use super::cost::Costs;
 use super::gemm::{self, Claim};
 use super::pull::{self, Coords};
@@ -45,8 +46,8 @@ const SMALL: u64 = 1 << 15;
 pub struct Group {
     /// The node it was opened for.
     pub root: NodeId,
-    /// The routine that does it whole, if one does.
-    pub claim: Option<Claim>,
+    /// What does it whole, if something does.
+    pub whole: Option<Whole>,
     /// Variables that tell work-items apart.
     pub outer: Vec<Var>,
     /// Whether reductions have decided which variables are outer. Until then all of them are.
@@ -67,6 +68,15 @@ pub struct Group {
     /// For a scatter, the variables of the array's axes.
     scatter: Vec<Var>,
     next_var: u32,
+}
+
+/// What is done whole, with its operands in memory of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// A routine of the device.
+    Routine(Claim),
+    /// A kernel of its author's.
+    Kernel(Call),
 }
 
 struct Fusion<'a> {
@@ -107,7 +117,7 @@ impl Fusion<'_> {
         }
         let (fit, unfit): (Vec<usize>, Vec<usize>) = users.iter().partition(|group| self.fits(**group, id));
         let shareable = match op {
-            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => users.len() <= 1,
+            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Kernel(..) => users.len() <= 1,
             op if is_free(op) => true,
             _ => users.len() <= 1 || self.costs.is_cheap(self.graph, id, users.len()),
         };
@@ -141,10 +151,17 @@ impl Fusion<'_> {
     /// A new group with a node as its root.
     fn open(&mut self, id: NodeId) -> usize {
         let node = self.graph.node(id);
-        let claim = matches!(node.op, Op::MatMul).then(|| gemm::claim(self.graph, id));
+        if let Some(number) = self.kernel_of(id) {
+            return number;
+        }
+        let whole = match &node.op {
+            Op::MatMul => Some(Whole::Routine(gemm::claim(self.graph, id))),
+            Op::Kernel(authored, _) => Some(Whole::Kernel(Call::new(self.graph, id, authored))),
+            _ => None,
+        };
         let mut group = Group {
             root: id,
-            claim,
+            whole,
             outer: Vec::new(),
             fixed: false,
             loops: Vec::new(),
@@ -158,10 +175,14 @@ impl Fusion<'_> {
             next_var: 0,
         };
         let number = self.groups.len();
-        if let Some(claim) = claim {
+        if let Some(whole) = &group.whole {
+            let operands = match whole {
+                Whole::Routine(claim) => vec![claim.a, claim.b],
+                Whole::Kernel(call) => call.stored().collect(),
+            };
             group.stores.push((id, Form::default()));
             self.groups.push(group);
-            [claim.a, claim.b].into_iter().for_each(|operand| self.demand(number, operand, Coords::new()));
+            operands.into_iter().for_each(|operand| self.demand(number, operand, Coords::new()));
             return number;
         }
         let vars: Vec<Var> = node.shape.dims().iter().map(|extent| group.fresh(*extent)).collect();
@@ -183,6 +204,23 @@ impl Fusion<'_> {
         self.groups.push(group);
         self.inline(number, id);
         number
+    }
+
+    /// The group that runs the kernel of a node already, for another of its outputs.
+    fn kernel_of(&mut self, id: NodeId) -> Option<usize> {
+        let Op::Kernel(_, output) = self.graph.node(id).op else { return None };
+        let same = |group: &Group| {
+            let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
+            let (Op::Kernel(kernel, _), Op::Kernel(other, _)) = (&ours.op, &theirs.op) else { return false };
+            kernel == other && ours.inputs == theirs.inputs
+        };
+        let number = self.groups.iter().position(same)?;
+        let group = &mut self.groups[number];
+        group.stores.push((id, Form::default()));
+        if let Some(Whole::Kernel(call)) = &mut group.whole {
+            call.outputs[output as usize] = Some(id);
+        }
+        Some(number)
     }
 
     /// A new group that adds rows at positions: a work-item owns a column and walks first along it, then along the rows.
@@ -238,7 +276,7 @@ impl Fusion<'_> {
         let node = self.graph.node(id);
         let places = &group.demands[&id];
         let visits: usize = group.visits.values().map(Vec::len).sum();
-        if group.claim.is_some() || visits + places.len() > MAX_VISITS {
+        if group.whole.is_some() || visits + places.len() > MAX_VISITS {
             return false;
         }
         match &node.op {
@@ -250,9 +288,10 @@ impl Fusion<'_> {
                 places.len() <= MAX_PLACES && cheap && self.binds(number, id, 0)
             }
             Op::Reduce(..) => self.shares_rows(number, id) && self.binds(number, id, 0),
-            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => false,
+            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Kernel(..) => false,
             Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => unreachable!("free"),
             Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
+            Op::Call(..) => unreachable!("calls were inlined"),
         }
     }
 
@@ -364,7 +403,9 @@ impl Group {
                 let row = [&coords[..*axis], &place, &coords[axis + 1..]].concat();
                 vec![(node.inputs[0], coords.clone()), read, (node.inputs[2], row)]
             }
-            Op::Leaf(_) | Op::MatMul => unreachable!("never computed inside a group"),
+            Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) => {
+                unreachable!("never computed inside a group")
+            }
         }
     }
 

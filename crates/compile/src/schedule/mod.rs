@@ -7,6 +7,7 @@
 //! work-item is; that is `lower`'s business.
 
 pub mod affine;
+pub mod authored;
 pub mod cost;
 pub mod expand;
 pub mod fuse;
@@ -23,6 +24,8 @@ use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::routine::Routine;
 use panoply_ir::{Result, Target, graph_verify};
 
+use authored::Call;
+use fuse::Whole;
 use gemm::Claim;
 use nest::Nest;
 
@@ -42,16 +45,20 @@ pub enum Step {
     Nest(Nest),
     /// A matrix product done by the device; its result is this node.
     Routine(Claim, NodeId),
+    /// A kernel of its author's.
+    Kernel(Call),
 }
 
 /// Decides what runs together on a target that offers these routines.
 pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Schedule> {
     graph_verify::verify(graph)?;
     let graph = expand::simplify(graph);
+    let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, offers);
     let graph = split::split(&graph, target);
-    let step = |group: fuse::Group| match group.claim {
-        Some(claim) => Step::Routine(claim, group.root),
+    let step = |mut group: fuse::Group| match group.whole.take() {
+        Some(Whole::Routine(claim)) => Step::Routine(claim, group.root),
+        Some(Whole::Kernel(call)) => Step::Kernel(call),
         None => Step::Nest(nest::nest(&graph, group)),
     };
     let steps = fuse::fuse(&graph, target).into_iter().map(step).collect();
@@ -63,6 +70,7 @@ impl fmt::Display for Schedule {
         for (number, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Nest(nest) => write!(f, "kernel {number}\n{nest}")?,
+                Step::Kernel(call) => writeln!(f, "kernel {number}\n  {call}")?,
                 Step::Routine(claim, node) => {
                     writeln!(
                         f,

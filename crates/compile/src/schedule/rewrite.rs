@@ -94,7 +94,7 @@ impl Rewriter {
             Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) => input(),
             Op::Pad(_) => input().filter(|value| value.bits == 0),
             Op::Leaf(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => None,
-            Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) => None,
+            Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Call(..) | Op::Kernel(..) => None,
         }
     }
 

@@ -1,8 +1,10 @@
 //! How many kernels a graph becomes: the fusion rule, counted.
 
+use std::sync::Arc;
+
 use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::alu::Alu;
-use panoply_ir::graph::Graph;
+use panoply_ir::graph::{Call, Graph, Op};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Target};
 
@@ -162,7 +164,7 @@ fn equal_kernels_are_one() {
         .iter()
         .map(|step| match step {
             PlanStep::Kernel { kernel, .. } => std::sync::Arc::as_ptr(kernel),
-            PlanStep::Routine { .. } => panic!("no products here"),
+            PlanStep::Routine { .. } | PlanStep::Copy { .. } => panic!("no products or copies here"),
         })
         .collect();
     assert_eq!(kernels.len(), 4);
@@ -191,6 +193,7 @@ fn equal_graphs_give_equal_plans() {
                 .map(|step| match step {
                     PlanStep::Kernel { kernel, .. } => kernel.to_string(),
                     PlanStep::Routine { routine, .. } => format!("{routine:?}"),
+                    PlanStep::Copy { from, to } => format!("{from:?} to {to:?}"),
                 })
                 .collect();
             format!("{plan}{}", kernels.join("\n"))
@@ -240,4 +243,50 @@ fn kernels_that_read_the_same_are_joined() {
     let (g, e) = (b.gather(x, at, 0), b.alu(Alu::Exp, &[x]));
     let h = b.gather(e, at, 0);
     expect("two gathers", b.done(&[g, h]), 1, 0);
+}
+
+#[test]
+fn a_product_wanted_transposed_is_written_transposed() {
+    let mut b = Build::default();
+    let (x, w, y) = (b.f32(&[64, 30]), b.f32(&[64, 50]), b.f32(&[50, 30]));
+    let x = b.permute(x, &[1, 0]);
+    let product = b.matmul(x, w);
+    let turned = b.permute(product, &[1, 0]);
+    let sum = b.alu(Alu::Add, &[turned, y]);
+    let graph = b.done(&[sum]);
+    expect("turned product", graph.clone(), 1, 1);
+    let plan = plan(&graph, &Target::cpu(), &|_| true).unwrap();
+    assert!(plan.to_string().contains("(50 × 64 × 30)"), "{plan}");
+
+    // Used as it is as well, it is computed once.
+    let mut b = Build::default();
+    let (x, w) = (b.f32(&[20, 30]), b.f32(&[30, 40]));
+    let product = b.matmul(x, w);
+    let turned = b.permute(product, &[1, 0]);
+    let turned = b.alu(Alu::Exp, &[turned]);
+    expect("product both ways", b.done(&[product, turned]), 1, 1);
+}
+
+#[test]
+fn calls_are_written_out_and_what_they_share_is_computed_once() {
+    let mut body = Build::default();
+    let x = body.f32(&[8, 16]);
+    let softmax = body.softmax(x, 1);
+    let call = Arc::new(Call::new("softmax", body.done(&[softmax])));
+    let mut b = Build::default();
+    let x = b.f32(&[8, 16]);
+    let one = b.graph.push(Op::Call(call.clone(), 0), &[x], [8, 16], DType::F32);
+    let other = b.softmax(x, 1);
+    let sum = b.alu(Alu::Add, &[one, other]);
+    expect("a call beside what it does", b.done(&[sum]), 1, 0);
+
+    let mut outer = Build::default();
+    let x = outer.f32(&[8, 16]);
+    let inner = outer.graph.push(Op::Call(call, 0), &[x], [8, 16], DType::F32);
+    let twice = outer.alu(Alu::Add, &[inner, inner]);
+    let outer = Arc::new(Call::new("twice", outer.done(&[twice, inner])));
+    let mut b = Build::default();
+    let x = b.f32(&[8, 16]);
+    let outputs = [0, 1].map(|output| b.graph.push(Op::Call(outer.clone(), output), &[x], [8, 16], DType::F32));
+    expect("calls within calls", b.done(&outputs), 1, 0);
 }

@@ -139,11 +139,13 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                             Arg::Write(bound[id.index()].take().expect("a kernel binds a buffer once"))
                         }
                         (PlanArg::Slot(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
+                        (PlanArg::Number(value), Param::Scalar { .. }) => Arg::Scalar(*value),
                         other => panic!("{other:?} do not fit"),
                     })
                     .collect();
                 interpret::run(kernel, *grid, group, &mut given, &mut Strict)?;
             }
+            PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
             PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
                 let operand = |at: usize| {
                     let id = buffers[at].index();

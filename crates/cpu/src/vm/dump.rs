@@ -6,7 +6,7 @@ use panoply_ir::kernel::Guard;
 
 use super::lane::{Lane, Round};
 use super::program::{
-    Access, Affine, At, Compare, Condition, Cover, Instr, Kind, Program, Slot, Src, Target, What, Work, known,
+    Access, Affine, At, Compare, Condition, Cover, Instr, Kind, Program, Range, Slot, Src, Target, What, Work, known,
 };
 
 impl fmt::Display for Program {
@@ -86,6 +86,7 @@ impl Line<'_> {
     fn work(&self, work: &Work) -> String {
         let used = match work.what {
             What::Alu(alu, _) => alu.arity(),
+            What::Pair(pair, _) => pair.arity(),
             What::Cast(..) | What::Round(_) | What::Widen(_) | What::Narrow(_) | What::Copy | What::Splat => 1,
         };
         let args: Vec<String> = work.args[..used].iter().map(|arg| self.src(*arg)).collect();
@@ -132,6 +133,7 @@ impl fmt::Display for Line<'_> {
                 write!(f, "{} = {name} {}, {}", self.slot(dst.0), self.slot(a.0), self.slot(b.0))
             }
             Instr::Iota { dst, at } => write!(f, "{} = iota {}", self.src(*dst), self.affine(at)),
+            Instr::Compare { dst, range } => write!(f, "{} = {}", self.src(*dst), self.range(range)),
             Instr::Stream { cell, access, at, .. } => {
                 write!(f, "[{}] = stream {}", self.slot(cell.0), self.element(access, &At::Affine(*at)))
             }
@@ -187,18 +189,23 @@ impl Line<'_> {
     fn condition(&self, when: &Condition) -> String {
         match when {
             Condition::Lanes { value, holds } => format!("{}{}", if *holds { "" } else { "not " }, self.src(*value)),
-            Condition::Affine { at, compare, bound, .. } => {
-                let sign = match compare {
-                    Compare::Below => "<",
-                    Compare::AtMost => "≤",
-                    Compare::Above => ">",
-                    Compare::AtLeast => "≥",
-                    Compare::Is => "=",
-                    Compare::IsNot => "≠",
-                };
-                format!("{} {sign} {}", self.affine(at), self.slot(bound.0))
+            Condition::Together { value, holds } => {
+                format!("{}{}", if *holds { "" } else { "not " }, self.slot(value.0))
             }
+            Condition::Range(range) => self.range(range),
         }
+    }
+
+    fn range(&self, Range { at, compare, bound, .. }: &Range) -> String {
+        let sign = match compare {
+            Compare::Below => "<",
+            Compare::AtMost => "≤",
+            Compare::Above => ">",
+            Compare::AtLeast => "≥",
+            Compare::Is => "=",
+            Compare::IsNot => "≠",
+        };
+        format!("{} {sign} {}", self.affine(at), self.slot(bound.0))
     }
 }
 
@@ -209,6 +216,7 @@ fn what(what: What) -> String {
         Round::BF16 => "bf16",
     };
     match what {
+        What::Pair(pair, lane) => format!("{}.{}", pair.name(), lane.name()),
         What::Alu(alu, lane) => format!("{}.{}", alu.name(), lane.name()),
         What::Cast(from, to) => format!("{}.{}", Lane::name(to), from.name()),
         What::Round(to) => format!("round.{}", float(to)),

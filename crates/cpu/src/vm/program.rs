@@ -11,6 +11,7 @@
 //! Instructions work on the lanes of the **current mask**, a range that may have holes. `compile` writes programs, `exec`
 //! runs them; this module knows neither.
 
+mod condition;
 mod operands;
 
 use panoply_ir::Alu;
@@ -21,6 +22,9 @@ use super::lane::{Lane, Round};
 use super::ops::Ops;
 use super::ops::mask::Combine;
 use super::ops::memory::Move;
+use super::ops::pair::Pair;
+
+pub use self::condition::{Compare, Condition, Range};
 
 /// A value that all lanes share, by its position in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,13 +63,14 @@ pub struct Target(pub u32);
 
 /// Where lanes or a value lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Src {
-    /// How to read `at`.
-    pub kind: Kind,
-    /// Bytes from one lane to the next; 0 if all lanes share one value.
-    pub step: u8,
     /// The slot's number; the register's number before the layout and its offset in the frame after.
     pub at: u32,
+    /// Bytes from one lane to the next; 0 if all lanes share one value.
+    pub step: u8,
+    /// How to read `at`.
+    pub kind: Kind,
 }
 
 /// What an operand is.
@@ -134,6 +139,7 @@ pub struct Access {
 #[allow(missing_docs, reason = "the names are those of the tables in `ops`")]
 pub enum What {
     Alu(Alu, Lane),
+    Pair(Pair, Lane),
     Cast(Lane, Lane),
     Round(Round),
     Widen(Round),
@@ -153,7 +159,12 @@ pub struct Work {
     pub args: [Src; 3],
     /// What it computes.
     pub what: What,
+    /// Whether lanes around the active ones may be computed too: only registers are touched, and nobody needs those lanes.
+    pub loose: bool,
 }
+
+/// Lanes that loose work is rounded to: no loop has a ragged end then.
+pub const ROUND_LANES: usize = 32;
 
 /// Arithmetic on indices that all lanes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,46 +216,6 @@ impl IndexOp {
             IndexOp::Ne => u64::from(a != b),
         }
     }
-}
-
-/// How an affine index is compared with a value that all lanes share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compare {
-    /// index < bound.
-    Below,
-    /// index ≤ bound.
-    AtMost,
-    /// index > bound.
-    Above,
-    /// index ≥ bound.
-    AtLeast,
-    /// index = bound.
-    Is,
-    /// index ≠ bound.
-    IsNot,
-}
-
-/// What lanes must fulfil to stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// The bool of the lane is `holds`.
-    Lanes {
-        /// The bools.
-        value: Src,
-        /// What they must be.
-        holds: bool,
-    },
-    /// A comparison whose outcome is a range of lanes.
-    Affine {
-        /// The left side.
-        at: Affine,
-        /// How.
-        compare: Compare,
-        /// The right side.
-        bound: Slot,
-        /// Whether both are i64.
-        signed: bool,
-    },
 }
 
 /// An atomic operation.
@@ -325,6 +296,13 @@ pub enum Instr {
         dst: Src,
         /// The index.
         at: Affine,
+    },
+    /// Writes the outcome of a comparison to bool lanes.
+    Compare {
+        /// The register.
+        dst: Src,
+        /// The comparison.
+        range: Range,
     },
     /// Points a cell at elements in memory, or collects them in a register and points the cell there.
     Stream {
@@ -545,7 +523,8 @@ pub struct Program {
 pub struct Tools {
     pub copy: [VecFn; 4],
     pub splat: [VecFn; 4],
-    pub strided: [VecFn; 4],
+    pub collect: [VecFn; 4],
+    pub spread: [VecFn; 4],
     pub gather: [VecFn; 4],
     pub gather_unchecked: [VecFn; 4],
     pub blend: [VecFn; 4],
@@ -567,7 +546,8 @@ impl Tools {
         Tools {
             copy: moves(Move::Copy),
             splat: moves(Move::Splat),
-            strided: moves(Move::Strided),
+            collect: moves(Move::Collect),
+            spread: moves(Move::Spread),
             gather: moves(Move::Gather),
             gather_unchecked: moves(Move::GatherUnchecked),
             blend: moves(Move::Blend),

@@ -11,7 +11,7 @@ use super::lanes::{Sink, slot_of};
 use super::shapes::{LoopFacts, Place, Shape, is_linear_type};
 use super::state::{Held, OpenLoop, Region, State, Value};
 use crate::vm::lane::{Lane, Round};
-use crate::vm::program::{Affine, Compare, Condition, IndexOp, Instr, Mask, Slot, Target, known};
+use crate::vm::program::{Affine, Compare, Condition, IndexOp, Instr, Mask, Range, Slot, Target, known};
 
 impl State<'_> {
     /// `if`.
@@ -20,15 +20,17 @@ impl State<'_> {
             return self.jump_over(condition, then, otherwise, place);
         }
         let outer = self.region();
-        let (taken, rest) = (self.mask(), self.mask());
-        self.split(condition, outer.mask, taken, rest);
+        let taken = self.mask();
+        let rest = self.split(condition, outer.mask, taken, !otherwise.is_empty());
         self.begin();
         self.run_on(taken, then, Place::Then(number));
-        if !otherwise.is_empty() {
+        if let Some(rest) = rest {
+            self.forget_all();
             self.run_on(rest, otherwise, Place::Otherwise(number));
         }
         self.emit(Instr::Enter { mask: outer.mask, if_empty: outer.end });
         self.end();
+        self.forget_all();
     }
 
     /// A branch that all lanes take together.
@@ -42,6 +44,7 @@ impl State<'_> {
         self.end();
         if !otherwise.is_empty() {
             self.emit(Instr::Jump(end));
+            self.forget_all();
         }
         self.emit(Instr::Label(beyond_then));
         if !otherwise.is_empty() {
@@ -51,6 +54,7 @@ impl State<'_> {
             self.emit(Instr::Label(end));
         }
         self.end();
+        self.forget_all();
     }
 
     /// A block on the lanes of a mask.
@@ -65,30 +69,22 @@ impl State<'_> {
         self.emit(Instr::Label(end));
     }
 
-    /// The lanes of a mask for which a condition holds, and the others.
-    fn split(&mut self, condition: ExprId, from: Mask, taken: Mask, rest: Mask) {
+    /// The lanes of a mask for which a condition holds, which may be the mask itself, and if they are wanted the others.
+    fn split(&mut self, condition: ExprId, from: Mask, taken: Mask, others: bool) -> Option<Mask> {
         let holding = self.terms(condition, true);
         let failing = self.terms(condition, false);
         if holding.len() == 1 && failing.len() > 1 {
+            let rest = self.mask();
             self.narrow(from, rest, &failing);
             self.emit(Instr::Minus { from, take: rest, to: taken });
-        } else {
-            self.narrow(from, taken, &holding);
+            return Some(rest);
+        }
+        self.narrow(from, taken, &holding);
+        others.then(|| {
+            let rest = self.mask();
             self.emit(Instr::Minus { from, take: taken, to: rest });
-        }
-    }
-
-    /// Keeps the lanes of a mask for which a condition holds.
-    fn keep(&mut self, condition: ExprId, mask: Mask) {
-        let holding = self.terms(condition, true);
-        let failing = self.terms(condition, false);
-        if holding.len() == 1 && failing.len() > 1 {
-            let leaving = self.mask();
-            self.narrow(mask, leaving, &failing);
-            self.emit(Instr::Minus { from: mask, take: leaving, to: mask });
-        } else {
-            self.narrow(mask, mask, &holding);
-        }
+            rest
+        })
     }
 
     /// Expressions that must all be as told for the condition to be so.
@@ -110,7 +106,21 @@ impl State<'_> {
     }
 
     fn narrow(&mut self, from: Mask, to: Mask, terms: &[(ExprId, bool)]) {
-        let conditions: Vec<Condition> = terms.iter().map(|(term, holds)| self.condition(*term, *holds)).collect();
+        let mut conditions: Vec<Condition> = Vec::new();
+        for (term, holds) in terms {
+            let condition = self.condition(*term, *holds);
+            // Looking for the lanes of a mask costs more than combining bools.
+            match (conditions.last_mut(), condition) {
+                (Some(Condition::Lanes { value: a, holds: was }), Condition::Lanes { value: b, holds })
+                    if *was == holds =>
+                {
+                    let alu = if holds { Alu::And } else { Alu::Or };
+                    let both = vec![Value::of(*a), Value::of(b)];
+                    *a = self.alu(alu, Lane::Bool, Round::None, both, Sink::Fresh).src;
+                }
+                _ => conditions.push(condition),
+            }
+        }
         let mut from = from;
         for when in conditions {
             self.emit(Instr::Narrow { from, to, when });
@@ -119,24 +129,21 @@ impl State<'_> {
     }
 
     fn condition(&mut self, term: ExprId, holds: bool) -> Condition {
-        if let Expr::Alu(alu, args) = self.kernel.exprs.get(term)
-            && alu.is_comparison()
-            && let Some(condition) = self.range(alu, [args[0], args[1]], holds)
-        {
-            return condition;
+        if let Some(range) = self.range(term, holds) {
+            return Condition::Range(range);
         }
-        let value = match self.shape(term) {
-            Shape::Uniform => {
-                let value = self.uniform(term, 0);
-                self.splat(value, 1)
+        match self.shape(term) {
+            Shape::Uniform => Condition::Together { value: self.uniform_slot(term), holds },
+            Shape::Affine(_) | Shape::Varying | Shape::Unknown => {
+                Condition::Lanes { value: self.lanes(term, 0).src, holds }
             }
-            Shape::Affine(_) | Shape::Varying | Shape::Unknown => self.lanes(term, 0),
-        };
-        Condition::Lanes { value: value.src, holds }
+        }
     }
 
     /// A comparison of an affine index with a uniform value.
-    fn range(&mut self, alu: Alu, [a, b]: [ExprId; 2], holds: bool) -> Option<Condition> {
+    pub fn range(&mut self, term: ExprId, holds: bool) -> Option<Range> {
+        let Expr::Alu(alu, args) = self.kernel.exprs.get(term) else { return None };
+        let [a, b] = args[..] else { return None };
         let ty = self.kernel.exprs.ty(a);
         if !is_linear_type(ty) {
             return None;
@@ -157,7 +164,7 @@ impl State<'_> {
         };
         let compare = if holds { compare } else { compare.inverse() };
         let (at, bound) = (self.affine(linear), self.uniform_slot(bound));
-        Some(Condition::Affine { at, compare, bound, signed: ty == Type::Scalar(DType::I64) })
+        Some(Range { at, compare, bound, signed: ty == Type::Scalar(DType::I64) })
     }
 
     // Loops.
@@ -172,16 +179,16 @@ impl State<'_> {
         let live = self.begin_loop(facts);
         let (head, open) = (self.label(), self.open_loop(facts));
         self.begin();
+        let place = self.live_region(live, number, &open, place);
         self.emit(Instr::LoopBegin);
         self.emit(Instr::Label(head));
         self.begin();
-        let place = self.live_region(live, number, &open, place);
         if self.shape(condition) == Shape::Uniform {
             let condition = self.uniform_slot(condition);
             self.emit(Instr::Branch { condition, otherwise: open.exit });
         } else {
             let mask = self.region().mask;
-            self.keep(condition, mask);
+            self.split(condition, mask, mask, false);
             self.emit(Instr::Enter { mask, if_empty: open.exit });
         }
         self.turn(number, open, body, place);
@@ -305,7 +312,7 @@ impl State<'_> {
     fn keep_below(&mut self, mask: Mask, counter: Held, bounds: Bounds) {
         let signed = bounds.lane == Lane::I64;
         if let (Held::Affine(at), false) = (counter, bounds.end.src.is_lanes()) {
-            let when = Condition::Affine { at, compare: Compare::Below, bound: slot_of(bounds.end), signed };
+            let when = Condition::Range(Range { at, compare: Compare::Below, bound: slot_of(bounds.end), signed });
             self.emit(Instr::Narrow { from: mask, to: mask, when });
         } else {
             let counter = self.counter_value(counter);
@@ -323,7 +330,7 @@ impl State<'_> {
             (Held::Affine(at), false) if lane == Lane::U64 => {
                 let level = self.level();
                 let bound = self.index(level, IndexOp::SaturatingSub, slot_of(end), slot_of(step));
-                let when = Condition::Affine { at, compare: Compare::Below, bound, signed: false };
+                let when = Condition::Range(Range { at, compare: Compare::Below, bound, signed: false });
                 self.emit(Instr::Narrow { from: mask, to: mask, when });
             }
             _ => {
@@ -373,6 +380,8 @@ impl State<'_> {
     }
 
     fn open_loop(&mut self, facts: LoopFacts) -> OpenLoop {
+        // Whatever the turn before changed is read anew.
+        self.forget_all();
         let outside = self.regions.len();
         let around_turn = outside + usize::from(facts.live);
         let inside = around_turn + usize::from(facts.turn);
@@ -409,8 +418,14 @@ impl State<'_> {
         }
     }
 
+    /// Makes the mask of a loop the current one again, if anything in the turn made another so.
     fn return_to_live(&mut self, live: Option<Mask>, open: &OpenLoop) {
-        if let Some(mask) = live {
+        let parts = |instr: &Instr| matches!(instr, Instr::Enter { mask, .. } if Some(*mask) != live);
+        let leaves = |instr: &Instr| matches!(instr, Instr::Leave(_));
+        let turn = &self.open[self.level()].code;
+        if let Some(mask) = live
+            && turn.iter().any(|instr| parts(instr) || leaves(instr))
+        {
             self.emit(Instr::Enter { mask, if_empty: open.exit });
         }
     }
@@ -427,6 +442,7 @@ impl State<'_> {
             self.emit(Instr::Enter { mask: around.mask, if_empty: around.end });
         }
         self.end();
+        self.forget_all();
     }
 
     /// `break`.

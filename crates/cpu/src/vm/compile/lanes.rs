@@ -4,15 +4,16 @@
 //! expression writes there directly whenever nothing reads what it would overwrite.
 
 use panoply_ir::kernel::{Expr, ExprId, Guard, MemId, Space};
-use panoply_ir::{Alu, DType};
+use panoply_ir::{Alu, DType, Type};
 
-use super::shapes::Shape;
+use super::shapes::{Shape, constant};
 use super::state::{Held, Source, State, Value};
 use super::uniform::{CastStep, cast_steps, round_after};
 use crate::vm::isa::VecFn;
 use crate::vm::lane::{Lane, Round};
 use crate::vm::ops::alu::Mode;
 use crate::vm::ops::memory::Move;
+use crate::vm::ops::pair::Pair;
 use crate::vm::program::{Access, Affine, At, Instr, Kind, Mem, Slot, Src, What, Work, known};
 
 /// Where a value is wanted.
@@ -110,12 +111,23 @@ impl State<'_> {
             }
             Expr::Load { mem, index, lanes: _, guard } => self.load(mem, index, element, guard, sink),
             Expr::Alu(alu, args) => {
+                if let Some(range) = self.range(id, true) {
+                    let dst = self.register(1);
+                    self.emit(Instr::Compare { dst, range });
+                    return self.place(Value::of(dst), 1, sink);
+                }
+                if let Some((pair, args)) = self.pair(id, alu, &args) {
+                    return self.call_pair(pair, &args, element, lane, sink);
+                }
                 let operands: Vec<Value> = args.iter().map(|arg| self.operand(*arg, element)).collect();
                 let operand_lane = Lane::of(self.kernel.exprs.ty(*args.last().expect("one to three operands"))).0;
                 let round = if alu.is_comparison() { Round::None } else { round_after(alu, round) };
                 self.alu(alu, operand_lane, round, operands, sink)
             }
             Expr::Cast(to, value) => {
+                if let Some(whole) = self.halved(to, value) {
+                    return self.call_pair(Pair::High, &[whole], element, Lane::U32, sink);
+                }
                 let steps = cast_steps(Lane::of(self.kernel.exprs.ty(value)), Lane::of(to));
                 let value = self.operand(value, element);
                 self.cast(steps, value, lane.bytes(), sink)
@@ -139,11 +151,62 @@ impl State<'_> {
         }
     }
 
+    /// The pair of operations that an expression is with one of its operands, which nothing else needs.
+    fn pair(&self, id: ExprId, outer: Alu, args: &[ExprId]) -> Option<(Pair, Vec<ExprId>)> {
+        let &[left, right] = args else { return None };
+        let (lane, round) = Lane::of(self.kernel.exprs.ty(id));
+        if outer == Alu::Mul && lane == Lane::U64 {
+            let (a, b) = (self.widened(left)?, self.widened(right)?);
+            return Some((Pair::WideMul, vec![a, b]));
+        }
+        let fits = |pair: Pair| match pair {
+            Pair::XorXor => matches!(lane, Lane::I32 | Lane::U32 | Lane::I64 | Lane::U64),
+            _ => matches!(lane, Lane::F32 | Lane::F64) && round == Round::None,
+        };
+        let found = [(right, left, true), (left, right, false)].into_iter().filter_map(|(operand, other, is_right)| {
+            let Expr::Alu(inner, args) = self.kernel.exprs.get(operand) else { return None };
+            let pair = Pair::of(inner, outer, is_right)?;
+            let alone = self.facts.uses[operand.index()] == 1 && self.shape(operand) != Shape::Uniform;
+            (alone && fits(pair)).then(|| (pair, vec![args[0], args[1], other]))
+        });
+        // A product saves a loop wherever it is; a sum may itself be one with a product.
+        found.min_by_key(|(pair, _)| matches!(pair, Pair::AddAdd | Pair::SubAdd))
+    }
+
+    /// The u32 behind a u64 that holds nothing more; for a constant it is the constant itself.
+    fn widened(&self, id: ExprId) -> Option<ExprId> {
+        match self.kernel.exprs.get(id) {
+            Expr::Cast(_, value) if self.kernel.exprs.ty(value) == Type::Scalar(DType::U32) => Some(value),
+            Expr::Const(scalar) if scalar.bits <= u64::from(u32::MAX) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The u64 of which a conversion takes the upper half.
+    fn halved(&self, to: Type, value: ExprId) -> Option<ExprId> {
+        let Expr::Alu(Alu::Shr, args) = self.kernel.exprs.get(value) else { return None };
+        let is = |ty, dtype| ty == Type::Scalar(dtype);
+        let upper = is(to, DType::U32) && is(self.kernel.exprs.ty(value), DType::U64);
+        (upper && constant(self.kernel, args[1]) == Some(32)).then_some(args[0])
+    }
+
+    /// `lane` is that of the result.
+    fn call_pair(&mut self, pair: Pair, args: &[ExprId], element: u8, lane: Lane, sink: Sink) -> Value {
+        let operands: Vec<Value> = args.iter().map(|arg| self.operand(*arg, element)).collect();
+        let operand_lane = match pair {
+            Pair::WideMul => Lane::U32,
+            Pair::High => Lane::U64,
+            Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd | Pair::XorXor => lane,
+        };
+        let call = self.select_loop(What::Pair(pair, operand_lane), operand_lane, operands, sink, lane.bytes());
+        self.call(call, sink)
+    }
+
     /// An operation and the rounding of its result. `lane` is that of the operands (for `Select`, of the values).
     pub fn alu(&mut self, alu: Alu, lane: Lane, round: Round, operands: Vec<Value>, sink: Sink) -> Value {
         let first = if round == Round::None { sink } else { Sink::Fresh };
         let bytes = if alu.is_comparison() { 1 } else { lane.bytes() };
-        let call = self.select_loop(alu, lane, operands, first, bytes);
+        let call = self.select_loop(What::Alu(alu, lane), lane, operands, first, bytes);
         let value = self.call(call, first);
         match (self.ops.round)(round) {
             None => value,
@@ -155,10 +218,23 @@ impl State<'_> {
     }
 
     /// Chooses the loop for the way the operands come; where there is none, values are spread over lanes.
-    fn select_loop(&mut self, alu: Alu, lane: Lane, mut args: Vec<Value>, sink: Sink, bytes: usize) -> Call {
+    fn select_loop(&mut self, what: What, lane: Lane, mut args: Vec<Value>, sink: Sink, bytes: usize) -> Call {
+        let ops = self.ops;
+        let find = |mode: Mode| match what {
+            What::Alu(alu, _) => (ops.alu)(alu, lane, mode),
+            What::Pair(pair, _) => (ops.pair)(pair, lane, mode),
+            What::Cast(..) | What::Round(_) | What::Widen(_) | What::Narrow(_) | What::Copy | What::Splat => None,
+        };
+        let commutative = match what {
+            What::Alu(alu, _) => alu.is_commutative() || alu == Alu::Fma,
+            What::Pair(pair, _) => pair.is_commutative(),
+            What::Cast(..) | What::Round(_) | What::Widen(_) | What::Narrow(_) | What::Copy | What::Splat => false,
+        };
         let swap = match args[..] {
-            [a, b] => alu.is_commutative() && (!a.src.is_lanes() || (!wants(sink, &a) && wants(sink, &b))),
-            [a, b, _] => alu == Alu::Fma && !a.src.is_lanes() && b.src.is_lanes(),
+            [a, b] => commutative && (!a.src.is_lanes() || (!wants(sink, &a) && wants(sink, &b))),
+            [a, b, _] => {
+                commutative && b.src.is_lanes() && (!a.src.is_lanes() || (!wants(sink, &a) && wants(sink, &b)))
+            }
             _ => false,
         };
         if swap {
@@ -166,24 +242,26 @@ impl State<'_> {
         }
         let f = loop {
             let mode = mode_of(&args);
-            if let Some(f) = mode.and_then(|mode| (self.ops.alu)(alu, lane, mode)) {
+            if let Some(f) = mode.and_then(find) {
                 break f;
             }
             let position =
                 args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop over vectors");
-            let is_condition = alu == Alu::Select && position == 0;
+            let is_condition = what == What::Alu(Alu::Select, lane) && position == 0;
             args[position] = self.splat(args[position], if is_condition { 1 } else { lane.bytes() });
         };
-        let updated = if args.len() == 3 { 2 } else { 0 };
-        let update = match (args.get(updated).is_some_and(|arg| wants(sink, arg)), mode_of(&args)) {
-            (true, Some(Mode::Vv)) => Some(Mode::Iv),
-            (true, Some(Mode::Vs)) => Some(Mode::Is),
-            (true, Some(Mode::Vvv)) => Some(Mode::Vvi),
-            (true, Some(Mode::Vsv)) => Some(Mode::Vsi),
+        let wanted = |position: usize| args.get(position).is_some_and(|arg| wants(sink, arg));
+        let update = match mode_of(&args) {
+            Some(Mode::Vv) if wanted(0) => Some((0, Mode::Iv)),
+            Some(Mode::Vs) if wanted(0) => Some((0, Mode::Is)),
+            Some(Mode::Vvv) if wanted(2) => Some((2, Mode::Vvi)),
+            Some(Mode::Vsv) if wanted(2) => Some((2, Mode::Vsi)),
+            Some(Mode::Vvv) if wanted(0) => Some((0, Mode::Ivv)),
+            Some(Mode::Vvs) if wanted(0) => Some((0, Mode::Ivs)),
             _ => None,
         };
-        let update = update.and_then(|mode| (self.ops.alu)(alu, lane, mode)).map(|f| (updated, f));
-        Call { f, what: What::Alu(alu, lane), args, bytes, update }
+        let update = update.and_then(|(position, mode)| find(mode).map(|f| (position, f)));
+        Call { f, what, args, bytes, update }
     }
 
     fn cast(&mut self, steps: Vec<CastStep>, value: Value, bytes: usize, sink: Sink) -> Value {
@@ -383,7 +461,7 @@ impl Call {
     fn work(&self, dst: Src) -> Work {
         let mut args = [Src::NONE; 3];
         args.iter_mut().zip(&self.args).for_each(|(arg, value)| *arg = value.src);
-        Work { f: self.f, dst, args, what: self.what }
+        Work { f: self.f, dst, args, what: self.what, loose: false }
     }
 }
 

@@ -10,14 +10,13 @@ use panoply_ir::kernel::Space;
 use panoply_ir::{Error, Result};
 
 use super::state::{Register, State};
-use crate::vm::program::{Array, Cover, Instr, Kind, Program, Src, Target, Tools};
+use crate::vm::program::{Array, Cover, Instr, Kind, Program, ROUND_LANES, Src, Target, Tools};
 
 /// Bytes of the level 1 cache that registers may fill; the rest is for the memory that streams through.
 const HOT_BYTES: usize = 24 << 10;
-/// Fewest and most lanes of a block that is free to choose.
+/// Fewest and most lanes of a block that is free to choose. Lanes that leave a loop early do not make shorter blocks better:
+/// the ends of a block drop out of the loops' ranges, and what a turn costs besides its lanes is the larger part.
 const LANES: (usize, usize) = (64, 512);
-/// Most lanes of a block whose lanes leave a loop at different times: all of them wait for the last.
-const PARTING_LANES: usize = 128;
 /// Most bytes of a frame, so that offsets fit 32 bits.
 const MAX_FRAME_BYTES: usize = 1 << 31;
 /// Bytes that registers are aligned to.
@@ -55,6 +54,10 @@ pub fn finish(mut state: State<'_>) -> Result<Program> {
     }
     let mut body = resolve(body);
     for instr in &mut body {
+        // A vector instruction writes what inactive lanes need nowhere but in memory; `Merge` is for the rest.
+        if let Instr::Vector(work) = instr {
+            work.loose = work.dst.kind == Kind::Reg && work.args.iter().all(|arg| arg.kind != Kind::Cell);
+        }
         instr.operands_mut(&mut |src| {
             if src.kind == Kind::Reg {
                 src.at = frame.place(state.registers[src.at as usize], places[src.at as usize]);
@@ -183,8 +186,7 @@ fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
     let bytes = hot + state.kernel.mems.iter().map(private).sum::<usize>();
     let fitting = HOT_BYTES / bytes.max(1);
     let power = if fitting == 0 { 1 } else { 1 << fitting.ilog2() };
-    let parting = state.facts.loops.values().any(|facts| facts.live);
-    power.clamp(LANES.0, if parting { PARTING_LANES } else { LANES.1 })
+    power.clamp(LANES.0, LANES.1)
 }
 
 /// Offsets of everything.
@@ -205,7 +207,7 @@ impl Frame {
             classes: HashMap::new(),
             arrays: Vec::new(),
             mask_at: 0,
-            mask_stride: lanes.next_multiple_of(ALIGN) + ALIGN,
+            mask_stride: lanes.next_multiple_of(ROUND_LANES).next_multiple_of(ALIGN) + ALIGN,
             hot_bytes: 0,
             bytes: (state.slots.len() * 8).next_multiple_of(ALIGN),
         };
@@ -239,7 +241,7 @@ impl Frame {
 
     /// Bytes from one register to the next. The extra line keeps registers from competing for the same cache sets.
     fn stride(&self, bytes: u8) -> usize {
-        (self.lanes * bytes as usize).next_multiple_of(ALIGN) + ALIGN
+        (self.lanes.next_multiple_of(ROUND_LANES) * bytes as usize).next_multiple_of(ALIGN) + ALIGN
     }
 
     fn place(&self, register: Register, position: u32) -> u32 {

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use panoply_ir::kernel::{Block, Builtin, CollectiveOp, Expr, ExprId, Kernel, LocalId, Op, Scope, Space, Stmt};
+use panoply_ir::kernel::{Block, Builtin, CollectiveOp, Expr, ExprId, Kernel, LocalId, MemId, Op, Scope, Space, Stmt};
 use panoply_ir::{Alu, DType, Type};
 
 use crate::vm::program::Cover;
@@ -66,6 +66,42 @@ pub struct LoopFacts {
     pub turn: bool,
 }
 
+/// What may change a value: bits of mutable locals and of memories, by number modulo 64. Two may share a bit, so a value is
+/// at worst forgotten too early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    locals: u64,
+    mems: u64,
+}
+
+impl Reads {
+    /// Of a local.
+    pub fn local(local: LocalId) -> Reads {
+        Reads { locals: 1 << (local.index() % 64), mems: 0 }
+    }
+
+    /// Of a memory.
+    pub fn mem(mem: MemId) -> Reads {
+        Reads { locals: 0, mems: 1 << (mem.index() % 64) }
+    }
+
+    /// Whether anything is in both.
+    pub fn meets(self, other: Reads) -> bool {
+        self.locals & other.locals != 0 || self.mems & other.mems != 0
+    }
+
+    fn with(self, other: Reads) -> Reads {
+        Reads { locals: self.locals | other.locals, mems: self.mems | other.mems }
+    }
+}
+
+impl Facts {
+    /// Whether a value depends only on the launch, the work-item and immutable locals.
+    pub fn is_stable(&self, id: ExprId) -> bool {
+        self.reads[id.index()] == Reads::default()
+    }
+}
+
 /// Everything found out about a kernel.
 pub struct Facts {
     /// By expression.
@@ -74,8 +110,10 @@ pub struct Facts {
     pub locals: Vec<Shape>,
     /// By local: the place whose lanes all need its value.
     pub homes: Vec<Place>,
-    /// By expression: whether its value depends only on the launch, the work-item and immutable locals.
-    pub stable: Vec<bool>,
+    /// By expression: what it reads that statements may change.
+    pub reads: Vec<Reads>,
+    /// By expression: how often expressions and statements mention it.
+    pub uses: Vec<u32>,
     /// By number of the statement.
     pub loops: HashMap<usize, LoopFacts>,
     /// By memory: whether anything writes to it.
@@ -90,7 +128,8 @@ pub fn analyse(kernel: &Kernel, cover: Cover) -> Facts {
         exprs: vec![Shape::Unknown; kernel.exprs.len()],
         locals: vec![Shape::Unknown; kernel.locals.len()],
         homes: vec![Place::Body; kernel.locals.len()],
-        stable: stable(kernel),
+        reads: reads(kernel),
+        uses: uses(kernel),
         loops: HashMap::new(),
         written: written(kernel),
         only_in: HashMap::new(),
@@ -201,16 +240,26 @@ pub fn constant(kernel: &Kernel, id: ExprId) -> Option<u64> {
     }
 }
 
-fn stable(kernel: &Kernel) -> Vec<bool> {
-    let mut stable: Vec<bool> = Vec::with_capacity(kernel.exprs.len());
+fn reads(kernel: &Kernel) -> Vec<Reads> {
+    let mut reads: Vec<Reads> = Vec::with_capacity(kernel.exprs.len());
     for (_, expr, _) in kernel.exprs.iter() {
-        stable.push(match expr {
-            Expr::Load { .. } => false,
-            Expr::Local(local) => !kernel.local(local).mutable,
-            _ => expr.operands().iter().all(|operand| stable[operand.index()]),
-        });
+        let own = match expr {
+            Expr::Load { mem, .. } => Reads::mem(mem),
+            Expr::Local(local) if kernel.local(local).mutable => Reads::local(local),
+            _ => Reads::default(),
+        };
+        reads.push(expr.operands().iter().fold(own, |sum, operand| sum.with(reads[operand.index()])));
     }
-    stable
+    reads
+}
+
+fn uses(kernel: &Kernel) -> Vec<u32> {
+    let mut uses = vec![0; kernel.exprs.len()];
+    for (_, expr, _) in kernel.exprs.iter() {
+        expr.operands().iter().for_each(|operand| uses[operand.index()] += 1);
+    }
+    kernel.walk(&mut |stmt| stmt.op.operands().into_iter().for_each(|operand| uses[operand.index()] += 1));
+    uses
 }
 
 fn written(kernel: &Kernel) -> Vec<bool> {

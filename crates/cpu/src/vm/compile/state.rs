@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use panoply_ir::kernel::{ExprId, Kernel, MemId};
 
-use super::shapes::Facts;
+use super::shapes::{Facts, Reads};
 use crate::vm::lane::Round;
 use crate::vm::ops::Ops;
 use crate::vm::program::{Affine, Cover, Instr, Kind, Mask, Slot, Src, Target, known};
@@ -121,10 +121,10 @@ pub struct State<'k> {
     pub facts: Facts,
     /// Open scopes: the launch, the block, and what is nested in it.
     pub open: Vec<Open>,
-    /// Values made for the statement under way.
-    pub statement: HashMap<(ExprId, u8), Value>,
-    /// Affine indices made for the statement under way.
-    pub statement_affines: HashMap<ExprId, Affine>,
+    /// Values that statements may change, good until one does or lanes meet again.
+    pub fleeting: HashMap<(ExprId, u8), Value>,
+    /// Affine indices that statements may change.
+    pub fleeting_affines: HashMap<ExprId, Affine>,
     /// Locals, once declared.
     pub locals: Vec<Option<LocalState>>,
     /// The scope of each stable expression, once known.
@@ -160,8 +160,8 @@ impl<'k> State<'k> {
             ops,
             facts,
             open: vec![Open::default(), Open::default()],
-            statement: HashMap::new(),
-            statement_affines: HashMap::new(),
+            fleeting: HashMap::new(),
+            fleeting_affines: HashMap::new(),
             locals: vec![None; kernel.locals.len()],
             levels: vec![None; kernel.exprs.len()],
             slots: vec![0; known::COUNT as usize],
@@ -204,6 +204,19 @@ impl<'k> State<'k> {
     pub fn end(&mut self) {
         let inner = self.open.pop().expect("every end has its begin");
         self.open.last_mut().expect("the launch's scope stays open").code.extend(inner.code);
+    }
+
+    /// Forgets values that a statement has changed.
+    pub fn forget(&mut self, changed: Reads) {
+        let reads = &self.facts.reads;
+        self.fleeting.retain(|(id, _), _| !reads[id.index()].meets(changed));
+        self.fleeting_affines.retain(|id, _| !reads[id.index()].meets(changed));
+    }
+
+    /// Forgets every value that a statement may have changed: other lanes come here, or come from elsewhere.
+    pub fn forget_all(&mut self) {
+        self.fleeting.clear();
+        self.fleeting_affines.clear();
     }
 
     /// A new slot.

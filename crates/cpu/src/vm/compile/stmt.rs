@@ -4,7 +4,7 @@ use panoply_ir::DType;
 use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, ReduceOp, Scope, Space};
 
 use super::lanes::{Sink, slot_of};
-use super::shapes::{Place, Shape};
+use super::shapes::{Place, Reads, Shape};
 use super::state::{Held, LocalState, Source, State, Value};
 use crate::vm::lane::{Lane, Round};
 use crate::vm::program::{At, Atomic, Collective, IndexOp, Instr, Slot, Src, known};
@@ -13,16 +13,21 @@ impl State<'_> {
     /// Writes the statements of a block.
     pub fn block(&mut self, block: &Block, place: Place) {
         for stmt in block {
-            self.statement.clear();
-            self.statement_affines.clear();
             let number = self.number;
             self.number += 1;
             match &stmt.op {
                 Op::Let { local, value } => self.declare(*local, *value),
-                Op::Assign { local, value } => self.assign(*local, *value, place),
-                Op::Store { mem, index, value, guard } => self.store(*mem, *index, *value, *guard),
+                Op::Assign { local, value } => {
+                    self.assign(*local, *value, place);
+                    self.forget(Reads::local(*local));
+                }
+                Op::Store { mem, index, value, guard } => {
+                    self.store(*mem, *index, *value, *guard);
+                    self.forget(Reads::mem(*mem));
+                }
                 Op::Atomic { op, mem, index, value, expected, old, guard } => {
                     self.atomic(*op, *mem, [Some(*index), Some(*value), *expected], *old, *guard);
+                    self.forget(Reads::mem(*mem));
                 }
                 Op::Collective { op, scope, value, result } => self.collective(*op, *scope, *value, *result),
                 // The lanes of a block run in lockstep, so all have arrived.
@@ -50,6 +55,7 @@ impl State<'_> {
 
     /// Introduces a local at this scope.
     pub fn bind(&mut self, local: LocalId, held: Vec<Held>) {
+        self.forget(Reads::local(local));
         self.locals[local.index()] = Some(LocalState { level: self.level(), held });
     }
 
@@ -63,7 +69,7 @@ impl State<'_> {
             }
             Shape::Affine(_) => {
                 let mut affine = self.affine(value);
-                if mutable || !self.facts.stable[value.index()] {
+                if mutable || !self.facts.is_stable(value) {
                     affine.base = self.copied_slot(Value::slot(affine.base));
                 }
                 Held::Affine(affine)

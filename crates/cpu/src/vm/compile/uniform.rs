@@ -39,26 +39,26 @@ impl State<'_> {
     /// Looks a value up: of the statement, or of a scope around it.
     pub fn remembered(&self, id: ExprId, element: u8) -> Option<Value> {
         let key = (id, element);
-        if self.facts.stable[id.index()] {
+        if self.facts.is_stable(id) {
             self.open.iter().rev().find_map(|scope| scope.values.get(&key)).copied()
         } else {
-            self.statement.get(&key).copied()
+            self.fleeting.get(&key).copied()
         }
     }
 
     /// Keeps a value for the rest of the statement or scope.
     pub fn remember(&mut self, id: ExprId, element: u8, level: usize, value: Value) {
         let key = (id, element);
-        if self.facts.stable[id.index()] {
+        if self.facts.is_stable(id) {
             self.open[level].values.insert(key, value);
         } else {
-            self.statement.insert(key, value);
+            self.fleeting.insert(key, value);
         }
     }
 
     /// The scope where a uniform or affine expression is computed: the outermost one that has all it needs.
     pub fn level_of(&mut self, id: ExprId) -> usize {
-        if !self.facts.stable[id.index()] {
+        if !self.facts.is_stable(id) {
             return self.level();
         }
         if let Some(level) = self.levels[id.index()] {
@@ -208,7 +208,7 @@ impl State<'_> {
         let dst = self.slot();
         let mut sources = [Src::NONE; 3];
         sources.iter_mut().zip(args).for_each(|(source, slot)| *source = Src::slot(*slot));
-        self.emit_at(level, Instr::Scalar(Work { f, dst: Src::slot(dst), args: sources, what }));
+        self.emit_at(level, Instr::Scalar(Work { f, dst: Src::slot(dst), args: sources, what, loose: false }));
         dst
     }
 
@@ -265,11 +265,11 @@ impl State<'_> {
 
     /// The linear function behind an affine expression.
     pub fn affine(&mut self, id: ExprId) -> Affine {
-        let stable = self.facts.stable[id.index()];
+        let stable = self.facts.is_stable(id);
         let found = if stable {
             self.open.iter().rev().find_map(|scope| scope.affines.get(&id)).copied()
         } else {
-            self.statement_affines.get(&id).copied()
+            self.fleeting_affines.get(&id).copied()
         };
         if let Some(affine) = found {
             return affine;
@@ -279,7 +279,7 @@ impl State<'_> {
         if stable {
             self.open[level].affines.insert(id, affine);
         } else {
-            self.statement_affines.insert(id, affine);
+            self.fleeting_affines.insert(id, affine);
         }
         affine
     }

@@ -3,11 +3,11 @@
 //! A mask is a range of lanes, and bytes that say which of the range are meant unless it is dense. Its ends are always
 //! active lanes. Bytes outside the range mean nothing.
 
-use std::ptr;
+use std::{ptr, slice};
 
 use super::Runner;
 use crate::vm::ops::mask::Extent;
-use crate::vm::program::{Affine, Compare, Condition, Mask, Src};
+use crate::vm::program::{Compare, Condition, Kind, Mask, ROUND_LANES, Range, Src};
 
 /// A mask's range, and whether all of the range is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,25 @@ impl Lanes {
     /// Whether no lane is active.
     pub fn is_empty(self) -> bool {
         self.lo == self.hi
+    }
+
+    /// A copy made field by field. A mask is entered right after it was written in parts, and one wide read of those would
+    /// wait until they, and all that was stored before them, have reached the cache.
+    pub fn by_parts(&self) -> Lanes {
+        // SAFETY: references are readable; that the reads are volatile only keeps them apart.
+        unsafe {
+            Lanes {
+                lo: ptr::read_volatile(&self.lo),
+                hi: ptr::read_volatile(&self.hi),
+                dense: ptr::read_volatile(&self.dense),
+                mask: ptr::read_volatile(&self.mask),
+            }
+        }
+    }
+
+    /// The range, rounded outwards; registers and masks have room for it.
+    pub fn rounded(self) -> (usize, usize) {
+        (self.lo / ROUND_LANES * ROUND_LANES, self.hi.next_multiple_of(ROUND_LANES))
     }
 
     /// All lanes from `lo` to below `hi`.
@@ -64,17 +83,28 @@ impl Runner<'_> {
 
     /// Finds the active lanes of a range by the mask's bytes.
     fn scan(&mut self, mask: Mask, lo: usize, hi: usize) {
+        let extent = self.extent(self.bytes(mask, lo), hi - lo);
+        self.keep_extent(mask, lo, extent);
+    }
+
+    fn extent(&self, bytes: *const u8, n: usize) -> Extent {
         let mut extent = Extent::default();
         let to: *mut Extent = &mut extent;
-        // SAFETY: the range's bytes were written, and `to` is an extent.
-        unsafe { (self.program.tools.extent)(hi - lo, to.cast(), self.bytes(mask, lo), ptr::null(), ptr::null()) };
-        let Extent { first, end, count } = extent;
+        // SAFETY: the callers give as many bytes, and `to` is an extent.
+        unsafe { (self.program.tools.extent)(n, to.cast(), bytes, ptr::null(), ptr::null()) };
+        extent
+    }
+
+    fn keep_extent(&mut self, mask: Mask, lo: usize, Extent { first, end, count }: Extent) {
         let lanes = Lanes { lo: lo + first, hi: lo + end, dense: count == end - first, mask: mask.0 };
         self.keep(mask, if count == 0 { Lanes::default() } else { lanes });
     }
 
     pub(super) fn copy_mask(&mut self, from: Mask, to: Mask) {
         let lanes = self.state(from);
+        if from == to {
+            return;
+        }
         if !lanes.dense && !lanes.is_empty() {
             self.copy_bytes(from, to, lanes);
         }
@@ -99,24 +129,59 @@ impl Runner<'_> {
         }
         match when {
             Condition::Lanes { value, holds } => self.narrow_by_lanes(from, to, lanes, *value, *holds),
-            Condition::Affine { at, compare, bound, signed } => {
-                let bound = self.get(*bound);
-                match self.kept(lanes, at, *compare, bound, *signed) {
-                    Kept::Range(lo, hi) => self.narrow_to_range(from, to, lanes, lo, hi),
-                    Kept::AllBut(lane) => {
-                        self.materialise(from, to, lanes);
-                        self.fill_bytes(to, lane, lane + 1, 0);
-                        self.scan(to, lanes.lo, lanes.hi);
-                    }
-                    Kept::EachLane => self.narrow_each(from, to, lanes, at, *compare, bound, *signed),
+            Condition::Together { value, holds } => match (self.get(*value) & 0xff != 0) == *holds {
+                true => self.copy_mask(from, to),
+                false => self.keep(to, Lanes::default()),
+            },
+            Condition::Range(range) => match self.kept(lanes, range) {
+                Kept::Range(lo, hi) => self.narrow_to_range(from, to, lanes, lo, hi),
+                Kept::AllBut(lane) => {
+                    self.materialise(from, to, lanes);
+                    self.fill_bytes(to, lane, lane + 1, 0);
+                    self.scan(to, lanes.lo, lanes.hi);
                 }
+                Kept::EachLane => {
+                    self.materialise(from, to, lanes);
+                    self.compare_each(lanes, range, self.bytes(to, 0), |byte, holds| *byte &= u8::from(holds));
+                    self.scan(to, lanes.lo, lanes.hi);
+                }
+            },
+        }
+    }
+
+    /// Writes the outcome of a comparison to bool lanes.
+    pub(super) fn compare(&self, dst: Src, range: &Range) {
+        let lanes = self.now;
+        let fill = |lo: usize, hi: usize, holds: bool| {
+            // SAFETY: the register has a byte for each active lane.
+            unsafe { ptr::write_bytes(self.address(dst, lo), u8::from(holds), hi - lo) }
+        };
+        match self.kept(lanes, range) {
+            Kept::Range(lo, hi) => {
+                let (lo, hi) = if lo < hi { (lo, hi) } else { (lanes.lo, lanes.lo) };
+                fill(lanes.lo, lo, false);
+                fill(lo, hi, true);
+                fill(hi, lanes.hi, false);
+            }
+            Kept::AllBut(lane) => {
+                fill(lanes.lo, lanes.hi, true);
+                fill(lane, lane + 1, false);
+            }
+            Kept::EachLane => {
+                self.compare_each(lanes, range, self.address(dst, 0), |byte, holds| *byte = u8::from(holds));
             }
         }
     }
 
     fn narrow_by_lanes(&mut self, from: Mask, to: Mask, lanes: Lanes, value: Src, holds: bool) {
         let Lanes { lo, hi, dense, .. } = lanes;
-        let (dst, own, value) = (self.bytes(to, lo), self.bytes(from, lo), self.address(value, lo));
+        if dense && holds {
+            // Where the bools leave no holes their own bytes need not be kept.
+            let extent = self.extent(self.address(value, lo), hi - lo);
+            if extent.count == extent.end - extent.first {
+                return self.keep_extent(to, lo, extent);
+            }
+        }
         let tools = &self.program.tools;
         let f = match (dense, from == to, holds) {
             (true, _, true) => tools.copy[0],
@@ -126,9 +191,12 @@ impl Runner<'_> {
             (false, false, true) => tools.and,
             (false, false, false) => tools.and_not,
         };
+        // What a mask has outside its range means nothing.
+        let (first, end) = if value.kind == Kind::Reg { lanes.rounded() } else { (lo, hi) };
+        let (dst, own, value) = (self.bytes(to, first), self.bytes(from, first), self.address(value, first));
         let a = if dense { value } else { own };
         // SAFETY: masks and bools are bytes; a loop that reads `own` either is an update or has another destination.
-        unsafe { f(hi - lo, dst, a, value, ptr::null()) };
+        unsafe { f(end - first, dst, a, value, ptr::null()) };
         self.scan(to, lo, hi);
     }
 
@@ -154,33 +222,23 @@ impl Runner<'_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the parts of one condition")]
-    fn narrow_each(
-        &mut self,
-        from: Mask,
-        to: Mask,
-        lanes: Lanes,
-        at: &Affine,
-        compare: Compare,
-        bound: u64,
-        signed: bool,
-    ) {
-        self.materialise(from, to, lanes);
-        let bytes = self.bytes(to, 0);
-        self.runs(at, lanes, |lane, n, first, stride| {
-            for i in 0..n {
+    /// Compares lane by lane and notes the outcome in the lane's byte.
+    fn compare_each(&self, lanes: Lanes, range: &Range, bytes: *mut u8, note: impl Fn(&mut u8, bool)) {
+        let bound = self.get(range.bound);
+        self.runs(&range.at, lanes, |lane, n, first, stride| {
+            // SAFETY: the lanes have bytes, which nothing else refers to.
+            let bytes = unsafe { slice::from_raw_parts_mut(bytes.add(lane), n) };
+            for (i, byte) in bytes.iter_mut().enumerate() {
                 let index = first.wrapping_add(stride.wrapping_mul(i as u64));
-                if !holds(compare, index, bound, signed) {
-                    // SAFETY: the lane lies within the mask's bytes.
-                    unsafe { *bytes.add(lane + i) = 0 };
-                }
+                note(byte, holds(range.compare, index, bound, range.signed));
             }
         });
-        self.scan(to, lanes.lo, lanes.hi);
     }
 
     /// What a comparison leaves, if that can be told from the ends of the range.
-    fn kept(&self, lanes: Lanes, at: &Affine, compare: Compare, bound: u64, signed: bool) -> Kept {
+    fn kept(&self, lanes: Lanes, range: &Range) -> Kept {
+        let Range { at, compare, signed, .. } = *range;
+        let bound = self.get(range.bound);
         let widen = |bits: u64| if signed { i128::from(bits as i64) } else { i128::from(bits) };
         let limits = if signed { i128::from(i64::MIN)..=i128::from(i64::MAX) } else { 0..=i128::from(u64::MAX) };
         let (base, bound) = (widen(self.get(at.base)), widen(bound));
@@ -266,10 +324,7 @@ impl Runner<'_> {
     pub(super) fn minus(&mut self, from: Mask, take: Mask, to: Mask) {
         let (all, gone) = (self.state(from), self.state(take));
         if gone.is_empty() || all.is_empty() {
-            return if from == to {
-            } else {
-                self.copy_mask(from, to)
-            };
+            return self.copy_mask(from, to);
         }
         if gone.dense && gone.lo <= all.lo && gone.hi >= all.hi {
             return self.keep(to, Lanes::default());

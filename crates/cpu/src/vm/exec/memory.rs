@@ -3,12 +3,14 @@
 //! What a guard costs is decided per block: a run of elements side by side that lies within the length needs one
 //! comparison, and only a block at the edge looks at each lane.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use panoply_ir::kernel::Guard;
 
 use super::mask::Lanes;
 use super::{Mem, Runner};
+use crate::vm::ops::memory::Pattern;
 use crate::vm::program::{Access, Affine, At, Slot, Src};
 
 /// A memory from a position in a vector on.
@@ -32,8 +34,16 @@ impl Elements {
 
     /// Whether `n` elements a fixed distance apart are all within the length.
     fn holds_run(&self, first: u64, stride: u64, n: usize) -> bool {
-        let last = i128::from(first) + i128::from(stride as i64) * (n as i128 - 1);
-        first < self.len && (0..i128::from(self.len)).contains(&last)
+        self.holds(first, &Pattern { width: n, step: stride as i64, row: 0 }, n)
+    }
+
+    /// Whether the elements of `n` lanes are all within the length.
+    fn holds(&self, first: u64, pattern: &Pattern, n: usize) -> bool {
+        let reaches = [(pattern.step, pattern.width), (pattern.row, n / pattern.width)]
+            .map(|(distance, count)| i128::from(distance) * (count as i128 - 1));
+        let least: i128 = i128::from(first) + reaches.iter().map(|reach| (*reach).min(0)).sum::<i128>();
+        let most: i128 = i128::from(first) + reaches.iter().map(|reach| (*reach).max(0)).sum::<i128>();
+        least >= 0 && most < i128::from(self.len)
     }
 }
 
@@ -81,31 +91,50 @@ impl Runner<'_> {
 
     /// The block's extents with axes merged along which the index goes on as before.
     fn collapsed(&self, at: &Affine) -> ([usize; 3], [u64; 3]) {
-        let mut extents = [1_usize; 3];
-        let mut strides = [0_u64; 3];
+        let strides = at.strides.map(|stride| self.get(stride));
+        if let [width, height, 1] = self.shape
+            && width > 1
+            && height > 1
+        {
+            let goes_on = strides[1] == strides[0].wrapping_mul(width as u64);
+            let extents = if goes_on { [width * height, 1, 1] } else { [width, height, 1] };
+            return (extents, strides);
+        }
+        let (mut extents, mut merged) = ([1_usize; 3], [0_u64; 3]);
         let mut axes = 0;
-        for d in 0..3 {
-            let (extent, stride) = (self.shape[d], self.get(at.strides[d]));
+        for (extent, stride) in self.shape.into_iter().zip(strides) {
             if extent == 1 {
                 continue;
             }
-            if axes > 0 && stride == strides[axes - 1].wrapping_mul(extents[axes - 1] as u64) {
+            if axes > 0 && stride == merged[axes - 1].wrapping_mul(extents[axes - 1] as u64) {
                 extents[axes - 1] *= extent;
             } else {
-                (extents[axes], strides[axes]) = (extent, stride);
+                (extents[axes], merged[axes]) = (extent, stride);
                 axes += 1;
             }
         }
-        (extents, strides)
+        (extents, merged)
     }
 
-    /// The first index and the distance, if all lanes are one run.
-    fn single_run(&self, at: &Affine) -> Option<u64> {
+    /// The first active lane's index, and in what pattern those of the others follow, if they are whole rows.
+    fn pattern(&self, at: &Affine) -> Option<(u64, Pattern)> {
+        let Lanes { lo, hi, .. } = self.now;
+        let base = self.get(at.base);
+        let run = |stride: u64| {
+            let first = base.wrapping_add(stride.wrapping_mul(lo as u64));
+            Some((first, Pattern { width: hi - lo, step: stride as i64, row: 0 }))
+        };
         if self.flat {
-            return Some(self.get(at.strides[0]));
+            return run(self.get(at.strides[0]));
         }
         let (extents, strides) = self.collapsed(at);
-        (extents[1] == 1).then_some(strides[0])
+        if extents[1] == 1 {
+            return run(strides[0]);
+        }
+        let (width, all) = (extents[0], extents[0] * extents[1]);
+        let (row, whole) = if hi - lo == all { (0, true) } else { (lo / width, lo % width == 0 && hi % width == 0) };
+        let first = base.wrapping_add(strides[1].wrapping_mul(row as u64));
+        (whole && extents[2] == 1).then(|| (first, Pattern { width, step: strides[0] as i64, row: strides[1] as i64 }))
     }
 
     pub(super) fn iota(&self, dst: Src, at: &Affine) {
@@ -125,11 +154,10 @@ impl Runner<'_> {
         if elements.private > 0 {
             return (base < elements.len).then(|| elements.address(base, 0));
         }
-        let stride = self.single_run(at)?;
-        if stride != 1 && hi - lo > 1 {
+        let (first, pattern) = self.pattern(at)?;
+        if pattern.width < hi - lo || (pattern.step != 1 && hi - lo > 1) {
             return None;
         }
-        let first = base.wrapping_add(stride.wrapping_mul(lo as u64));
         let fits = access.guard != Guard::Checked || (first < elements.len && (hi - lo) as u64 <= elements.len - first);
         fits.then(|| elements.address(first, 0).wrapping_sub(lo * elements.bytes))
     }
@@ -145,23 +173,26 @@ impl Runner<'_> {
 
     /// Copies elements to a register.
     fn collect(&self, access: &Access, elements: &Elements, at: &Affine, temp: Src) {
+        let f = self.program.tools.collect[elements.width];
         let checked = self.is_checked(access);
-        let tools = &self.program.tools;
-        self.runs(at, self.now, |lane, n, first, stride| {
-            let dst = self.address(temp, lane);
-            if elements.private > 0 || (checked && !elements.holds_run(first, stride, n)) {
-                return self.collect_each(elements, lane, n, first, stride, dst);
-            }
-            let from = elements.address(first, lane).cast_const();
-            let distance: *const u64 = &stride;
+        let Lanes { lo, hi, .. } = self.now;
+        let collect = |lane: usize, n: usize, first: u64, pattern: Pattern| {
+            let (dst, from) = (self.address(temp, lane), elements.address(first, lane).cast_const());
+            let pattern: *const Pattern = &pattern;
             // SAFETY: the elements are within the length, or promised to be accessible, and no register is in memory.
-            unsafe {
-                match stride {
-                    0 => tools.splat[elements.width](n, dst, from, ptr::null(), ptr::null()),
-                    1 => tools.copy[elements.width](n, dst, from, ptr::null(), ptr::null()),
-                    _ => tools.strided[elements.width](n, dst, from, distance.cast(), ptr::null()),
-                }
+            unsafe { f(n, dst, from, pattern.cast(), ptr::null()) }
+        };
+        if elements.private == 0
+            && let Some((first, pattern)) = self.pattern(at)
+            && (!checked || elements.holds(first, &pattern, hi - lo))
+        {
+            return collect(lo, hi - lo, first, pattern);
+        }
+        self.runs(at, self.now, |lane, n, first, stride| {
+            if elements.private > 0 || (checked && !elements.holds_run(first, stride, n)) {
+                return self.collect_each(elements, lane, n, first, stride, self.address(temp, lane));
             }
+            collect(lane, n, first, Pattern { width: n, step: stride as i64, row: 0 });
         });
     }
 
@@ -236,29 +267,50 @@ impl Runner<'_> {
         let elements = self.elements(access);
         let Lanes { lo, hi, .. } = self.now;
         match at {
-            At::Affine(at) => self.runs(at, self.now, |lane, n, first, stride| {
-                if stride == 1 && elements.private == 0 && n > 1 {
-                    self.store_run(access, &elements, lane, n, first, value);
-                } else if stride == 0 && n == hi - lo && elements.private == 0 {
-                    // All lanes mean one element; the last one wins.
-                    self.store_each(access, &elements, hi - 1, 1, |_| first, value);
-                } else {
-                    self.store_each(
-                        access,
-                        &elements,
-                        lane,
-                        n,
-                        |i| first.wrapping_add(stride.wrapping_mul(i as u64)),
-                        value,
-                    );
+            At::Affine(at) => {
+                if !self.spread(access, &elements, at, value) {
+                    self.store_runs(access, &elements, at, value);
                 }
-            }),
+            }
             At::Lanes(index) => {
                 let indices = self.address(*index, lo).cast::<u64>();
                 // SAFETY: the index register has u64 lanes.
                 self.store_each(access, &elements, lo, hi - lo, |i| unsafe { *indices.add(i) }, value);
             }
         }
+    }
+
+    /// Writes lanes to elements in a pattern; whether that could be done.
+    fn spread(&self, access: &Access, elements: &Elements, at: &Affine, value: Src) -> bool {
+        let Lanes { lo, hi, dense, .. } = self.now;
+        if !dense || !value.is_lanes() || elements.private > 0 {
+            return false;
+        }
+        let Some((first, pattern)) = self.pattern(at) else { return false };
+        if access.guard == Guard::Checked && !elements.holds(first, &pattern, hi - lo) {
+            return false;
+        }
+        let f = self.program.tools.spread[elements.width];
+        let pattern: *const Pattern = &pattern;
+        // SAFETY: the elements are within the length, or promised to be accessible, and no register is in memory. Values
+        // streamed from the same memory were copied to a register before.
+        unsafe { f(hi - lo, elements.address(first, lo), self.address(value, lo), pattern.cast(), ptr::null()) }
+        true
+    }
+
+    fn store_runs(&self, access: &Access, elements: &Elements, at: &Affine, value: Src) {
+        let Lanes { lo, hi, .. } = self.now;
+        self.runs(at, self.now, |lane, n, first, stride| {
+            if stride == 1 && elements.private == 0 && n > 1 {
+                self.store_run(access, elements, lane, n, first, value);
+            } else if stride == 0 && n == hi - lo && elements.private == 0 {
+                // All lanes mean one element; the last one wins.
+                self.store_each(access, elements, hi - 1, 1, |_| first, value);
+            } else {
+                let index = |i: usize| first.wrapping_add(stride.wrapping_mul(i as u64));
+                self.store_each(access, elements, lane, n, index, value);
+            }
+        });
     }
 
     /// Writes lanes side by side.
@@ -309,15 +361,19 @@ impl Runner<'_> {
         value: Src,
     ) {
         let limit = if access.guard == Guard::Checked { elements.len } else { u64::MAX };
+        let (elements, dense) = (*elements, self.now.dense);
+        let (values, step) = (self.address(value, lane), value.step as usize);
+        let mask = self.mask_bytes(self.now, lane);
+        // Which lanes store is not to be predicted, so those that do not store elsewhere.
+        let mut nowhere = MaybeUninit::<T>::uninit();
         for i in 0..n {
             let index = index(i);
-            if index < limit && self.is_active(lane + i) {
-                // SAFETY: the element is within the length, or promised to be accessible; the value has lanes of this width.
-                unsafe {
-                    let value = *self.address(value, lane + i).cast::<T>();
-                    *elements.address(index, lane + i).cast::<T>() = value;
-                }
-            }
+            // SAFETY: the mask has a byte for each lane of its range.
+            let meant = index < limit && (dense || unsafe { *mask.add(i) != 0 });
+            let element = elements.address(index, lane + i).cast::<T>();
+            let element = if meant { element } else { nowhere.as_mut_ptr() };
+            // SAFETY: the element is within the length, or promised to be accessible; the value has lanes of this width.
+            unsafe { *element = *values.wrapping_add(i * step).cast::<T>() };
         }
     }
 

@@ -131,6 +131,8 @@ impl<'a> Runner<'a> {
     ///
     /// # Safety
     /// As [`Runner::new`]; the block lies within the grid, or is a whole group, and has at most the program's lanes.
+    // Inlined, or the extents would be written to memory and read back at once, behind all stores of the block before.
+    #[inline(always)]
     pub unsafe fn block(&mut self, origin: [u64; 3], group: [u64; 3], shape: [usize; 3]) {
         for axis in 0..3 {
             self.set(Slot(known::GLOBAL + axis), origin[axis as usize]);
@@ -145,6 +147,7 @@ impl<'a> Runner<'a> {
         self.run();
     }
 
+    #[inline(never)]
     fn run(&mut self) {
         let program = self.program;
         let mut at = 0;
@@ -159,6 +162,7 @@ impl<'a> Runner<'a> {
                 Instr::Scalar(work) => self.scalar(work),
                 Instr::Index { op, dst, a, b } => self.index(*op, *dst, *a, *b),
                 Instr::Iota { dst, at } => self.iota(*dst, at),
+                Instr::Compare { dst, range } => self.compare(*dst, range),
                 Instr::Stream { cell, access, at, temp } => self.stream(*cell, access, at, *temp),
                 Instr::Gather { dst, access, index } => self.gather(*dst, access, *index),
                 Instr::Load { dst, access, index } => self.load(*dst, access, *index),
@@ -187,7 +191,7 @@ impl<'a> Runner<'a> {
                 Instr::Minus { from, take, to } => self.minus(*from, *take, *to),
                 Instr::CopyMask { from, to } => self.copy_mask(*from, *to),
                 Instr::Enter { mask, if_empty } => {
-                    self.now = self.masks[mask.0 as usize];
+                    self.now = self.masks[mask.0 as usize].by_parts();
                     if self.now.is_empty() {
                         at = go(*if_empty);
                     }
@@ -221,20 +225,21 @@ impl<'a> Runner<'a> {
     fn address(&self, src: Src, lane: usize) -> *mut u8 {
         // SAFETY: operands lie in the frame.
         let place = unsafe { self.frame.add(src.at as usize) };
-        let first = match src.kind {
-            Kind::Slot | Kind::Reg => place,
+        let offset = lane * src.step as usize;
+        if src.kind == Kind::Cell {
             // SAFETY: a cell is a slot in which an instruction before this one left an address.
-            Kind::Cell => unsafe { *place.cast::<*mut u8>() },
-        };
-        first.wrapping_add(lane * src.step as usize)
+            return unsafe { *place.cast::<*mut u8>() }.wrapping_add(offset);
+        }
+        place.wrapping_add(offset)
     }
 
     // Loops.
 
     #[inline(always)]
     fn vector(&self, work: &Work) {
-        let Lanes { lo, hi, .. } = self.now;
-        let [a, b, c] = work.args.map(|arg| self.address(arg, lo).cast_const());
+        let (lo, hi) = if work.loose { self.now.rounded() } else { (self.now.lo, self.now.hi) };
+        let [a, b, c] = &work.args;
+        let (a, b, c) = (self.address(*a, lo), self.address(*b, lo), self.address(*c, lo));
         // SAFETY: the program gives each loop the operands it was chosen for.
         unsafe { (work.f)(hi - lo, self.address(work.dst, lo), a, b, c) }
     }

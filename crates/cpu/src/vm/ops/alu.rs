@@ -25,6 +25,8 @@ pub enum Mode {
     Vss,
     Vvi,
     Vsi,
+    Ivv,
+    Ivs,
 }
 
 macro_rules! operations {

@@ -94,6 +94,17 @@ fn update3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: i
     }
 }
 
+#[inline(always)]
+fn update1of3<M: Machine, O: Ternary<A = <O as Ternary>::R>>(
+    dst: &mut [O::R],
+    b: impl Operand<O::R>,
+    c: impl Operand<O::R>,
+) {
+    for (i, out) in dst.iter_mut().enumerate() {
+        *out = O::apply::<M>(*out, b.lane(i), c.lane(i));
+    }
+}
+
 macro_rules! operand {
     (V, $ty:ty, $ptr:ident, $n:ident) => {
         // SAFETY: the caller promises `n` aligned lanes that nothing writes meanwhile.
@@ -215,4 +226,25 @@ ternary_updates! {
     Vvi: V V;
     /// A vector, a value and the destination last.
     Vsi: V S;
+}
+
+macro_rules! ternary_updates_of_first {
+    ($($(#[$doc:meta])* $name:ident: $b:ident $c:ident;)*) => {$(
+        $(#[$doc])*
+        pub struct $name<O>(PhantomData<O>);
+
+        impl<O: Ternary<A = <O as Ternary>::R>> Body for $name<O> {
+            #[inline(always)]
+            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, _: *const u8, b: *const u8, c: *const u8) {
+                update1of3::<M, O>(destination!(O::R, dst, n), operand!($b, O::R, b, n), operand!($c, O::R, c, n));
+            }
+        }
+    )*};
+}
+
+ternary_updates_of_first! {
+    /// The destination first and two vectors.
+    Ivv: V V;
+    /// The destination first, a vector and a value.
+    Ivs: V S;
 }

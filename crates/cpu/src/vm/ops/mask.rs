@@ -88,33 +88,25 @@ impl Body for Scan {
     unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and one aligned `Extent`.
         let (mask, extent) = unsafe { (slice::from_raw_parts(a, n), &mut *dst.cast::<Extent>()) };
-        let count: usize = mask.chunks(128).map(|chunk| chunk.iter().sum::<u8>() as usize).sum();
+        let (words, rest) = mask.as_chunks::<8>();
+        let mut last = [0; 8];
+        rest.iter().zip(&mut last).for_each(|(lane, byte)| *byte = *lane);
+        let word = |number: usize| u64::from_le_bytes(words.get(number).copied().unwrap_or(last));
+        let count = words.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum::<u32>() as usize
+            + u64::from_ne_bytes(last).count_ones() as usize;
         *extent = if count == 0 {
             Extent::default()
         } else if count == n {
             Extent { first: 0, end: n, count }
         } else {
-            let first = leading_zeros(mask);
-            let end = n - trailing_zeros(mask);
-            Extent { first, end, count }
+            let holds = |number: &usize| word(*number) != 0;
+            let (first, end) = ((0..=words.len()).find(holds), (0..=words.len()).rfind(holds));
+            let (first, end) = (first.unwrap_or(0), end.unwrap_or(0));
+            Extent {
+                first: first * 8 + word(first).trailing_zeros() as usize / 8,
+                end: end * 8 + 8 - word(end).leading_zeros() as usize / 8,
+                count,
+            }
         };
     }
-}
-
-/// Lanes before the first that holds.
-#[inline(always)]
-fn leading_zeros(mask: &[u8]) -> usize {
-    let (words, rest) = mask.as_chunks::<16>();
-    let skipped = words.iter().take_while(|word| u128::from_ne_bytes(**word) == 0).count();
-    let rest = if skipped < words.len() { &words[skipped][..] } else { rest };
-    skipped * 16 + rest.iter().take_while(|lane| **lane == 0).count()
-}
-
-/// Lanes after the last that holds.
-#[inline(always)]
-fn trailing_zeros(mask: &[u8]) -> usize {
-    let (rest, words) = mask.as_rchunks::<16>();
-    let skipped = words.iter().rev().take_while(|word| u128::from_ne_bytes(**word) == 0).count();
-    let rest = if skipped < words.len() { &words[words.len() - 1 - skipped][..] } else { rest };
-    skipped * 16 + rest.iter().rev().take_while(|lane| **lane == 0).count()
 }

@@ -12,8 +12,10 @@ pub enum Move {
     Copy,
     /// `dst[i] = *a`.
     Splat,
-    /// `dst[i] = a[i * b]`: `a` is the address of the first element, `*b` a signed number of elements.
-    Strided,
+    /// `dst[i] = a[...]`, where `*b` is the [`Pattern`] in which the lanes' elements lie from the first on.
+    Collect,
+    /// `dst[...] = a[i]`, in the order of lanes, where `*b` is the [`Pattern`] in which their elements lie.
+    Spread,
     /// `dst[i] = a[b[i]]`, and 0 where `b[i]` is not below `*c`.
     Gather,
     /// `dst[i] = a[b[i]]`.
@@ -24,6 +26,18 @@ pub enum Move {
     Masked,
     /// `dst[i] = *b` where the bool `a[i]` holds; nothing is written elsewhere.
     MaskedSplat,
+}
+
+/// How the elements of lanes lie in memory: a fixed distance apart in a row, and rows a fixed distance apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Pattern {
+    /// Lanes of a row.
+    pub width: usize,
+    /// Elements from one lane to the next.
+    pub step: i64,
+    /// Elements from one row to the next.
+    pub row: i64,
 }
 
 /// The loop that moves lanes of so many bytes.
@@ -45,7 +59,8 @@ fn of_width<M: Machine, T: Word>(how: Move) -> VecFn {
     match how {
         Move::Copy => M::compile::<Copied<T>>(),
         Move::Splat => M::compile::<Splat<T>>(),
-        Move::Strided => M::compile::<Strided<T>>(),
+        Move::Collect => M::compile::<Collect<T>>(),
+        Move::Spread => M::compile::<Spread<T>>(),
         Move::Gather => M::compile::<Gather<T>>(),
         Move::GatherUnchecked => M::compile::<GatherUnchecked<T>>(),
         Move::Blend => M::compile::<Blend<T>>(),
@@ -54,11 +69,23 @@ fn of_width<M: Machine, T: Word>(how: Move) -> VecFn {
     }
 }
 
-trait Word: Copy + Default + std::ops::BitOr<Output = Self> + 'static {}
-impl Word for u8 {}
-impl Word for u16 {}
-impl Word for u32 {}
-impl Word for u64 {}
+trait Word: Copy + Default + std::ops::BitOr<Output = Self> + 'static {
+    /// `value` where the bool holds, else `self`; by bits, for choosing between places would be done lane by lane.
+    fn replaced(self, holds: u8, value: Self) -> Self;
+}
+
+macro_rules! words {
+    ($($ty:ident)*) => {$(
+        impl Word for $ty {
+            #[inline(always)]
+            fn replaced(self, holds: u8, value: $ty) -> $ty {
+                self ^ ((self ^ value) & $ty::from(holds).wrapping_neg())
+            }
+        }
+    )*};
+}
+
+words!(u8 u16 u32 u64);
 
 struct Copied<T>(PhantomData<T>);
 
@@ -105,16 +132,83 @@ impl Body for Iota {
     }
 }
 
-struct Strided<T>(PhantomData<T>);
+/// The width of rows that have loops of their own: that of the usual square tile.
+const TILE: usize = 16;
 
-impl<T: Word> Body for Strided<T> {
+struct Collect<T>(PhantomData<T>);
+
+impl<T: Word> Body for Collect<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
-        // SAFETY: the caller promises `n` lanes, one stride, and that every element it leads to is readable.
-        let (dst, stride) = unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), *b.cast::<i64>() as isize) };
-        for (i, out) in dst.iter_mut().enumerate() {
-            // SAFETY: as above.
-            *out = unsafe { *a.cast::<T>().offset(stride * i as isize) };
+        // SAFETY: the caller promises `n` lanes and a pattern.
+        let (dst, pattern) = unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), *b.cast::<Pattern>()) };
+        let Pattern { width, step, row } = pattern;
+        let first = |number: usize| a.cast::<T>().wrapping_offset(row as isize * number as isize);
+        let nothing = std::hint::black_box(T::default());
+        // SAFETY: the caller promises that every element the pattern leads to is readable.
+        unsafe {
+            match (width, step) {
+                (TILE, 0) => {
+                    let tile = dst.as_chunks_mut::<TILE>().0;
+                    tile.iter_mut().enumerate().for_each(|(row, out)| *out = [*first(row); TILE]);
+                }
+                (TILE, 1) => {
+                    let tile = dst.as_chunks_mut::<TILE>().0;
+                    tile.iter_mut().enumerate().for_each(|(row, out)| *out = *first(row).cast::<[T; TILE]>());
+                }
+                (TILE, _) => {
+                    for (row, out) in dst.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
+                        let from = first(row);
+                        (0..TILE).for_each(|i| out[i] = *from.wrapping_offset(step as isize * i as isize));
+                    }
+                }
+                (_, 1) => {
+                    let rows = dst.chunks_exact_mut(width).enumerate();
+                    rows.for_each(|(row, out)| copy_lanes(out, slice::from_raw_parts(first(row), width), nothing));
+                }
+                _ => {
+                    for (row, out) in dst.chunks_exact_mut(width).enumerate() {
+                        let from = first(row);
+                        let lane = |(i, out): (usize, &mut T)| *out = *from.wrapping_offset(step as isize * i as isize);
+                        out.iter_mut().enumerate().for_each(lane);
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Spread<T>(PhantomData<T>);
+
+impl<T: Word> Body for Spread<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+        // SAFETY: the caller promises `n` lanes and a pattern.
+        let (source, pattern) = unsafe { (slice::from_raw_parts(a.cast::<T>(), n), *b.cast::<Pattern>()) };
+        let Pattern { width, step, row } = pattern;
+        let first = |number: usize| dst.cast::<T>().wrapping_offset(row as isize * number as isize);
+        let nothing = std::hint::black_box(T::default());
+        // SAFETY: the caller promises that every element the pattern leads to is writable.
+        unsafe {
+            match (width, step) {
+                (TILE, 1) => {
+                    let tile = source.as_chunks::<TILE>().0.iter().enumerate();
+                    tile.for_each(|(row, lanes)| *first(row).cast::<[T; TILE]>() = *lanes);
+                }
+                (_, 1) => {
+                    let rows = source.chunks_exact(width).enumerate();
+                    rows.for_each(|(row, lanes)| {
+                        copy_lanes(slice::from_raw_parts_mut(first(row), width), lanes, nothing);
+                    });
+                }
+                _ => {
+                    for (row, lanes) in source.chunks_exact(width).enumerate() {
+                        let to = first(row);
+                        let lane = |(i, value): (usize, &T)| *to.wrapping_offset(step as isize * i as isize) = *value;
+                        lanes.iter().enumerate().for_each(lane);
+                    }
+                }
+            }
         }
     }
 }
@@ -164,8 +258,7 @@ impl<T: Word> Body for Blend<T> {
             )
         };
         for ((out, holds), value) in dst.iter_mut().zip(mask).zip(source) {
-            // Not `if holds { *out = … }`: every lane of a register may be written, which needs no masked store.
-            *out = if *holds != 0 { *value } else { *out };
+            *out = out.replaced(*holds, *value);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The loops of the vector machine: each written once, compiled for every instruction set.
 //!
 //! In reading order: [`number`] (what an operation means for one lane), [`half`] (16-bit floats), [`loops`] (all lanes,
-//! by the way the operands come), [`alu`], [`convert`], [`memory`] and [`mask`] (the tables).
+//! by the way the operands come), [`alu`], [`pair`], [`convert`], [`memory`] and [`mask`] (the tables).
 
 pub mod alu;
 pub mod convert;
@@ -10,12 +10,14 @@ pub mod loops;
 pub mod mask;
 pub mod memory;
 pub mod number;
+pub mod pair;
 
 use panoply_ir::Alu;
 
 use self::alu::Mode;
 use self::mask::Combine;
 use self::memory::Move;
+use self::pair::Pair;
 use super::isa::{Isa, Machine, Portable, VecFn};
 use super::lane::{Lane, Round};
 
@@ -26,6 +28,8 @@ pub struct Ops {
     pub isa: Isa,
     /// Loops for operations.
     pub alu: fn(Alu, Lane, Mode) -> Option<VecFn>,
+    /// Loops for two operations at once.
+    pub pair: fn(Pair, Lane, Mode) -> Option<VecFn>,
     /// Loops for conversions.
     pub cast: fn(Lane, Lane) -> Option<VecFn>,
     /// Loops that round f32 lanes to a narrower type.
@@ -49,6 +53,7 @@ impl Ops {
         Ops {
             isa,
             alu: alu::find::<M>,
+            pair: pair::find::<M>,
             cast: convert::cast::<M>,
             round: convert::round::<M>,
             widen: convert::widen::<M>,

@@ -11,7 +11,7 @@ impl Instr {
                 work.operands_mut(f);
                 f(temp);
             }
-            Instr::Iota { dst, .. } => f(dst),
+            Instr::Iota { dst, .. } | Instr::Compare { dst, .. } => f(dst),
             Instr::Stream { temp, .. } | Instr::Out { temp, .. } | Instr::Commit { temp, .. } => f(temp),
             Instr::Gather { dst, index, .. } => {
                 f(dst);
@@ -36,7 +36,7 @@ impl Instr {
                 f(&mut collective.value);
             }
             Instr::Narrow { when: Condition::Lanes { value, .. }, .. } => f(value),
-            Instr::Narrow { when: Condition::Affine { .. }, .. }
+            Instr::Narrow { when: Condition::Range(_) | Condition::Together { .. }, .. }
             | Instr::Index { .. }
             | Instr::Load { .. }
             | Instr::Jump(_)
@@ -68,6 +68,7 @@ impl Instr {
             | Instr::Scalar(_)
             | Instr::Index { .. }
             | Instr::Iota { .. }
+            | Instr::Compare { .. }
             | Instr::Stream { .. }
             | Instr::Gather { .. }
             | Instr::Load { .. }

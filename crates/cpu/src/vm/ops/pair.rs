@@ -1,0 +1,160 @@
+//! Two operations in one loop: what is between them never goes to memory. Each is rounded as if it stood alone.
+
+use std::marker::PhantomData;
+
+use panoply_ir::Alu;
+
+use super::alu::Mode;
+use super::loops::{Binary, Ivs, Ivv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
+use super::number::{Bits, Number};
+use crate::vm::isa::{Machine, VecFn};
+use crate::vm::lane::Lane;
+
+/// Two operations on a, b and c.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pair {
+    /// `a * b + c`.
+    MulAdd,
+    /// `a * b - c`.
+    MulSub,
+    /// `c - a * b`.
+    SubMul,
+    /// `(a + b) + c`.
+    AddAdd,
+    /// `(a - b) + c`.
+    SubAdd,
+    /// `a ^ b ^ c`.
+    XorXor,
+    /// The u64 product of the u32 `a` and `b`.
+    WideMul,
+    /// The upper half, a u32, of the u64 `a`.
+    High,
+}
+
+impl Pair {
+    /// The pair that computes `outer` of the result of `inner` and of c, or the other way round if `inner` is the right operand.
+    pub fn of(inner: Alu, outer: Alu, inner_is_right: bool) -> Option<Pair> {
+        Some(match (inner, outer, inner_is_right) {
+            (Alu::Mul, Alu::Add, _) => Pair::MulAdd,
+            (Alu::Mul, Alu::Sub, false) => Pair::MulSub,
+            (Alu::Mul, Alu::Sub, true) => Pair::SubMul,
+            (Alu::Add, Alu::Add, _) => Pair::AddAdd,
+            (Alu::Sub, Alu::Add, _) => Pair::SubAdd,
+            (Alu::Xor, Alu::Xor, _) => Pair::XorXor,
+            _ => return None,
+        })
+    }
+
+    /// Whether a and b may change places.
+    pub fn is_commutative(self) -> bool {
+        self != Pair::SubAdd
+    }
+
+    /// How many operands it has.
+    pub fn arity(self) -> usize {
+        match self {
+            Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd | Pair::XorXor => 3,
+            Pair::WideMul => 2,
+            Pair::High => 1,
+        }
+    }
+
+    /// The spelling in a dump.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pair::MulAdd => "mul+add",
+            Pair::MulSub => "mul-sub",
+            Pair::SubMul => "sub-mul",
+            Pair::AddAdd => "add+add",
+            Pair::SubAdd => "sub+add",
+            Pair::XorXor => "xor+xor",
+            Pair::WideMul => "widemul",
+            Pair::High => "high",
+        }
+    }
+}
+
+macro_rules! pairs {
+    ($bound:ident, $find:ident: $($name:ident |$a:ident, $b:ident, $c:ident| $value:expr;)*) => {
+        $(
+            struct $name<T>(PhantomData<T>);
+            impl<T: $bound> Ternary for $name<T> {
+                type A = T;
+                type R = T;
+                #[inline(always)]
+                fn apply<M: Machine>($a: T, $b: T, $c: T) -> T {
+                    $value
+                }
+            }
+        )*
+
+        fn $find<M: Machine, T: $bound>(pair: Pair, mode: Mode) -> Option<VecFn> {
+            match pair {
+                $(Pair::$name => in_mode::<M, $name<T>>(mode),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+pairs! { Number, of_floats:
+    MulAdd |a, b, c| a.mul(b).add(c);
+    MulSub |a, b, c| a.mul(b).sub(c);
+    SubMul |a, b, c| c.sub(a.mul(b));
+    AddAdd |a, b, c| a.add(b).add(c);
+    SubAdd |a, b, c| a.sub(b).add(c);
+}
+
+pairs! { Bits, of_bits:
+    XorXor |a, b, c| a.xor(b).xor(c);
+}
+
+struct WideMul;
+
+impl Binary for WideMul {
+    type A = u32;
+    type R = u64;
+    #[inline(always)]
+    fn apply<M: Machine>(a: u32, b: u32) -> u64 {
+        u64::from(a) * u64::from(b)
+    }
+}
+
+struct High;
+
+impl Unary for High {
+    type A = u64;
+    type R = u32;
+    #[inline(always)]
+    fn apply<M: Machine>(a: u64) -> u32 {
+        (a >> 32) as u32
+    }
+}
+
+/// The loop for a pair on lanes whose operands come so; none if there is no such loop.
+pub fn find<M: Machine>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
+    match (lane, pair, mode) {
+        (Lane::F32, ..) => of_floats::<M, f32>(pair, mode),
+        (Lane::F64, ..) => of_floats::<M, f64>(pair, mode),
+        (Lane::U32, Pair::WideMul, Mode::Vv) => Some(M::compile::<Vv<WideMul>>()),
+        (Lane::U32, Pair::WideMul, Mode::Vs) => Some(M::compile::<Vs<WideMul>>()),
+        (Lane::U64, Pair::High, Mode::V) => Some(M::compile::<V<High>>()),
+        (Lane::I32 | Lane::U32, ..) => of_bits::<M, u32>(pair, mode),
+        (Lane::I64 | Lane::U64, ..) => of_bits::<M, u64>(pair, mode),
+        (Lane::Bool | Lane::I8 | Lane::I16 | Lane::U8 | Lane::U16, ..) => None,
+    }
+}
+
+fn in_mode<M: Machine, O: Ternary<A = <O as Ternary>::R>>(mode: Mode) -> Option<VecFn> {
+    match mode {
+        Mode::Vvv => Some(M::compile::<Vvv<O>>()),
+        Mode::Vvs => Some(M::compile::<Vvs<O>>()),
+        Mode::Vsv => Some(M::compile::<Vsv<O>>()),
+        Mode::Vss => Some(M::compile::<Vss<O>>()),
+        Mode::Vvi => Some(M::compile::<Vvi<O>>()),
+        Mode::Vsi => Some(M::compile::<Vsi<O>>()),
+        Mode::Ivv => Some(M::compile::<Ivv<O>>()),
+        Mode::Ivs => Some(M::compile::<Ivs<O>>()),
+        Mode::V | Mode::Vv | Mode::Vs | Mode::Sv | Mode::Iv | Mode::Is => None,
+    }
+}

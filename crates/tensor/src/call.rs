@@ -1,0 +1,238 @@
+//! Operations composed of others, traced once and used as one node.
+//!
+//! `gelu` is ten primitives and a block of random numbers eight hundred. Building those anew at every step of a training
+//! loop costs the host more than the device needs for the work, so [`Tensor::call`] runs the Rust expression once for each
+//! combination of shapes, types and settings, keeps the graph, and gives one node that stands for it. When the plan is made
+//! bodies take the place of their calls, and everything fuses as if it had been written out.
+//!
+//! A body is a function that captures nothing: all it knows are its inputs and settings, and those are the key under which it
+//! is kept. Its numbers are part of it; what changes from step to step (a learning rate, a seed) is an input, made with
+//! [`Tensor::scalar`]. Its gradient is a body too, derived when first asked for and kept beside it.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+
+use panoply_ir::graph::Call;
+use panoply_ir::{DType, Error, Result, Shape};
+
+use crate::gradient::pull_back;
+use crate::realize::describe;
+use crate::settings::Settings;
+use crate::tensor::{Source, Tensor};
+
+/// Bodies kept in this process; at more, all are forgotten and traced again when they are needed.
+const CAPACITY: usize = 4096;
+
+static BODIES: LazyLock<Mutex<HashMap<Key, Arc<Body>>>> = LazyLock::new(Mutex::default);
+
+/// What distinguishes two bodies.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    /// The address of the function.
+    function: usize,
+    settings: Vec<u64>,
+    inputs: Vec<(Shape, DType)>,
+}
+
+/// An operation after it ran on stand-ins for its inputs.
+pub(crate) struct Body {
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+    /// What it does, as a graph.
+    pub call: Arc<Call>,
+    /// What flows back from each output, once somebody asked.
+    flows: Vec<OnceLock<Option<Flows>>>,
+    /// What flows back if its author says so.
+    rule: Option<Rule>,
+}
+
+/// An author's gradient: from the inputs, the output, the derivative by the output and the settings to the derivatives by
+/// the inputs, none where there is none.
+pub type Gradient<S, const N: usize> = fn([&Tensor; N], &Tensor, &Tensor, &S) -> [Option<Tensor>; N];
+
+/// The same with its settings filled in.
+type Rule = Box<dyn Fn(&[Tensor], &Tensor, &Tensor) -> Vec<Option<Tensor>> + Send + Sync>;
+
+/// Where the derivative by an output goes.
+struct Flows {
+    /// From the inputs and the derivative by the output to the derivatives by some inputs.
+    body: Arc<Body>,
+    /// For each input, which output of that; none where nothing flows.
+    to: Vec<Option<u32>>,
+}
+
+impl Tensor {
+    /// An operation composed of others: `body` of these inputs, traced once for each combination of shapes, element types
+    /// and settings. The numbers in it are part of the program; what changes from step to step is an input.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// fn silu(x: &Tensor) -> Tensor {
+    ///     Tensor::call("silu", [x], (), |[x], ()| x * x.sigmoid())
+    /// }
+    /// assert_eq!(silu(&Tensor::from_slice(&[0.0f32], [1])).to_vec::<f32>()?, [0.0]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn call<S: Settings, const N: usize>(
+        name: &str,
+        inputs: [&Tensor; N],
+        settings: S,
+        body: fn([&Tensor; N], &S) -> Tensor,
+    ) -> Tensor {
+        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
+        match Body::of(name, body as usize, &settings, &inputs, run, None) {
+            Ok(body) => body.apply(&inputs, 0),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// [`Tensor::call`] with a gradient of its author's: from the inputs, the output and the derivative by the output to the
+    /// derivatives by the inputs, in their shapes; none where there is none. This is how a kernel gets a gradient.
+    #[track_caller]
+    pub fn call_with_gradient<S: Settings + Clone + Send + Sync + 'static, const N: usize>(
+        name: &str,
+        inputs: [&Tensor; N],
+        settings: S,
+        body: fn([&Tensor; N], &S) -> Tensor,
+        gradient: Gradient<S, N>,
+    ) -> Tensor {
+        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
+        let known = settings.clone();
+        let rule: Rule =
+            Box::new(move |inputs, output, g| gradient(std::array::from_fn(|n| &inputs[n]), output, g, &known).into());
+        match Body::of(name, body as usize, &settings, &inputs, run, Some(rule)) {
+            Ok(body) => body.apply(&inputs, 0),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// [`Tensor::call`] with several results.
+    #[track_caller]
+    pub fn calls<S: Settings, const N: usize, const M: usize>(
+        name: &str,
+        inputs: [&Tensor; N],
+        settings: S,
+        body: fn([&Tensor; N], &S) -> [Tensor; M],
+    ) -> [Tensor; M] {
+        let run = |stand_ins: &[Tensor]| body(std::array::from_fn(|n| &stand_ins[n]), &settings).into();
+        match Body::of(name, body as usize, &settings, &inputs, run, None) {
+            Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
+            Err(mistake) => std::array::from_fn(|_| mistake.clone()),
+        }
+    }
+}
+
+impl Body {
+    /// The body of a function for such inputs, traced if it is new; a tensor that carries the mistake if there is one.
+    #[track_caller]
+    pub fn of(
+        name: &str,
+        function: usize,
+        settings: &impl Settings,
+        inputs: &[&Tensor],
+        run: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
+        rule: Option<Rule>,
+    ) -> Result<Arc<Body>, Tensor> {
+        if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
+            return Err((*mistake).clone());
+        }
+        let mut words = Vec::new();
+        settings.words(&mut words);
+        let types = inputs.iter().map(|input| (input.0.shape.clone(), input.dtype())).collect();
+        let key = Key { function, settings: words, inputs: types };
+        if let Some(body) = lock().get(&key) {
+            return Ok(body.clone());
+        }
+        // Traced without the lock: bodies call others.
+        let stand_ins: Vec<Tensor> = inputs.iter().enumerate().map(|(n, input)| input.stand_in(n as u32)).collect();
+        let outputs = run(&stand_ins);
+        if let Some(error) = outputs.iter().find_map(|output| output.check().err()) {
+            return Err(Tensor::mistake(error.moved_to(Location::caller())));
+        }
+        let body = match Body::new(name, stand_ins, outputs, rule) {
+            Ok(body) => Arc::new(body),
+            Err(error) => return Err(Tensor::mistake(error)),
+        };
+        let mut bodies = lock();
+        if bodies.len() >= CAPACITY {
+            bodies.clear();
+        }
+        Ok(bodies.entry(key).or_insert(body).clone())
+    }
+
+    fn new(name: &str, inputs: Vec<Tensor>, outputs: Vec<Tensor>, rule: Option<Rule>) -> Result<Body> {
+        let call = Arc::new(Call::new(name, describe(name, &outputs)?));
+        let flows = outputs.iter().map(|_| OnceLock::new()).collect();
+        Ok(Body { inputs, outputs, call, flows, rule })
+    }
+
+    /// An output of the operation on these inputs.
+    #[track_caller]
+    pub fn apply(self: &Arc<Body>, inputs: &[&Tensor], output: u32) -> Tensor {
+        let stand_in = &self.outputs[output as usize];
+        let source = Source::Call(self.clone(), output);
+        Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype())
+    }
+
+    /// What flows to each input when `g` flows into `y`, an output on these inputs; none at all if there is no derivative.
+    pub fn flows(&self, output: u32, inputs: &[Tensor], y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
+        if let Some(rule) = &self.rule {
+            let flows = rule(inputs, y, g);
+            for (flow, input) in flows.iter().zip(inputs) {
+                let Some(flow) = flow else { continue };
+                flow.check()?;
+                if (&flow.0.shape, flow.dtype()) != (&input.0.shape, input.dtype()) {
+                    let name = &self.call.name;
+                    return Err(Error::mistake(format!(
+                        "gradient of {name}: {flow:?} does not fit its input {input:?}"
+                    )));
+                }
+            }
+            return Ok(Some(flows));
+        }
+        let slot = &self.flows[output as usize];
+        let flows = match slot.get() {
+            Some(flows) => flows,
+            None => {
+                let derived = self.derive(output)?;
+                slot.get_or_init(|| derived)
+            }
+        };
+        let Some(Flows { body, to }) = flows else { return Ok(None) };
+        let given: Vec<&Tensor> = inputs.iter().chain([g]).collect();
+        Ok(Some(to.iter().map(|to| to.map(|output| body.apply(&given, output))).collect()))
+    }
+
+    fn derive(&self, output: u32) -> Result<Option<Flows>> {
+        let result = &self.outputs[output as usize];
+        let g = result.stand_in(self.inputs.len() as u32);
+        let wanted: Vec<&Tensor> = self.inputs.iter().collect();
+        let flows = pull_back(result, g.clone(), &wanted)?.flows;
+        let mut outputs: Vec<Tensor> = Vec::new();
+        let to = flows.into_iter().map(|flow| {
+            outputs.push(flow?);
+            Some(outputs.len() as u32 - 1)
+        });
+        let to: Vec<Option<u32>> = to.collect();
+        if outputs.is_empty() {
+            return Ok(None);
+        }
+        let inputs = self.inputs.iter().cloned().chain([g]).collect();
+        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs, None)?;
+        Ok(Some(Flows { body: Arc::new(body), to }))
+    }
+}
+
+impl Tensor {
+    /// What a body is given in this tensor's place.
+    #[track_caller]
+    fn stand_in(&self, n: u32) -> Tensor {
+        Tensor::new(Source::Input(n), Vec::new(), self.0.shape.clone(), self.dtype(), None)
+    }
+}
+
+fn lock() -> std::sync::MutexGuard<'static, HashMap<Key, Arc<Body>>> {
+    BODIES.lock().unwrap_or_else(PoisonError::into_inner)
+}

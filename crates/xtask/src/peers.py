@@ -1,0 +1,169 @@
+"""The same rows as `panoply bench tensors` and `panoply bench training`, in PyTorch, and both side by side.
+
+    python peers.py PANOPLY_BINARY TABLE.md [--seconds S] [--threads N]
+
+Runs ours and theirs one after the other on the CPU, warm, and writes medians as a Markdown table: ours over theirs in
+time, smaller is better. A row that only one of them has is named too.
+"""
+
+import argparse
+import datetime
+import json
+import platform
+import subprocess
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+M = 1 << 20
+
+
+def median(run, seconds):
+    run()
+    run()
+    times = []
+    while len(times) < 10_000 and (sum(times) < seconds or len(times) < 3):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2]
+
+
+def tensors():
+    uniform = lambda *shape, dtype=torch.float32: (torch.rand(shape) - 0.5).to(dtype)
+    for n in (256, 512, 1024, 2048, 4096):
+        a, b = uniform(n, n), uniform(n, n)
+        yield f"matmul {n}", lambda a=a, b=b: a @ b
+    for n in (1024, 2048):
+        a, b = uniform(n, n, dtype=torch.bfloat16), uniform(n, n, dtype=torch.bfloat16)
+        yield f"matmul bf16 {n}", lambda a=a, b=b: a @ b
+    x = uniform(16 * M)
+    yield "x + a, 16 M", lambda: x + 1.5
+    yield "exp(a x + 1) tanh(x), 16 M", lambda: torch.exp(x * 0.5 + 1.0) * torch.tanh(x)
+    yield "sum of 16 M", lambda: x.sum()
+    s = uniform(4096, 4096)
+    yield "sum over axis 0, 4096²", lambda: s.sum(0)
+    yield "softmax of rows, 4096²", lambda: s.softmax(-1)
+    yield "layer norm of rows, 4096²", lambda: F.layer_norm(s, (4096,))
+    yield "transpose copy, 4096²", lambda: s.t().contiguous()
+    q, k, v = (uniform(1, 16, 1024, 64) for _ in range(3))
+    yield "attention, 16 × 1024 × 64, causal", lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    image, kernel = uniform(8, 64, 56, 56), uniform(64, 64, 3, 3)
+    yield "conv 64→64, 3×3, 56², batch 8", lambda: F.conv2d(image, kernel, padding=1)
+    small, other = uniform(32), uniform(32)
+    yield "add of two f32[32]", lambda: small + other
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(64, 128, batch_first=True), nn.Linear(128, 10)
+
+    def forward(self, x):
+        return self.out(self.lstm(x)[0][:, -1])
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True, activation="gelu", norm_first=True)
+        self.encoder, self.out = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), nn.Linear(256, 10)
+
+    def forward(self, x):
+        return self.out(self.encoder(x).mean(1))
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 49, 10),
+    )
+
+
+def training():
+    for name, make, shape in (
+        ("MLP 784-512-256-10, batch 64", mlp, (64, 784)),
+        ("MLP 784-512-256-10, batch 1024", mlp, (1024, 784)),
+        ("CNN 28×28, batch 64", cnn, (64, 1, 28, 28)),
+        ("LSTM 64→128, T = 50, batch 32", Lstm, (32, 50, 64)),
+        ("transformer, d 256, 4 layers, 8 × 128", Transformer, (8, 128, 256)),
+    ):
+        model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
+        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+        def step(model=model, x=x, y=y, optimiser=optimiser):
+            optimiser.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimiser.step()
+            loss.item()
+
+        yield name, step
+
+
+def ours(binary, what, arguments):
+    command = [binary, "bench", what, "--device", "cpu", "--json", "--seconds", str(arguments.seconds)]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    rows = (json.loads(line) for line in lines)
+    return {row["name"]: row["seconds"] for row in rows}
+
+
+def milliseconds(seconds):
+    return "–" if seconds is None else f"{seconds * 1e3:.3f}"
+
+
+def table(what, mine, theirs):
+    rows = []
+    for name in [*theirs, *(name for name in mine if name not in theirs)]:
+        a, b = mine.get(name), theirs.get(name)
+        ratio = f"{a / b:.2f}" if a and b else "–"
+        rows.append((name, milliseconds(a), milliseconds(b), ratio))
+    lines = [f"| {what} | ours, ms | PyTorch, ms | ours ÷ theirs |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    both = [(mine[name] / theirs[name], name) for name in theirs if name in mine]
+    best, worst = min(both), max(both)
+    lost = sorted((ratio, name) for ratio, name in both if ratio > 1)[::-1]
+    lines += ["", f"Best: {best[1]} ({best[0]:.2f}). Worst: {worst[1]} ({worst[0]:.2f})."]
+    lines += ["We lose: " + ", ".join(f"{name} ({ratio:.2f})" for ratio, name in lost) + "." if lost else "We lose no row."]
+    return lines + [""]
+
+
+def processor():
+    with open("/proc/cpuinfo") as info:
+        names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} logical cores"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("table")
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    lines = [
+        "# Side by side with PyTorch, on the CPU",
+        "",
+        f"{datetime.date.today()}, {processor()}, {platform.system()}; PyTorch {torch.__version__}, {arguments.threads} threads; ours with",
+        "as many threads as cores. Medians of warm runs in the same session, one after the other. Made by `cargo xtask peers`.",
+        "",
+    ]
+    for what, rows in (("tensors", tensors), ("training", training)):
+        mine = ours(arguments.binary, what, arguments)
+        theirs = {name: median(run, arguments.seconds) for name, run in rows()}
+        lines += table(what, mine, theirs)
+    text = "\n".join(lines)
+    with open(arguments.table, "w") as file:
+        file.write(text)
+    print(text)
+
+
+main()

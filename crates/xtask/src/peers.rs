@@ -1,0 +1,53 @@
+//! `cargo xtask peers`: what users would otherwise use, on the same rows in the same session.
+//!
+//! PyTorch is installed into a virtual environment of its own (several gigabytes, which is why no test asks for it), then
+//! `peers.py` runs both sides and writes the table.
+
+use crate::install::{self, Lists};
+use crate::place::Place;
+use crate::shell::{cargo, command, quiet, stream};
+
+/// What `import torch` needs on Linux, where it opens the CUDA libraries even to compute on the CPU.
+const PYTORCH: &[&[&str]] = &[
+    &["numpy", "sympy", "typing_extensions", "networkx", "jinja2", "filelock", "fsspec", "setuptools"],
+    &["--no-deps", "torch==2.15.0"],
+    &[
+        "cuda-toolkit[cublas,cudart,cufft,cufile,cupti,cusolver,cusparse,nvjitlink,nvrtc,nvtx]==13.2.2",
+        "nvidia-cudnn-cu13==9.26.0.51",
+        "nvidia-cusparselt-cu13==0.8.1",
+        "nvidia-nccl-cu13==2.30.7",
+        "nvidia-nvshmem-cu13==3.7.2",
+    ],
+];
+
+/// Writes `docs/measured/peers-cpu.md`.
+pub fn run(place: &Place) -> bool {
+    match measure(place) {
+        Ok(green) => green,
+        Err(why) => {
+            println!("peers: {why}");
+            false
+        }
+    }
+}
+
+fn measure(place: &Place) -> Result<bool, String> {
+    let venv = place.tools().join("peers");
+    let python = venv.join("bin").join("python");
+    if quiet(command(place, &python).args(["-c", "import torch"])).is_err() {
+        println!("installing PyTorch …");
+        install::venv(place, &venv, &mut Lists::Unknown)?;
+        for packages in PYTORCH {
+            install::pip(place, &venv, packages)?;
+        }
+    }
+    if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
+        return Ok(false);
+    }
+    let binary = place.target().join("release").join("panoply");
+    let script = place.root.join("crates/xtask/src/peers.py");
+    let table = place.root.join("docs/measured/peers-cpu.md");
+    let mut both = command(place, &python);
+    both.arg(script).arg(binary).arg(table);
+    stream(&mut both, |_| true)
+}
