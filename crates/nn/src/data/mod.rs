@@ -1,6 +1,11 @@
 //! Data sets: examples in host memory, batches on the device.
 
+pub mod csv;
 pub mod digits;
+pub mod idx;
+pub mod npy;
+
+use std::path::Path;
 
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
@@ -124,3 +129,7 @@ impl Iterator for Batches<'_> {
 }
 
 impl ExactSizeIterator for Batches<'_> {}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
+}
