@@ -34,6 +34,8 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Stage {
+    /// The Rust function, for a kernel that ships.
+    Rust,
     /// The tensor graph.
     Graph,
     /// Which nodes share a kernel.
@@ -118,8 +120,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
     let mut sections = Vec::new();
-    let kernel = ALL.iter().flat_map(|shipped| shipped.kernels).find(|(known, _)| *known == name);
-    if let Some((_, build)) = kernel {
+    let kernels = ALL.iter().flat_map(|shipped| shipped.kernels.iter().map(move |kernel| (shipped.source, kernel)));
+    if let Some((source, (_, build))) = kernels.clone().find(|(_, (known, _))| *known == name) {
+        let text = function(source, name);
+        sections.push(Section { stage: Stage::Rust, title: format!("{name}: Rust"), text });
         explain_kernel(&verify(build()?)?, device, &mut sections)?;
     } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
         explain_expression(&expression(&mut Rng::seed(0)), device, &mut sections)?;
@@ -129,6 +133,16 @@ fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
         return Err(Error::mistake(format!("explain: nothing is called {name}; one of {}", known.join(", "))));
     }
     Ok(sections)
+}
+
+/// The lines of a kernel with their numbers, from its attribute to its last brace.
+fn function(source: &str, name: &str) -> String {
+    let lines: Vec<(usize, &str)> = source.lines().enumerate().collect();
+    let head = format!("fn {name}");
+    let at = lines.iter().position(|(_, line)| line.contains(&head)).unwrap_or(0);
+    let start = lines[..at].iter().rposition(|(_, line)| line.starts_with("#[kernel")).unwrap_or(at);
+    let end = lines[at..].iter().position(|(_, line)| *line == "}").map_or(lines.len(), |length| at + length + 1);
+    lines[start..end].iter().map(|(number, line)| format!("{:>4}  {line}\n", number + 1)).collect()
 }
 
 fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Section>) -> Result<()> {
