@@ -79,6 +79,14 @@ const EXPRESSIONS: &[(&str, Expression)] = &[
         let (x, w, b) = (given(rng, &[64, 784]), given(rng, &[784, 128]), given(rng, &[128]));
         vec![(x.matmul(&w) + &b).softmax(-1)]
     }),
+    ("conv2d", |rng| {
+        let (x, w) = (given(rng, &[16, 8, 32, 32]), given(rng, &[16, 8, 3, 3]));
+        vec![x.conv(&w, &Conv { padding: [1, 1], ..Conv::default() }).relu()]
+    }),
+    ("attention", |rng| {
+        let [q, k, v] = [0; 3].map(|_| given(rng, &[4, 8, 64, 32]));
+        vec![q.attention(&k, &v, &Attention { causal: true, ..Attention::default() })]
+    }),
     ("training_step", |rng| {
         let (x, w, b) = (given(rng, &[64, 64]), given(rng, &[64, 10]), given(rng, &[10]));
         let loss = (x.matmul(&w) + &b).log_softmax(-1).mean(..);
