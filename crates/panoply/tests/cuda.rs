@@ -6,6 +6,7 @@ use std::sync::Arc;
 use panoply::kernels::{self, Size};
 use panoply::nn::{Layer, Mlp, Module, Pass, Sgd};
 use panoply::runtime::{DeviceOptions, Registry};
+use panoply::prelude::*;
 use panoply::{Device, Kind, Rng, Tensor};
 use panoply_driver::CudaDriver;
 
@@ -60,4 +61,24 @@ fn a_network_trains_as_on_the_cpu() {
         let agree = found.iter().zip(expected).all(|(a, b)| near(f64::from(*a), f64::from(*b)));
         assert!(agree, "{found:?}, not {expected:?}");
     }
+}
+
+/// `out[y] = y` over more rows than a grid has: the launch becomes several.
+#[kernel(group = (1, 2))]
+fn rows(out: &mut [u32]) {
+    let y = group_id(1) * 2 + local_id(1);
+    if y < out.len() {
+        out[y] = (y + group_count(1)) as u32;
+    }
+}
+
+#[test]
+fn a_grid_may_have_more_rows_than_the_hardware() {
+    let device = cuda();
+    let count = 140_001;
+    let mut out = device.zeros::<u32>(count).unwrap();
+    rows(&mut out).launch((1, count, 1)).unwrap();
+    let groups = count.div_ceil(2) as u32;
+    let expected: Vec<u32> = (0..count as u32).map(|y| y + groups).collect();
+    assert_eq!(out.to_vec().unwrap(), expected);
 }

@@ -6,7 +6,8 @@
 //! everybody (the reduction of huge angles, above all).
 //!
 //! The methods, polynomials and error bounds are those of `math` in the crate `cpu`, where the sources are named and every f32 was
-//! tried: this is the same text over expressions, with fused multiply-adds. f32 angles and powers are computed by way of f64.
+//! tried: this is the same text over expressions, with fused multiply-adds. Only angles in f32 are reduced otherwise, by integers.
+//! Powers in f32 are computed by way of f64.
 
 mod double;
 mod single;

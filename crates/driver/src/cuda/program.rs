@@ -65,11 +65,12 @@ impl Builder<'_> {
             .map_err(|_| Error::new(ErrorKind::Build, format!("{label}: the text of {entry} holds a zero byte")))?;
         let mut log = vec![0u8; LOG_BYTES];
         let options = [ERROR_LOG, ERROR_LOG_BYTES];
-        let values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
+        // The linker reads these as long as it lives, and writes the length of the log over the second.
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
         let mut link = Link { raw: 0, context: self.context };
         // SAFETY: the arrays have two elements, and the log outlives the link.
         self.context.ask(format_args!("compiling {entry}"), |api| unsafe {
-            (api.cuLinkCreate_v2)(2, options.as_ptr(), values.as_ptr(), &mut link.raw)
+            (api.cuLinkCreate_v2)(2, options.as_ptr(), values.as_mut_ptr().cast_const(), &mut link.raw)
         })?;
         let bytes = source.as_bytes_with_nul();
         let (mut image, mut length) = (ptr::null(), 0);

@@ -15,7 +15,7 @@ use super::ticket::{Submitted, Times};
 use crate::fill::parts;
 use crate::table::Table;
 
-/// Most groups along each axis, on every device from Kepler on.
+/// Most groups of a launch along each axis, on every device from Kepler on.
 const MAX_GROUPS: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 
 /// What a device's ids mean.
@@ -89,24 +89,45 @@ impl Encoder<'_> {
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let values = self.arguments(program, dispatch)?;
-        let pointers: Vec<*const c_void> = values.iter().map(|value| ptr::from_ref(value).cast()).collect();
         let mut groups = [0; 3];
         for axis in 0..3 {
             // Whole groups; the size asked for is an argument of its own.
             let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
-            if count > MAX_GROUPS[axis] {
+            let most = if axis > 0 && program.signature.hidden { u64::from(u32::MAX) } else { MAX_GROUPS[axis] };
+            if count > most {
                 return Err(Error::unsupported(format!(
-                    "{label}: {count} groups along axis {axis}, {} at most; use larger groups or split the launch",
-                    MAX_GROUPS[axis]
+                    "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
                 )));
             }
-            groups[axis] = count as u32;
+            groups[axis] = count;
         }
-        let ([gx, gy, gz], [bx, by, bz]) = (groups, dispatch.group);
+        let starts = |axis: usize| (0..groups[axis]).step_by(MAX_GROUPS[axis] as usize);
+        for z in starts(2) {
+            for y in starts(1) {
+                let part = [groups[0], (groups[1] - y).min(MAX_GROUPS[1]), (groups[2] - z).min(MAX_GROUPS[2])];
+                self.launch(program, dispatch, &values, [y, z], part.map(|count| count as u32))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches some of the groups: those from the given ones on along the second and third axis.
+    fn launch(
+        &self,
+        program: &Program,
+        dispatch: &Dispatch,
+        values: &[u64],
+        first: [u64; 2],
+        [gx, gy, gz]: [u32; 3],
+    ) -> Result<()> {
+        let first = first.map(u64::to_le);
+        let pointers: Vec<*const c_void> =
+            values.iter().chain(&first).map(|value| ptr::from_ref(value).cast()).collect();
+        let [bx, by, bz] = dispatch.group;
         let doing =
             format_args!("launching {} over {:?} in groups of {:?}", program.entry, dispatch.grid, dispatch.group);
         // SAFETY: function and stream are live and of one context; there is a pointer for every parameter, to as many bytes as it
-        // has, which the driver copies.
+        // has, which the driver copies. Raw source has no use for the last two.
         self.queue.stream.ask(doing, |api, stream| unsafe {
             let params = pointers.as_ptr();
             (api.cuLaunchKernel)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())

@@ -7,11 +7,17 @@ use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E};
 use panoply_ir::DType;
 
 use super::single::limits;
-use super::turns::{PIECE_BITS, WHOLE_TURNS, weight, window};
+use super::turns::{PIECE_BITS, WHOLE_TURNS, pieces, weight, window};
 use super::value::V;
 
 /// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which then stands in the low bits of the sum.
 pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
+
+/// 2^n.
+pub(super) fn power(n: i64) -> f64 {
+    f64::from_bits(((1023 + n) as u64) << 52)
+}
+
 /// The upper part of ln 2, 32 bits long, so that its product with an exponent is exact.
 const LN_2_HI: f64 = 0.693_147_180_369_123_8;
 /// ln 2 - `LN_2_HI`.
@@ -447,7 +453,7 @@ fn reduce_far(x: V<'_>) -> (V<'_>, V<'_>) {
     let first = zero.lt(beyond).then((beyond * beyond.integer(2731)).shr(16), zero);
     let down = (first.integer(1023) - first * first.integer(PIECE_BITS as i128)).bits_as(DType::U64).shl(52).float();
     let scaled = x * down;
-    let pieces: Vec<V<'_>> = window(first, 9)
+    let pieces: Vec<V<'_>> = window(first, 9, &pieces())
         .into_iter()
         .enumerate()
         .map(|(n, piece)| piece.cast(DType::F64) * weight(PIECE_BITS * (n + 1)))

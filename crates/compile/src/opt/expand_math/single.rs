@@ -6,12 +6,12 @@
     reason = "the constants are minimax coefficients of f32"
 )]
 
-use std::f64::consts::{FRAC_PI_2, LN_2, LOG2_E};
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E};
 
 use panoply_ir::DType;
 
 use super::double;
-use super::turns::{WHOLE_TURNS, bits};
+use super::turns::{quarter_turn_words, window};
 use super::value::V;
 
 /// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
@@ -20,6 +20,9 @@ const SHIFT: f64 = 12_582_912.0;
 const LN_2_HI: f64 = 0.693_359_4;
 /// ln 2 - `LN_2_HI`.
 const LN_2_LO: f64 = -2.121_944_4e-4;
+
+/// pi / 2 as an f32.
+const FRAC_PI_2_HI: f64 = std::f32::consts::FRAC_PI_2 as f64;
 
 /// `exp(r) = 1 + r + r^2 P(r)`, relative error 2^-27.8.
 const EXP: [f64; 5] = [0.49999997, 0.16666546, 0.041667435, 0.008366272, 0.0013870692];
@@ -193,22 +196,20 @@ pub(super) fn erf(x: V<'_>) -> V<'_> {
 }
 
 pub(super) fn sin(x: V<'_>) -> V<'_> {
-    let (quarter, r) = reduce(x.abs());
-    wave(quarter, r.cast(DType::F32)).flip_with(x)
+    let (quarter, r, _) = reduce(x.abs());
+    wave(quarter, r).flip_with(x)
 }
 
 pub(super) fn cos(x: V<'_>) -> V<'_> {
-    let (quarter, r) = reduce(x.abs());
-    wave(quarter + quarter.integer(1), r.cast(DType::F32))
+    let (quarter, r, _) = reduce(x.abs());
+    wave(quarter + quarter.integer(1), r)
 }
 
 pub(super) fn tan(x: V<'_>) -> V<'_> {
-    let (quarter, r64) = reduce(x.abs());
-    let r = r64.cast(DType::F32);
+    let (quarter, r, lost) = reduce(x.abs());
     let square = r * r;
     let rest = square.poly(&TAN) * square * r;
     // What rounding r lost, times the derivative 1 + tan^2, which is up to 2.
-    let lost = (r64 - r.cast(DType::F64)).cast(DType::F32);
     let near = r + rest;
     let small = lost.mad(near.mad(near, near.number(1.0)), rest);
     let t = r + small;
@@ -230,31 +231,41 @@ fn wave<'m>(quarter: V<'m>, r: V<'m>) -> V<'m> {
     (value.bits() ^ (quarter & quarter.integer(2)).shl(30)).float()
 }
 
-/// `quarter` (a u32, modulo 4 and beyond) and `r` (an f64) within -pi/4..=pi/4 with `x = r + quarter * pi / 2`, for positive x;
-/// NaN for infinity.
-fn reduce(x: V<'_>) -> (V<'_>, V<'_>) {
-    // Pieces of 27 bits: with the 24 bits of x their products are exact, as `turns` requires.
-    let is_near = x.less(262_144.0);
-    let x = x.cast(DType::F64);
-    let product = x * bits(0, 27);
-    let whole = product.round();
-    let mut part = product - whole;
-    let near = x.mad(x.number(bits(27, 53)), part);
+/// `quarter` (a u32, modulo 4) and `r` within -pi/4..=pi/4, with what rounding it lost: `x = r + lost + quarter * pi / 2`, for
+/// positive x; NaN for infinity.
+///
+/// Payne and Hanek's reduction in fixed point: the product of the significand with those 96 bits of 2 / pi that make neither whole
+/// turns nor less than 2^-70. Integers, because f64 is slow or missing on many GPUs. The f32 closest to a multiple of pi / 2 leaves
+/// 31 of the 62 bits behind the point that are kept.
+fn reduce(x: V<'_>) -> (V<'_>, V<'_>, V<'_>) {
+    const LOW: u64 = u32::MAX as u64;
+    let bits = x.bits();
+    let significand = ((bits & bits.integer(0x7F_FFFF)) | bits.integer(1 << 23)).cast(DType::U64);
+    // The first bit of 2 / pi, after 32 zeros, whose product with the significand's last bit counts 2 quarter turns.
+    let first = bits.shr(23) - bits.integer(120);
+    let words: Vec<V<'_>> =
+        window(first.shr(5), 4, &quarter_turn_words()).into_iter().map(|w| w.cast(DType::U64)).collect();
+    let within = (first & first.integer(31)).cast(DType::U64);
+    let [upper, middle, lower] = [0, 1, 2].map(|n| (words[n].shl(32) | words[n + 1]).shl_by(within).shr(32));
+    let low = significand * lower;
+    let middle = significand * middle + low.shr(32);
+    let high = significand * upper + middle.shr(32);
+    // Quarter turns modulo 4, with 62 bits behind the point.
+    let turns = high.shl(32) | (middle & middle.integer(i128::from(LOW)));
+    let quarter = (turns + turns.integer(1 << 61)).shr(62);
+    let rest = (turns - quarter.shl(62)).bits_as(DType::I64);
+    let main = rest.cast(DType::F32);
+    let small = (rest - main.cast(DType::I64)).cast(DType::F32);
+    // To radians, with pi / 2 in two parts.
+    let unit = double::power(-62);
+    let [pi, pi_low] = [FRAC_PI_2_HI * unit, (FRAC_PI_2 - FRAC_PI_2_HI) * unit].map(|part| main.number(part));
+    let product = main * pi;
+    let low = small.mad(pi, main.mad(pi_low, main.mad(pi, -product)));
+    let r = product + low;
+    let lost = (product - r) + low;
+    let near = x.less(FRAC_PI_4);
     let zero = x.number(0.0);
-    let near_whole = whole;
-    let mut sum = whole.less(WHOLE_TURNS).then(whole, zero);
-    for start in [27, 54, 81, 108] {
-        let product = x.mad(x.number(bits(start, 27)), part);
-        let whole = product.round();
-        part = product - whole;
-        sum = sum + whole.less(WHOLE_TURNS).then(whole, zero);
-    }
-    // Modulo 4, to where the lowest bits of a float show it.
-    let turns = sum * 0.25;
-    let far_whole = (turns - turns.round()) * 4.0;
-    let far = x.mad(x.number(bits(135, 53)), part);
-    let (whole, part) = (is_near.then(near_whole, far_whole), is_near.then(near, far));
-    ((whole + double::SHIFT).bits().cast(DType::U32), part * FRAC_PI_2)
+    (near.then(bits.integer(0), quarter.cast(DType::U32)), near.then(x, r + x * zero), near.then(zero, lost))
 }
 
 pub(super) fn pow<'m>(x: V<'m>, y: V<'m>) -> V<'m> {

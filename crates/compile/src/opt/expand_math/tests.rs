@@ -84,6 +84,10 @@ fn numbers() -> Vec<f64> {
     values.extend((-150..128).map(|n| 1.37 * 2f64.powi(n)));
     values.extend((-1000..1000).step_by(83).map(|n| 1.77 * 2f64.powi(n)));
     let mut state = 0x2545_F491_4F6C_DD1Du64;
+    // Significands of every kind at every size: what the reduction of angles is hard on.
+    values.extend(
+        (-2..128).flat_map(|n| [1.999_999_9, 1.570_9, 1.273_239_6, 1.0].map(|m| f64::from(m as f32) * 2f64.powi(n))),
+    );
     values.extend((0..400).map(|_| {
         state ^= state << 13;
         state ^= state >> 7;

@@ -24,23 +24,34 @@ pub(super) fn weight(n: usize) -> f64 {
     f64::from_bits((1023 - n as u64) << 52)
 }
 
-/// The number made of `count` (at most 53) fraction bits of 2 / pi after the first `start`.
-pub(super) fn bits(start: usize, count: usize) -> f64 {
-    let bit = |n: usize| u64::from(PIECES[n / PIECE_BITS] >> (PIECE_BITS - 1 - n % PIECE_BITS)) & 1;
-    let value = (start..start + count).fold(0u64, |value, n| value << 1 | bit(n));
-    value as f64 * weight(start + count)
+/// A fraction bit of 2 / pi, counted from 0.
+fn bit(n: usize) -> u32 {
+    PIECES.get(n / PIECE_BITS).map_or(0, |piece| piece >> (PIECE_BITS - 1 - n % PIECE_BITS) & 1)
 }
 
-/// `count` pieces from the one on whose number, below 64, is an i64 of the kernel: a table without memory, shifted by 32, 16, 8,
-/// 4, 2 and 1 pieces where the number has that bit.
-pub(super) fn window<'m>(first: V<'m>, count: usize) -> Vec<V<'m>> {
-    let last = |n: usize| PIECES.get(n).copied().unwrap_or(0);
-    let mut pieces: Vec<V<'m>> = (0..count + 63).map(|n| first.integer(i128::from(last(n)))).collect();
-    for step in [32usize, 16, 8, 4, 2, 1] {
-        let bit = first & first.integer(step as i128);
-        let none = bit.equal(first.integer(0));
-        let left = pieces.len() - step;
-        pieces = (0..left).map(|n| none.then(pieces[n], pieces[n + step])).collect();
+/// 32 zeros and then the fraction bits of 2 / pi, as far as an f32 may need them.
+pub(super) fn quarter_turn_words() -> Vec<u32> {
+    let word = |first: usize| (first..first + 32).fold(0, |word, n| word << 1 | bit(n));
+    std::iter::once(0).chain((0..7).map(|n| word(32 * n))).collect()
+}
+
+/// The pieces of 24 bits, as an f64 needs them.
+pub(super) fn pieces() -> Vec<u32> {
+    PIECES.to_vec()
+}
+
+/// `count` entries from the one on whose number, below 64, is an integer of the kernel: a table without memory, shifted by 32, 16,
+/// 8, 4, 2 and 1 entries where the number has that bit. Beyond its end the table holds zeros.
+pub(super) fn window<'m>(first: V<'m>, count: usize, table: &[u32]) -> Vec<V<'m>> {
+    let mut entries: Vec<V<'m>> = table.iter().map(|entry| first.integer(i128::from(*entry))).collect();
+    // Bits that no number within the table has need not be looked at.
+    let steps = (0..6).rev().map(|bit| 1usize << bit).filter(|step| *step < table.len());
+    for step in steps {
+        let none = (first & first.integer(step as i128)).equal(first.integer(0));
+        let zero = first.integer(0);
+        let at = |n: usize| entries.get(n).copied().unwrap_or(zero);
+        let left = entries.len().min(count + step - 1);
+        entries = (0..left).map(|n| none.then(at(n), at(n + step))).collect();
     }
-    pieces
+    entries
 }

@@ -121,6 +121,11 @@ impl<'m> V<'m> {
         self.alu(Alu::Shl, &[self.integer(places)])
     }
 
+    /// Shifted to the left by as many places as another integer says.
+    pub fn shl_by(self, places: V<'m>) -> V<'m> {
+        self.alu(Alu::Shl, &[places])
+    }
+
     pub fn shr(self, places: i128) -> V<'m> {
         self.alu(Alu::Shr, &[self.integer(places)])
     }

@@ -101,6 +101,7 @@ impl Writer<'_> {
             }
         }
         declared.push([0, 1, 2].map(|axis| format!(".param .{index} size{axis}")).join(", "));
+        declared.push([1, 2].map(|axis| format!(".param .u32 base{axis}")).join(", "));
         declared
     }
 
@@ -146,14 +147,25 @@ impl Writer<'_> {
             (Builtin::GroupSize(axis), Some(group)) => group[axis as usize].to_string(),
             (Builtin::GroupSize(axis), None) => self.special("ntid", axis_name(axis)),
             (Builtin::LocalId(axis), _) => self.special("tid", axis_name(axis)),
-            (Builtin::GroupId(axis), _) => self.special("ctaid", axis_name(axis)),
-            (Builtin::GroupCount(axis), _) => self.special("nctaid", axis_name(axis)),
+            (Builtin::GroupId(axis), _) => {
+                let group = self.group_id(axis);
+                self.as_index(group)
+            }
+            (Builtin::GroupCount(0), _) => self.special("nctaid", "x"),
+            (Builtin::GroupCount(axis), group) => {
+                // A launch may be one of several along this axis.
+                let width = group.map_or(1, |group| group[axis as usize]);
+                let (ty, class) = (super::writer::int_name(self.index), Class::of(self.index));
+                let size = self.argument(self.index, &format!("size{axis}"));
+                let most = self.op(class, &format!("add.{ty}"), &[&size, &(width - 1).to_string()]);
+                self.op(class, &format!("div.{ty}"), &[&most, &width.to_string()])
+            }
             (Builtin::SubgroupLane, _) => "0".into(),
             (Builtin::SubgroupSize, _) => "1".into(),
             (Builtin::GlobalId(axis), _) => {
-                let axis = axis_name(axis);
-                let raw = ["ctaid", "ntid", "tid"].map(|name| format!("%{name}.{axis}"));
-                let [group, size, item] = raw.map(|name| self.op(Class::B32, "mov.u32", &[&name]));
+                let group = self.group_id(axis);
+                let raw = ["ntid", "tid"].map(|name| format!("%{name}.{}", axis_name(axis)));
+                let [size, item] = raw.map(|name| self.op(Class::B32, "mov.u32", &[&name]));
                 if self.index == DType::U32 {
                     return self.op(Class::B32, "mad.lo.u32", &[&group, &size, &item]);
                 }
@@ -163,9 +175,24 @@ impl Writer<'_> {
         }
     }
 
+    /// The group among those of all launches along an axis, in 32 bits.
+    fn group_id(&mut self, axis: u8) -> String {
+        let name = ["x", "y", "z"][axis as usize];
+        let group = self.op(Class::B32, "mov.u32", &[&format!("%ctaid.{name}")]);
+        if axis == 0 {
+            return group;
+        }
+        let base = self.argument(DType::U32, &format!("base{axis}"));
+        self.op(Class::B32, "add.u32", &[&group, &base])
+    }
+
     /// A special register as an index.
     fn special(&mut self, name: &str, axis: &str) -> String {
         let value = self.op(Class::B32, "mov.u32", &[&format!("%{name}.{axis}")]);
+        self.as_index(value)
+    }
+
+    fn as_index(&mut self, value: String) -> String {
         if self.index == DType::U32 { value } else { self.op(Class::B64, "cvt.u64.u32", &[&value]) }
     }
 
