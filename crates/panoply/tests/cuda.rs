@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use panoply::kernels::{self, Size};
 use panoply::nn::{Layer, Mlp, Module, Pass, Sgd};
-use panoply::runtime::{DeviceOptions, Registry};
 use panoply::prelude::*;
+use panoply::runtime::{DeviceOptions, Registry};
 use panoply::{Device, Kind, Rng, Tensor};
 use panoply_driver::CudaDriver;
 
