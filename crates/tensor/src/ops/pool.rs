@@ -151,10 +151,10 @@ impl Tensor {
         let lead = self.0.shape.rank() - N;
         let mut put = self.clone();
         let mut widths = vec![(0, 0); lead];
-        for along in 0..N {
+        for (along, before) in place.into_iter().enumerate() {
             put = put.spread_along(lead + along, window.stride[along]);
             let (length, filled) = (whole.0.shape.dims()[lead + along], put.0.shape.dims()[lead + along]);
-            widths.push((place[along], length - place[along] - filled));
+            widths.push((before, length - before - filled));
         }
         put.pad(&widths)
     }
