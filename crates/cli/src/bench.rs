@@ -1,16 +1,15 @@
 //! `panoply bench`: what a device reaches, against what its memory reaches in the same run.
 
+mod kernels;
 mod training;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use panoply::kernels::{ALL, Size};
 use panoply::{Attention, Conv, Device, Result, Tensor, eval};
 use serde_json::json;
 
-use crate::demo;
 use crate::output::DeviceChoice;
 
 /// What a device reaches.
@@ -22,8 +21,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// The kernels that ship, at a size beyond the caches.
-    Kernels(Options),
+    /// The kernels that ship, beside STREAM's triad and an empty launch.
+    Kernels(kernels::Arguments),
     /// Tensor operations.
     Tensors(Options),
     /// Steps of training.
@@ -48,27 +47,10 @@ struct Options {
 /// Prints a row for each benchmark.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
-        What::Kernels(options) => kernels(options),
+        What::Kernels(arguments) => kernels::run(arguments),
         What::Tensors(options) => tensors(options),
         What::Training(options) => training::run(options),
     }
-}
-
-fn kernels(options: &Options) -> Result<ExitCode> {
-    let choice = options.device.select()?;
-    choice.explain();
-    for shipped in ALL {
-        let outcome = shipped.run(choice.device(), Size::Large, 0, Duration::from_secs_f64(options.seconds))?;
-        if options.json {
-            let mut row = demo::row(shipped, &outcome);
-            row["schema"] = json!(1);
-            row["device"] = json!(choice.device().spelling());
-            println!("{row}");
-        } else {
-            println!("{}", demo::line(shipped, &outcome));
-        }
-    }
-    Ok(choice.exit_code())
 }
 
 /// A row of the tensor benchmark.

@@ -330,10 +330,29 @@ fn launches(isa: Isa) {
     println!("empty launch: {:.0} ns (without the device's tables)", seconds / COUNT as f64 * 1e9);
 }
 
+/// Fifty lines: each takes what the two before made.
+fn fifty_lines() -> Kernel {
+    let mut b = Builder::new("fifty_lines");
+    let (x, y) = (b.buffer("x", DType::F32, Access::In), b.buffer("y", DType::F32, Access::Out));
+    let i = b.builtin(Builtin::GlobalId(0));
+    let first = b.load(x, i, Guard::Checked);
+    let mut values = vec![b.bind("first", first); 2];
+    for line in 0..48 {
+        let [.., before, last] = values[..] else { unreachable!("there are two to start with") };
+        let alu = [Alu::Mul, Alu::Add, Alu::Sub, Alu::Max][line % 4];
+        let value = b.alu(alu, &[before, last]);
+        values.push(b.bind("value", value));
+    }
+    b.store(y, i, values[values.len() - 1], Guard::Checked);
+    b.finish().expect("valid")
+}
+
 fn compile_time(isa: Isa) {
-    let kernel = Arc::new(verify(mandelbrot()).expect("valid"));
-    let seconds = fastest(|| {
-        Compiled::new(Arc::clone(&kernel), isa).expect("compiles");
-    });
-    println!("compiling mandelbrot ({} expressions): {:.0} µs", kernel.exprs.len(), seconds * 1e6);
+    for (name, kernel) in [("mandelbrot", mandelbrot()), ("50 lines", fifty_lines())] {
+        let kernel = Arc::new(verify(kernel).expect("valid"));
+        let seconds = fastest(|| {
+            Compiled::new(Arc::clone(&kernel), isa).expect("compiles");
+        });
+        println!("compiling {name} ({} expressions): {:.0} µs", kernel.exprs.len(), seconds * 1e6);
+    }
 }

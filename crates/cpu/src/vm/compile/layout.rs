@@ -16,7 +16,7 @@ use crate::vm::program::{Array, Cover, Instr, Kind, Program, ROUND_LANES, Src, T
 const HOT_BYTES: usize = 24 << 10;
 /// Fewest and most lanes of a block that is free to choose. Lanes that leave a loop early do not make shorter blocks better:
 /// the ends of a block drop out of the loops' ranges, and what a turn costs besides its lanes is the larger part.
-const LANES: (usize, usize) = (64, 512);
+const LANES: (usize, usize) = (64, 1024);
 /// Most bytes of a frame, so that offsets fit 32 bits.
 const MAX_FRAME_BYTES: usize = 1 << 31;
 /// Bytes that registers are aligned to.

@@ -143,7 +143,7 @@ impl<'a> Runner<'a> {
         let lanes = shape[0] * shape[1] * shape[2];
         debug_assert!(lanes <= self.program.lanes, "the block fits the registers");
         self.now = Lanes::range(0, lanes);
-        self.masks[0] = self.now;
+        self.masks[0] = self.now.by_parts();
         self.run();
     }
 
