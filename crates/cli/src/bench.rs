@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use panoply::{Device, Result, Tensor, eval};
+use panoply::{Attention, Conv, Device, Result, Tensor, eval};
 use serde_json::json;
 
 use crate::output::DeviceChoice;
@@ -107,6 +107,20 @@ const ROWS: &[Row] = &[
     moving("softmax of rows, 4096²", &[SQUARE], |x| x[0].softmax(-1), 128 * MILLION),
     moving("layer norm of rows, 4096²", &[SQUARE], |x| x[0].layer_norm(1e-5), 128 * MILLION),
     moving("transpose copy, 4096²", &[SQUARE], |x| x[0].t().reshape([-1]) * 1.0, 128 * MILLION),
+    Row {
+        name: "attention, 16 × 1024 × 64, causal",
+        inputs: &[&[1, 16, 1024, 64], &[1, 16, 1024, 64], &[1, 16, 1024, 64]],
+        op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+        bytes: 16.0 * 16.0 * 65536.0,
+        flops: 4.0 * 16.0 * 1024.0 * 1024.0 * 64.0,
+    },
+    Row {
+        name: "conv 64→64, 3×3, 56², batch 8",
+        inputs: &[&[8, 64, 56, 56], &[64, 64, 3, 3]],
+        op: |x| x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() }),
+        bytes: 8.0 * 8.0 * 64.0 * 3136.0,
+        flops: 2.0 * 8.0 * 3136.0 * 64.0 * 576.0,
+    },
     moving("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], 384),
 ];
 

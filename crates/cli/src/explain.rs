@@ -12,7 +12,7 @@ use panoply::internal::ir::target::{Language, Style};
 use panoply::internal::ir::verify::{Verified, verify};
 use panoply::internal::{Traced, vm};
 use panoply::kernels::ALL;
-use panoply::{Device, Error, Result, Rng, Tensor, eval};
+use panoply::{Attention, Conv, Device, Error, Result, Rng, Tensor, eval};
 use serde_json::json;
 
 use crate::output::{self, DeviceChoice};
@@ -20,7 +20,7 @@ use crate::output::{self, DeviceChoice};
 /// Every stage of a kernel or tensor expression, down to the device's own text.
 #[derive(Args)]
 pub struct Arguments {
-    /// A shipped kernel (saxpy, softmax …) or an expression (relu, gelu, layer_norm, dense, attention, training_step).
+    /// A shipped kernel (saxpy, softmax …) or an expression (relu, gelu, softmax_rows, layer_norm, attention, conv, dense, training_step).
     name: String,
     /// Only this stage.
     #[arg(long, value_enum)]
@@ -34,6 +34,8 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Stage {
+    /// The Rust function, for a kernel that ships.
+    Rust,
     /// The tensor graph.
     Graph,
     /// Which nodes share a kernel.
@@ -65,9 +67,25 @@ const EXPRESSIONS: &[(&str, Expression)] = &[
     ("gelu", |rng| vec![given(rng, &[64, 128]).gelu()]),
     ("softmax_rows", |rng| vec![given(rng, &[64, 1000]).softmax(-1)]),
     ("layer_norm", |rng| vec![given(rng, &[64, 1000]).layer_norm(1e-5)]),
+    ("attention", |rng| {
+        let [q, k, v] = [(); 3].map(|()| given(rng, &[4, 8, 128, 64]));
+        vec![q.attention(&k, &v, &Attention { causal: true, ..Attention::default() })]
+    }),
+    ("conv", |rng| {
+        let same = Conv { padding: [1, 1], ..Conv::default() };
+        vec![given(rng, &[8, 32, 14, 14]).conv(&given(rng, &[64, 32, 3, 3]), &same).relu()]
+    }),
     ("dense", |rng| {
         let (x, w, b) = (given(rng, &[64, 784]), given(rng, &[784, 128]), given(rng, &[128]));
         vec![(x.matmul(&w) + &b).softmax(-1)]
+    }),
+    ("conv2d", |rng| {
+        let (x, w) = (given(rng, &[16, 8, 32, 32]), given(rng, &[16, 8, 3, 3]));
+        vec![x.conv(&w, &Conv { padding: [1, 1], ..Conv::default() }).relu()]
+    }),
+    ("attention", |rng| {
+        let [q, k, v] = [0; 3].map(|_| given(rng, &[4, 8, 64, 32]));
+        vec![q.attention(&k, &v, &Attention { causal: true, ..Attention::default() })]
     }),
     ("training_step", |rng| {
         let (x, w, b) = (given(rng, &[64, 64]), given(rng, &[64, 10]), given(rng, &[10]));
@@ -110,8 +128,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
     let mut sections = Vec::new();
-    let kernel = ALL.iter().flat_map(|shipped| shipped.kernels).find(|(known, _)| *known == name);
-    if let Some((_, build)) = kernel {
+    let kernels = ALL.iter().flat_map(|shipped| shipped.kernels.iter().map(move |kernel| (shipped.source, kernel)));
+    if let Some((source, (_, build))) = kernels.clone().find(|(_, (known, _))| *known == name) {
+        let text = function(source, name);
+        sections.push(Section { stage: Stage::Rust, title: format!("{name}: Rust"), text });
         explain_kernel(&verify(build()?)?, device, &mut sections)?;
     } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
         explain_expression(&expression(&mut Rng::seed(0)), device, &mut sections)?;
@@ -121,6 +141,16 @@ fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
         return Err(Error::mistake(format!("explain: nothing is called {name}; one of {}", known.join(", "))));
     }
     Ok(sections)
+}
+
+/// The lines of a kernel with their numbers, from its attribute to its last brace.
+fn function(source: &str, name: &str) -> String {
+    let lines: Vec<(usize, &str)> = source.lines().enumerate().collect();
+    let head = format!("fn {name}");
+    let at = lines.iter().position(|(_, line)| line.contains(&head)).unwrap_or(0);
+    let start = lines[..at].iter().rposition(|(_, line)| line.starts_with("#[kernel")).unwrap_or(at);
+    let end = lines[at..].iter().position(|(_, line)| *line == "}").map_or(lines.len(), |length| at + length + 1);
+    lines[start..end].iter().map(|(number, line)| format!("{:>4}  {line}\n", number + 1)).collect()
 }
 
 fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Section>) -> Result<()> {
@@ -170,6 +200,7 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
             ("vector program", program.to_string())
         }
         Language::OpenClC => ("OpenCL C", render(&optimised, target)?.source),
+        Language::Ptx { .. } => ("PTX", render(&optimised, target)?.source),
     };
     add(Stage::Device, format!("{name}: {title}"), text);
     Ok(())

@@ -1,6 +1,7 @@
 //! `panoply train digits`: the main job, on data that ships with Panoply.
 
-use std::collections::HashMap;
+mod network;
+
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,11 +13,13 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use panoply::nn::data::digits;
 use panoply::nn::fit::{StepReport, Watch};
-use panoply::nn::{AdamW, EpochReport, Mlp, Module, Training, checkpoint};
+use panoply::nn::optimiser::Schedule;
+use panoply::nn::{AdamW, EpochReport, Module, Run, Sequential, Training, checkpoint};
 use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, DeviceChoice};
+use network::{Kind, Network};
 
 /// Train a network on the handwritten digits that ship with Panoply.
 #[derive(Args)]
@@ -30,12 +33,18 @@ pub struct Arguments {
     /// Examples of a step.
     #[arg(long, default_value_t = 64)]
     batch: usize,
-    /// Widths of the hidden layers.
-    #[arg(long, value_delimiter = ',', default_value = "128,64")]
-    hidden: Vec<usize>,
+    /// The network.
+    #[arg(long, value_enum, default_value = "mlp")]
+    model: Kind,
+    /// Widths of the hidden layers; of `cnn` the channels of its two convolutions, of `lstm` its memory.
+    #[arg(long, value_delimiter = ',')]
+    hidden: Option<Vec<usize>>,
     /// Learning rate of AdamW.
     #[arg(long, default_value_t = 2e-3)]
     learning_rate: f64,
+    /// What becomes of the learning rate over the epochs.
+    #[arg(long, value_enum, default_value = "constant")]
+    schedule: Course,
     /// Probability of dropping an activation in training.
     #[arg(long, default_value_t = 0.1)]
     dropout: f64,
@@ -48,6 +57,9 @@ pub struct Arguments {
     /// Determines initial weights, order and dropout.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Go on with the training that `--out` holds, as if it had never stopped.
+    #[arg(long)]
+    resume: bool,
     /// Folder for the model and the history.
     #[arg(long, default_value = "runs/digits")]
     out: PathBuf,
@@ -64,6 +76,26 @@ enum Data {
     Digits,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Course {
+    /// It stays.
+    Constant,
+    /// It falls to nothing along half a cosine.
+    Cosine,
+    /// It rises and falls once.
+    OneCycle,
+}
+
+impl Course {
+    fn over(self, steps: u64) -> Schedule {
+        match self {
+            Course::Constant => Schedule::Constant,
+            Course::Cosine => Schedule::Cosine { steps, floor: 0.0 },
+            Course::OneCycle => Schedule::one_cycle(steps),
+        }
+    }
+}
+
 /// Trains, reports, saves.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
@@ -73,29 +105,44 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let Data::Digits = arguments.data;
         let mut rng = Rng::seed(arguments.seed);
         let (train, validation) = digits::load()?.split(arguments.held_out, &mut rng)?;
-        let widths: Vec<usize> =
-            [train.width].into_iter().chain(arguments.hidden.clone()).chain([train.classes]).collect();
-        let mut model = Mlp::new(&widths, arguments.dropout, &mut rng);
-        let mut optimiser = AdamW::new(arguments.learning_rate).clip_norm(1.0);
+        let network = Network::new(arguments.model, arguments.hidden.clone(), arguments.dropout).map_err(Error::mistake)?;
+        let model = network.build(&mut rng);
+        let mut run = Run::new(model, AdamW::new(arguments.learning_rate).clip_norm(1.0), rng);
+        let state = arguments.out.join("training.safetensors");
+        if arguments.resume {
+            run.load(&state)?;
+        } else {
+            let failed = |error| Error::io(format!("cannot make {}", arguments.out.display()), error);
+            std::fs::create_dir_all(&arguments.out).map_err(failed)?;
+        }
+        let done = run.progress.history.len();
         eprintln!(
-            "digits: {} to learn from, {} held out; network {} with {} parameters",
+            "digits: {} to learn from, {} held out; {} with {} parameters{}",
             train.len(),
             validation.len(),
-            widths.iter().map(usize::to_string).collect::<Vec<String>>().join("-"),
-            model.param_count()
+            network.kind.name(),
+            run.model.param_count(),
+            if arguments.resume { format!("; going on after epoch {done}") } else { String::new() }
         );
-        let training = Training { epochs: arguments.epochs, batch: arguments.batch, patience: arguments.patience };
+        let steps = arguments.epochs * train.len().div_ceil(arguments.batch.max(1));
+        let training = Training {
+            patience: arguments.patience,
+            schedule: arguments.schedule.over(steps as u64),
+            file: Some(state),
+            ..Training::new(arguments.epochs, arguments.batch)
+        };
         let mut screen = Screen::new(arguments, stop_flag()?);
-        let history = training.classify(&mut model, &mut optimiser, (&train, &validation), &mut rng, &mut screen)?;
+        run.classify(&training, (&train, &validation), &mut screen)?;
         screen.bar.finish_and_clear();
-        let best = history.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss));
-        let best =
-            best.ok_or_else(|| Error::mistake("training was stopped before its first epoch ended; nothing was saved"))?;
-        let file = save(&model, &widths, arguments, &history, best)?;
+        let history = &run.progress.history;
+        let best = run.progress.best.checked_sub(1).map(|at| &history[at]).ok_or_else(|| {
+            Error::mistake("training was stopped before its first epoch ended; `--resume` goes on with it")
+        })?;
+        let file = save(run.best_model(), &network, arguments, history, best)?;
         let seconds = start.elapsed().as_secs_f64();
         if arguments.json {
             output::print_json(&json!({
-                "schema": 1, "data": "digits", "device": choice.report(), "parameters": model.param_count(),
+                "schema": 1, "data": "digits", "device": choice.report(), "network": network.kind.name(), "parameters": run.model.param_count(),
                 "epochs": history, "best_epoch": best.epoch, "accuracy": best.accuracy, "seconds": seconds,
                 "model": file, "interrupted": screen.stopped(),
             }));
@@ -113,42 +160,32 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// The network a model file describes, with its parameters.
-pub fn load(file: &Path) -> Result<Mlp> {
-    let described = checkpoint::metadata(file)?;
-    let wrong = || {
+pub fn load(file: &Path) -> Result<Sequential> {
+    let network = Network::described(&checkpoint::metadata(file)?).ok_or_else(|| {
         Error::corrupt(format!(
             "{}: it does not say which network it holds; was it written by `panoply train`?",
             file.display()
         ))
-    };
-    let widths: Option<Vec<usize>> =
-        described.get("widths").and_then(|text| text.split(',').map(|width| width.parse().ok()).collect());
-    let widths = widths.filter(|widths| widths.len() > 1 && widths.iter().all(|width| (1..=1 << 20).contains(width)));
-    let mut model = Mlp::new(&widths.ok_or_else(wrong)?, 0.0, &mut Rng::seed(0));
+    })?;
+    let mut model = network.build(&mut Rng::seed(0));
     checkpoint::load(&mut model, file)?;
     Ok(model)
 }
 
 fn save(
-    model: &Mlp,
-    widths: &[usize],
+    model: &Sequential,
+    network: &Network,
     arguments: &Arguments,
     history: &[EpochReport],
     best: &EpochReport,
 ) -> Result<PathBuf> {
-    let folder = &arguments.out;
-    std::fs::create_dir_all(folder).map_err(|error| Error::io(format!("cannot make {}", folder.display()), error))?;
-    let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
-    let described = HashMap::from([
-        ("network".to_string(), "mlp".to_string()),
-        ("widths".to_string(), widths.join(",")),
-        ("panoply".to_string(), env!("CARGO_PKG_VERSION").to_string()),
-        ("accuracy".to_string(), best.accuracy.to_string()),
-    ]);
-    let file = folder.join("model.safetensors");
+    let mut described = network.describe();
+    described.insert("panoply".to_string(), env!("CARGO_PKG_VERSION").to_string());
+    described.insert("accuracy".to_string(), best.accuracy.to_string());
+    let file = arguments.out.join("model.safetensors");
     checkpoint::save(model, &file, described)?;
     let lines: Vec<String> = history.iter().map(|epoch| json!(epoch).to_string() + "\n").collect();
-    checkpoint::write_whole(&folder.join("history.jsonl"), lines.concat().as_bytes())?;
+    checkpoint::write_whole(&arguments.out.join("history.jsonl"), lines.concat().as_bytes())?;
     Ok(file)
 }
 

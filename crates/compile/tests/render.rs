@@ -47,6 +47,11 @@ fn text_is_golden() {
         let rendered = render(&kernel(&name), &target()).expect("the kernel renders");
         assert_eq!(rendered.index_bits, 64);
         check(&name.replace(".ir", ".cl"), &rendered.source);
+        let rendered = render(&kernel(&name), &Target::cuda_minimum(75)).expect("the kernel renders");
+        // Every function of floats, expanded, is too much to read; devices and `expand_math` check it.
+        if name != "floats.ir" {
+            check(&name.replace(".ir", ".ptx"), &rendered.source);
+        }
     }
 }
 
@@ -55,6 +60,8 @@ fn narrow_indices_and_native_halves() {
     let rendered = render_with(&kernel("loops.ir"), &target(), &Options { index_bits: 32 }).expect("renders");
     assert_eq!((rendered.index_bits, rendered.entry.as_str()), (32, "float_"));
     check("loops.32.cl", &rendered.source);
+    let rendered = render_with(&kernel("loops.ir"), &Target::cuda_minimum(120), &Options { index_bits: 32 });
+    check("loops.32.ptx", &rendered.expect("renders").source);
     let rendered = render(&kernel("halves.ir"), &Target { f16: true, ..target() }).expect("renders");
     check("halves.f16.cl", &rendered.source);
 }

@@ -4,14 +4,20 @@
 //! missing or old one is the ordinary answer `Unavailable`. A driver takes text, binaries and bytes and **never hears
 //! kernel IR**. Nearly all of Panoply's `unsafe` is here: `runtime` validates every argument before it calls.
 
-#[cfg(feature = "opencl")]
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+mod fill;
+#[cfg(any(feature = "cuda", feature = "opencl"))]
 mod lock;
 #[cfg(feature = "opencl")]
 pub mod opencl;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "cuda", feature = "opencl"))]
 mod seal;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "cuda", feature = "opencl"))]
 mod table;
 
+#[cfg(feature = "cuda")]
+pub use cuda::CudaDriver;
 #[cfg(feature = "opencl")]
 pub use opencl::OpenClDriver;

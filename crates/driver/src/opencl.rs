@@ -14,7 +14,6 @@
 mod device;
 mod discovery;
 mod errors;
-mod fill;
 mod handles;
 mod info;
 mod kernel;

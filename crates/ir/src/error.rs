@@ -99,6 +99,12 @@ impl Error {
         self.edit(|inner| inner.place = inner.place.or(Some(place)))
     }
 
+    /// The same error at another place: for who calls what found it on somebody's behalf.
+    #[must_use]
+    pub fn moved_to(self, place: &'static Location<'static>) -> Self {
+        self.edit(|inner| inner.place = Some(place))
+    }
+
     /// Adds the lower-level error behind this one.
     #[must_use]
     pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {

@@ -45,6 +45,11 @@ pub enum Language {
     Ir,
     /// OpenCL C 1.2.
     OpenClC,
+    /// NVIDIA's PTX for devices of this compute capability (86 is 8.6) and later ones.
+    Ptx {
+        /// Ten times the major version plus the minor one.
+        capability: u32,
+    },
 }
 
 /// Which mapping of loops suits the device.
@@ -97,6 +102,26 @@ impl Target {
             f64: false,
             int64: true,
             atomic_f32: false,
+        }
+    }
+
+    /// An NVIDIA GPU of a compute capability, with what every one of them has, for tests.
+    pub fn cuda_minimum(capability: u32) -> Target {
+        Target {
+            name: format!("PTX sm_{capability}"),
+            language: Language::Ptx { capability },
+            style: Style::Gpu,
+            max_group: [1024, 1024, 64],
+            max_group_items: 1024,
+            subgroup: 1,
+            shared_bytes: 48 << 10,
+            max_bindings: 64,
+            max_buffer_bytes: 1 << 40,
+            f16: false,
+            bf16: false,
+            f64: true,
+            int64: true,
+            atomic_f32: true,
         }
     }
 

@@ -12,20 +12,53 @@ use crate::module::{Module, Param, VisitorMut};
 
 /// Writes every parameter under its dotted name, with `metadata` beside. The file appears whole or not at all.
 pub fn save(model: &dyn Module, path: &Path, metadata: HashMap<String, String>) -> Result<()> {
-    let mut parts: Vec<(String, Vec<usize>, Dtype, Vec<u8>)> = Vec::new();
-    for (name, param) in model.named_params() {
-        let tensor = param.tensor();
+    let params = model.named_params().into_iter().map(|(name, param)| (name, param.tensor().clone()));
+    write_arrays(path, &params.collect::<Vec<(String, Tensor)>>(), metadata)
+}
+
+/// Writes named arrays, with `metadata` beside. The file appears whole or not at all.
+pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<String, String>) -> Result<()> {
+    let mut parts: Vec<(&str, Vec<usize>, Dtype, Vec<u8>)> = Vec::new();
+    for (name, tensor) in arrays {
         let bytes = tensor.to_bytes()?;
         parts.push((name, tensor.shape()?.dims().to_vec(), file_dtype(tensor.dtype()), bytes));
     }
     let mut views = Vec::new();
     for (name, dims, dtype, bytes) in &parts {
         let view = TensorView::new(*dtype, dims.clone(), bytes);
-        views.push((name.as_str(), view.map_err(|error| Error::corrupt(format!("{name}: {error}")).caused_by(error))?));
+        views.push((*name, view.map_err(|error| Error::corrupt(format!("{name}: {error}")).caused_by(error))?));
     }
     let whole = safetensors::serialize(views, Some(metadata))
         .map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
     write_whole(path, &whole)
+}
+
+/// What a file holds.
+pub struct Arrays {
+    /// By name, in the order of the names.
+    pub arrays: BTreeMap<String, Tensor>,
+    /// What stands beside them.
+    pub metadata: HashMap<String, String>,
+}
+
+impl Arrays {
+    /// Reads a file of named arrays onto the current device.
+    pub fn read(path: &Path) -> Result<Arrays> {
+        let bytes = read(path)?;
+        let file = SafeTensors::deserialize(&bytes).map_err(|error| corrupt(path, error))?;
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| corrupt(path, error))?;
+        let mut arrays = BTreeMap::new();
+        for (name, view) in file.iter() {
+            let Some(dtype) = tensor_dtype(view.dtype()) else {
+                return Err(Error::corrupt(format!("{}: {name} is {:?}", path.display(), view.dtype()))
+                    .note("there is no such element type here"));
+            };
+            let tensor = Tensor::from_bytes(view.data(), view.shape().to_vec(), dtype);
+            tensor.check()?;
+            arrays.insert(name.to_string(), tensor);
+        }
+        Ok(Arrays { arrays, metadata: header.metadata().clone().unwrap_or_default() })
+    }
 }
 
 /// Writes a file beside its place and moves it there, so that whoever reads sees the old one or the new one.
@@ -60,36 +93,33 @@ fn corrupt(path: &Path, error: safetensors::SafeTensorError) -> Error {
 
 /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.
 pub fn load(model: &mut dyn Module, path: &Path) -> Result<()> {
-    let bytes = read(path)?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| corrupt(path, error))?;
-    let mut found: BTreeMap<String, Tensor> = BTreeMap::new();
+    put(model, &Arrays::read(path)?.arrays, path)
+}
+
+/// Makes every parameter of the model what these arrays say, all or nothing; `path` is where they were read.
+pub fn put(model: &mut dyn Module, arrays: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
     let mut complaints = Complaints::default();
     for (name, param) in model.named_params() {
         let want = param.tensor();
-        match file.tensor(&name) {
-            Err(_) => complaints.missing.push(name),
-            Ok(view) if view.shape() != want.shape()?.dims() || view.dtype() != file_dtype(want.dtype()) => {
-                complaints.mismatched.push(format!(
-                    "{name} is {:?}{:?}, not {}{}",
-                    view.dtype(),
-                    view.shape(),
-                    want.dtype(),
-                    want.shape()?
-                ));
-                complaints.known.push(name);
-            }
-            Ok(view) => {
-                let tensor = Tensor::from_bytes(view.data(), view.shape().to_vec(), want.dtype());
-                tensor.check()?;
-                found.insert(name.clone(), tensor);
+        match arrays.get(&name) {
+            None => complaints.missing.push(name),
+            Some(have) => {
+                if have.shape()? != want.shape()? || have.dtype() != want.dtype() {
+                    let (have_dtype, want_dtype) = (have.dtype(), want.dtype());
+                    complaints.mismatched.push(format!(
+                        "{name} is {have_dtype}{}, not {want_dtype}{}",
+                        have.shape()?,
+                        want.shape()?
+                    ));
+                }
                 complaints.known.push(name);
             }
         }
     }
-    let extra = file.names().into_iter().filter(|name| !complaints.known.iter().any(|known| known == name));
-    complaints.extra = extra.map(String::from).collect();
+    let extra = arrays.keys().filter(|name| !complaints.known.contains(name));
+    complaints.extra = extra.cloned().collect();
     complaints.or_nothing(path)?;
-    let mut put = |name: &str, param: &mut Param| match found.get(name) {
+    let mut put = |name: &str, param: &mut Param| match arrays.get(name) {
         Some(tensor) => param.set(tensor),
         None => Ok(()),
     };
@@ -136,4 +166,10 @@ fn file_dtype(dtype: DType) -> Dtype {
         DType::F32 => Dtype::F32,
         DType::F64 => Dtype::F64,
     }
+}
+
+fn tensor_dtype(dtype: Dtype) -> Option<DType> {
+    use DType::*;
+    let known = [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64];
+    known.into_iter().find(|known| file_dtype(*known) == dtype)
 }

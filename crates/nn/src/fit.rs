@@ -1,14 +1,16 @@
-//! Training for epochs, with a validation part, history and early stopping.
+//! Training for epochs, with a validation part, history, early stopping, and files from which it goes on as if it had
+//! never stopped.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use panoply_tensor::{Error, Result, Rng, Tensor};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::data::Dataset;
+use crate::data::{Batch, Dataset};
 use crate::layer::{Layer, Pass};
 use crate::module::Module;
-use crate::optimiser::{Optimiser, Rule};
+use crate::optimiser::{Optimiser, Rule, Schedule};
 
 /// How to train.
 #[derive(Clone, Debug)]
@@ -19,10 +21,21 @@ pub struct Training {
     pub batch: usize,
     /// Epochs without a better validation loss after which to stop.
     pub patience: Option<usize>,
+    /// Factor of the learning rate at each step.
+    pub schedule: Schedule,
+    /// Where the run is saved after every epoch and when it is stopped.
+    pub file: Option<PathBuf>,
+}
+
+impl Training {
+    /// So many epochs in batches of this size, at a constant rate, without early stopping or a file.
+    pub fn new(epochs: usize, batch: usize) -> Training {
+        Training { epochs, batch, patience: None, schedule: Schedule::Constant, file: None }
+    }
 }
 
 /// What one epoch reached.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
     /// Counted from 1.
     pub epoch: usize,
@@ -58,62 +71,137 @@ pub trait Watch {
     fn epoch(&mut self, report: &EpochReport) -> bool;
 }
 
-impl Training {
-    /// Trains a classifier with cross-entropy and gives the history. The model is the best one seen in validation.
-    pub fn classify<M: Module + Layer + Clone, R: Rule>(
-        &self,
-        model: &mut M,
-        optimiser: &mut Optimiser<R>,
+/// Watches nothing and goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet;
+
+impl Watch for Quiet {
+    fn step(&mut self, _: &StepReport) -> bool {
+        true
+    }
+
+    fn epoch(&mut self, _: &EpochReport) -> bool {
+        true
+    }
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// What the finished epochs reached.
+    pub history: Vec<EpochReport>,
+    /// Steps made in the epoch under way.
+    pub step: usize,
+    /// Sum of the losses of those steps' examples.
+    pub loss_sum: f64,
+    /// The epoch with the smallest validation loss; 0 if there is none.
+    pub best: usize,
+}
+
+/// A training under way: all that decides how it goes on.
+#[derive(Clone, Debug)]
+pub struct Run<M, R> {
+    /// The model as the last step left it.
+    pub model: M,
+    /// The optimiser; its learning rate is `learning_rate` times what the schedule says.
+    pub optimiser: Optimiser<R>,
+    /// The learning rate without a schedule.
+    pub learning_rate: f64,
+    /// Random numbers of the next step.
+    pub rng: Rng,
+    /// Random numbers as the epoch under way began: they decide its order.
+    pub order: Rng,
+    /// Where it stands.
+    pub progress: Progress,
+    /// The model of the best epoch.
+    pub best: Option<M>,
+}
+
+impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
+    /// A run that has not begun.
+    pub fn new(model: M, optimiser: Optimiser<R>, rng: Rng) -> Run<M, R> {
+        let (learning_rate, order) = (optimiser.learning_rate, rng.clone());
+        Run { model, optimiser, learning_rate, rng, order, progress: Progress::default(), best: None }
+    }
+
+    /// The model of the epoch with the smallest validation loss, or the last one if no epoch has ended.
+    pub fn best_model(&self) -> &M {
+        self.best.as_ref().unwrap_or(&self.model)
+    }
+
+    /// Trains a classifier with cross-entropy from where it stands to the end. On error the last good step stands.
+    pub fn classify(
+        &mut self,
+        training: &Training,
         (train, validation): (&Dataset, &Dataset),
-        rng: &mut Rng,
         watch: &mut dyn Watch,
-    ) -> Result<Vec<EpochReport>> {
+    ) -> Result<()> {
         if train.is_empty() || validation.is_empty() {
             let message = format!("{} training and {} validation examples", train.len(), validation.len());
             return Err(Error::mistake(message).note("both parts need at least one"));
         }
-        let mut history: Vec<EpochReport> = Vec::new();
-        let mut best: Option<(f64, usize, M)> = None;
         let held = validation.whole();
-        'epochs: for epoch in 1..=self.epochs {
+        while self.progress.history.len() < training.epochs {
             let start = Instant::now();
-            let mut sum = 0.0;
-            let batches = train.batches(self.batch, rng);
-            let steps = batches.len();
-            for (step, batch) in batches.enumerate() {
-                let (inputs, labels) = batch?;
-                let examples = labels.dims::<1>()?[0] as f64;
-                let mut pass = Pass::train(rng);
-                let loss = model.forward(&inputs, &mut pass).cross_entropy(&labels);
-                let loss = optimiser.step(model, &loss, pass)?;
-                if !loss.is_finite() {
-                    return Err(Error::mistake(format!("the loss became {loss} in epoch {epoch}, step {}", step + 1))
-                        .note("a smaller learning rate or `clip_norm` helps"));
-                }
-                sum += loss * examples;
-                if !watch.step(&StepReport { epoch, step: step + 1, steps, loss }) {
-                    break 'epochs;
-                }
+            if !self.rest_of_epoch(training, train, watch)? {
+                return self.keep(training);
             }
-            let (validation_loss, accuracy) = evaluate(model, &held)?;
+            let (validation_loss, accuracy) = evaluate(&self.model, &held)?;
+            let epoch = self.progress.history.len() + 1;
             let seconds = Duration::as_secs_f64(&start.elapsed());
-            let loss = sum / train.len() as f64;
+            let loss = self.progress.loss_sum / train.len() as f64;
             let report = EpochReport { epoch, loss, validation_loss, accuracy, seconds };
-            let better = best.as_ref().is_none_or(|(loss, _, _)| validation_loss < *loss);
-            if better {
-                best = Some((validation_loss, epoch, model.clone()));
+            let best = self.progress.best.checked_sub(1).map(|at| self.progress.history[at].validation_loss);
+            if best.is_none_or(|best| validation_loss < best) {
+                (self.progress.best, self.best) = (epoch, Some(self.model.clone()));
             }
-            let go_on = watch.epoch(&report);
-            history.push(report);
-            let stale = best.as_ref().map_or(0, |(_, at, _)| epoch - at);
-            if !go_on || self.patience.is_some_and(|patience| stale >= patience) {
+            (self.progress.step, self.progress.loss_sum) = (0, 0.0);
+            self.progress.history.push(report.clone());
+            self.keep(training)?;
+            let stale = epoch - self.progress.best;
+            if !watch.epoch(&report) || training.patience.is_some_and(|patience| stale >= patience) {
                 break;
             }
         }
-        if let Some((_, _, snapshot)) = best {
-            *model = snapshot;
+        Ok(())
+    }
+
+    /// The steps left of the epoch under way. Whether it was finished.
+    fn rest_of_epoch(&mut self, training: &Training, train: &Dataset, watch: &mut dyn Watch) -> Result<bool> {
+        if self.progress.step == 0 {
+            self.order = self.rng.clone();
+            // The order forks the generator; what is drawn during the epoch must not depend on when it was resumed.
+            self.rng.fork();
         }
-        Ok(history)
+        let epoch = self.progress.history.len() + 1;
+        let batches = train.batches(training.batch, &mut self.order.clone());
+        let steps = batches.len();
+        for batch in batches.from(self.progress.step) {
+            let (loss, examples) = self.step(training, &batch?)?;
+            if !loss.is_finite() {
+                let step = self.progress.step + 1;
+                return Err(Error::mistake(format!("the loss became {loss} in epoch {epoch}, step {step}"))
+                    .note("a smaller learning rate or `clip_norm` helps"));
+            }
+            self.progress.loss_sum += loss * examples as f64;
+            self.progress.step += 1;
+            if !watch.step(&StepReport { epoch, step: self.progress.step, steps, loss }) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn step(&mut self, training: &Training, (inputs, labels): &Batch) -> Result<(f64, usize)> {
+        self.optimiser.learning_rate = self.learning_rate * training.schedule.factor(self.optimiser.steps);
+        let mut pass = Pass::train(&mut self.rng);
+        let loss = self.model.forward(inputs, &mut pass).cross_entropy(labels);
+        let loss = self.optimiser.step(&mut self.model, &loss, pass)?;
+        Ok((loss, labels.dims::<1>()?[0]))
+    }
+
+    fn keep(&self, training: &Training) -> Result<()> {
+        training.file.as_ref().map_or(Ok(()), |file| self.save(file))
     }
 }
 

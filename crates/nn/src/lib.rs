@@ -5,7 +5,8 @@
 //! it leaves behind (running statistics). An [`optimiser::Optimiser`] turns a loss into the next parameters and commits
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`data`], [`fit`], [`checkpoint`].
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`data`], [`fit`], [`metrics`],
+//! [`checkpoint`], `resume`.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,12 @@ pub mod fit;
 pub mod init;
 pub mod layer;
 pub mod layers;
+pub mod metrics;
 pub mod module;
 pub mod optimiser;
+mod resume;
 
-pub use fit::{EpochReport, Training};
+pub use fit::{EpochReport, Run, Training};
 pub use layer::{Layer, Pass};
 pub use layers::*;
 pub use module::{Module, Param, Visitor, VisitorMut};

@@ -3,30 +3,17 @@
 use std::collections::HashMap;
 
 use panoply_nn::data::{Dataset, digits};
-use panoply_nn::fit::{StepReport, Watch, evaluate};
-use panoply_nn::{AdamW, EpochReport, Linear, Mlp, Module, Sgd, Training, checkpoint};
+use panoply_nn::fit::{Quiet, evaluate};
+use panoply_nn::{AdamW, EpochReport, Linear, Mlp, Module, Run, Sgd, Training, checkpoint};
 use panoply_tensor::{Device, Result, Rng, Tensor};
-
-struct Quiet;
-
-impl Watch for Quiet {
-    fn step(&mut self, _: &StepReport) -> bool {
-        true
-    }
-
-    fn epoch(&mut self, _: &EpochReport) -> bool {
-        true
-    }
-}
 
 fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, (Tensor, Tensor))> {
     let mut rng = Rng::seed(0);
     let (train, held) = digits::load()?.split(0.2, &mut rng)?;
-    let mut model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
-    let mut optimiser = AdamW::new(5e-3).clip_norm(1.0);
-    let training = Training { epochs, batch: 64, patience: None };
-    let history = training.classify(&mut model, &mut optimiser, (&train, &held), &mut rng, &mut Quiet)?;
-    Ok((model, history, held.whole()))
+    let model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
+    let mut run = Run::new(model, AdamW::new(5e-3).clip_norm(1.0), rng);
+    run.classify(&Training::new(epochs, 64), (&train, &held), &mut Quiet)?;
+    Ok((run.best_model().clone(), run.progress.history, held.whole()))
 }
 
 #[test]
@@ -48,7 +35,7 @@ fn it_learns_and_is_the_same_after_a_file() {
         let before = wider.named_params()[0].1.tensor().to_vec::<f32>().unwrap();
         let error = checkpoint::load(&mut wider, &file).unwrap_err();
         assert!(error.is_corrupt() && error.message().ends_with("; nothing was loaded"), "{error}");
-        assert!(error.message().contains("3 mismatched (layers.0.weight is F32[32, 64], not f32[33, 64]"), "{error}");
+        assert!(error.message().contains("3 mismatched (layers.0.weight is f32[32, 64], not f32[33, 64]"), "{error}");
         assert_eq!(wider.named_params()[0].1.tensor().to_vec::<f32>().unwrap(), before);
         let mut deeper = Mlp::new(&[64, 32, 10, 10], 0.0, &mut Rng::seed(99));
         let error = checkpoint::load(&mut deeper, &file).unwrap_err();

@@ -37,6 +37,8 @@ pub struct Shipped {
     pub name: &'static str,
     /// What it does, in a few words.
     pub about: &'static str,
+    /// The file it is written in.
+    pub source: &'static str,
     /// The kernels it launches, with their names.
     pub kernels: &'static [(&'static str, Build)],
     /// Inputs, launches and expectations for a size and a seed.

@@ -17,6 +17,10 @@ fn conforms(device: &Device, raw: &dyn panoply_device::Device) {
 fn every_device_conforms() {
     for (device, raw) in present::devices().iter().zip(present::raw_devices()) {
         conforms(device, &**raw);
+        let info = device.info();
+        if info.variant.is_none() {
+            eprintln!("TESTED {} | {} ({})", info.kind, info.name.trim(), info.driver);
+        }
     }
 }
 

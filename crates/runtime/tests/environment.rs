@@ -64,8 +64,8 @@ fn nonsense_is_an_error_and_nothing_is_chosen_instead() {
     );
     says(&[("PANOPLY_DEVICE", "cpu:3")], "try cpu or `panoply devices`\n  asked for by PANOPLY_DEVICE\n");
     says(
-        &[("PANOPLY_DEVICE", "cuda:0")],
-        "error: cuda:0: no such device; no CUDA here: this version of Panoply has no driver for it; \
+        &[("PANOPLY_DEVICE", "oneapi:0")],
+        "error: oneapi:0: no such device; no oneAPI here: this version of Panoply has no driver for it; \
          register a driver of your own\n  asked for by PANOPLY_DEVICE\n",
     );
     says(&[("PANOPLY_THREADS", "0")], "error: PANOPLY_THREADS=0: write a number from 1 to 4096\n");

@@ -1,7 +1,8 @@
 //! Random verified kernels give on every device what the interpreter gives: byte for byte, but for the bits of a NaN, and for
 //! transcendental results within the contract.
 //!
-//! `PANOPLY_TEST_KERNELS` sets how many kernels run on each device, `PANOPLY_TEST_SEED` the first seed. Devices whose compiler
+//! `PANOPLY_TEST_KERNELS` sets how many kernels run on each device, `PANOPLY_TEST_SEED` the first seed; `PANOPLY_TEST_FULL=1`
+//! means ten thousand. Devices whose compiler
 //! takes long get fewer by default. `cpu:checked` is left out: it reports the guarded accesses that these kernels are full of.
 
 mod present;
@@ -24,8 +25,14 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn every_device_agrees_with_the_interpreter() {
     let first = number("PANOPLY_TEST_SEED", 1);
+    let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
     for device in present::devices().iter().filter(|device| !present::is_checked(device)) {
-        let few = if device.info().kind == Kind::Cpu { 200 } else { 10 };
+        let few = match device.info().kind {
+            _ if full => 10_000,
+            Kind::Cpu => 200,
+            Kind::Cuda => 100,
+            _ => 10,
+        };
         run(device, first..first + number("PANOPLY_TEST_KERNELS", few));
     }
 }

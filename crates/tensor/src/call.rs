@@ -10,6 +10,7 @@
 //! [`Tensor::scalar`]. Its gradient is a body too, derived when first asked for and kept beside it.
 
 use std::collections::HashMap;
+use std::panic::Location;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use panoply_ir::graph::Call;
@@ -46,7 +47,11 @@ pub(crate) struct Body {
     rule: Option<Rule>,
 }
 
-/// From the inputs, the output and the derivative by it to the derivatives by the inputs.
+/// An author's gradient: from the inputs, the output, the derivative by the output and the settings to the derivatives by
+/// the inputs, none where there is none.
+pub type Gradient<S, const N: usize> = fn([&Tensor; N], &Tensor, &Tensor, &S) -> [Option<Tensor>; N];
+
+/// The same with its settings filled in.
 type Rule = Box<dyn Fn(&[Tensor], &Tensor, &Tensor) -> Vec<Option<Tensor>> + Send + Sync>;
 
 /// Where the derivative by an output goes.
@@ -91,7 +96,7 @@ impl Tensor {
         inputs: [&Tensor; N],
         settings: S,
         body: fn([&Tensor; N], &S) -> Tensor,
-        gradient: fn([&Tensor; N], &Tensor, &Tensor, &S) -> [Option<Tensor>; N],
+        gradient: Gradient<S, N>,
     ) -> Tensor {
         let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
         let known = settings.clone();
@@ -143,10 +148,13 @@ impl Body {
         // Traced without the lock: bodies call others.
         let stand_ins: Vec<Tensor> = inputs.iter().enumerate().map(|(n, input)| input.stand_in(n as u32)).collect();
         let outputs = run(&stand_ins);
-        if let Some(mistake) = outputs.iter().find(|output| output.is_mistake()) {
-            return Err(mistake.clone());
+        if let Some(error) = outputs.iter().find_map(|output| output.check().err()) {
+            return Err(Tensor::mistake(error.moved_to(Location::caller())));
         }
-        let body = Body::new(name, stand_ins, outputs, rule).map(Arc::new).map_err(Tensor::mistake)?;
+        let body = match Body::new(name, stand_ins, outputs, rule) {
+            Ok(body) => Arc::new(body),
+            Err(error) => return Err(Tensor::mistake(error)),
+        };
         let mut bodies = lock();
         if bodies.len() >= CAPACITY {
             bodies.clear();

@@ -43,6 +43,12 @@ impl<T: Settings> Settings for [T] {
     }
 }
 
+impl<T: Settings, const N: usize> Settings for [T; N] {
+    fn words(&self, words: &mut Vec<u64>) {
+        self.as_slice().words(words);
+    }
+}
+
 impl<T: Settings> Settings for Vec<T> {
     fn words(&self, words: &mut Vec<u64>) {
         self.as_slice().words(words);

@@ -64,7 +64,7 @@ fn mistakes_of_composed_operations_name_their_operands() {
         let attend = |keys: &Tensor| image.attention(keys, keys, &Attention::default());
         for (wrong, part) in [
             (image.conv(&ones(&[4, 2, 3, 3]), &Conv::<2>::default()), "conv: 3 channels and 1 groups"),
-            (image.conv(&ones(&[4, 3, 6, 6]), &Conv::<2>::default()), "windows of size [6, 6] do not fit the last 2"),
+            (image.conv(&ones(&[4, 3, 6, 6]), &Conv::<2>::default()), "filters of [6, 6] do not fit padded lengths"),
             (image.conv(&ones(&[4, 3, 3]), &Conv::<2>::default()), "conv: needs [batch, channels] and 2 more axes"),
             (image.max_pool(&Window::new([2, 2]), [2, 2]), "max_pool: padding [2, 2] is more than half"),
             (attend(&ones(&[2, 2, 5, 5])), "attention: 3 heads are not a multiple of 2 key heads"),

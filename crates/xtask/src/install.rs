@@ -6,7 +6,7 @@
 use crate::icd;
 use crate::place::Place;
 use crate::shell::{cargo, command, interactive, on_path, quiet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -66,7 +66,21 @@ const TOOLS: &[Tool] = &[
         present: |_| icd::oclgrind().is_some(),
         how: How::Apt(&["oclgrind"]),
     },
+    Tool {
+        name: "NVIDIA's ptxas",
+        loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
+        present: |place| ptxas(place).is_some(),
+        // The last line of versions that knows both ends.
+        how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
+    },
 ];
+
+/// Where pip puts NVIDIA's assembler.
+fn ptxas(place: &Place) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
+    let at = |version: std::fs::DirEntry| version.path().join("site-packages/nvidia/cuda_nvcc/bin/ptxas");
+    versions.flatten().map(at).find(|file| file.is_file())
+}
 
 /// What may be done about a missing tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Plain std on purpose: this is the first thing a new machine compiles, and what checks the dependencies should have none.
 #![forbid(unsafe_code)]
 
+mod devices;
 mod icd;
 mod install;
 mod peers;
@@ -23,6 +24,7 @@ usage: cargo xtask <chore>
        --quick         the inner loop: installs nothing, builds no docs
        --full          also the exhaustive sweeps and the other targets
   peers                our benchmarks beside PyTorch's in the same session, as docs/measured/peers-cpu.md
+  devices              README's table of devices, from what the last test run ran on
   tidy                 the rules of this repository that no compiler checks
   size                 lines of code per crate, and the size of the release binary
 ";
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(&place, test::Tier::Default),
         ["test", "--quick"] => test::run(&place, test::Tier::Quick),
         ["test", "--full"] => test::run(&place, test::Tier::Full),
+        ["devices"] => devices::run(&place),
         ["peers"] => peers::run(&place),
         ["tidy"] => tidy::run(&place),
         ["size"] => size::run(&place),

@@ -12,6 +12,8 @@ pub struct Tally {
     pub failed: usize,
     /// Lines that begin with `SKIPPED`, each once, in order.
     pub skipped: Vec<String>,
+    /// Lines that begin with `TESTED`: the devices that tests ran on.
+    pub tested: Vec<String>,
     repeating_successes: bool,
 }
 
@@ -22,6 +24,9 @@ impl Tally {
         let loud = trimmed.starts_with("SKIPPED");
         if loud && !self.skipped.iter().any(|known| known == trimmed) {
             self.skipped.push(trimmed.to_string());
+        }
+        if trimmed.starts_with("TESTED ") && !self.tested.iter().any(|known| known == trimmed) {
+            self.tested.push(trimmed.to_string());
         }
         // Cargo says so only of a test binary that died before it could report.
         if trimmed.starts_with("process didn't exit successfully: ") {

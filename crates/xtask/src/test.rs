@@ -3,6 +3,7 @@
 //! A stage that fails does not stop the next one, so one run tells all; the end repeats every skip, says which stages
 //! failed and counts the tests.
 
+use crate::devices;
 use crate::icd;
 use crate::install::{self, Missing};
 use crate::place::Place;
@@ -76,6 +77,9 @@ pub fn run(place: &Place, tier: Tier) -> bool {
         let stage_started = Instant::now();
         let outcome = (stage.run)(&mut run);
         ends.push((stage.name, outcome, stage_started.elapsed()));
+    }
+    if let Err(error) = devices::keep(place, &run.tally.tested) {
+        println!("what was tested could not be kept: {error}");
     }
     summary(&ends, &run.tally, started.elapsed());
     ends.iter().all(|(_, outcome, _)| *outcome != Outcome::Failed)

@@ -3,8 +3,11 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use panoply::nn::{AdamW, Layer, Mlp, Module, Pass};
-use panoply::{DType, Device, Profile, Result, Rng, Tensor, eval};
+use panoply::nn::{
+    AdamW, BatchNorm, BlockShape, Cell, Conv2d, EncoderBlock, Flatten, Layer, Linear, Map, MaxPool, Mlp, Module, Pass,
+    Recurrent, Sequential,
+};
+use panoply::{Conv, DType, Device, Profile, Result, Rng, Tensor, eval};
 use serde_json::json;
 
 use super::Options;
@@ -18,6 +21,9 @@ struct Row {
 const ROWS: &[Row] = &[
     Row { name: "MLP 784-512-256-10, batch 64", run: |bench| bench.mlp(64) },
     Row { name: "MLP 784-512-256-10, batch 1024", run: |bench| bench.mlp(1024) },
+    Row { name: "CNN 28×28, batch 64", run: |bench| bench.cnn() },
+    Row { name: "LSTM 64→128, T = 50, batch 32", run: |bench| bench.lstm() },
+    Row { name: "transformer, d 256, 4 layers, 8 × 128", run: |bench| bench.transformer() },
 ];
 
 /// One row under way.
@@ -63,6 +69,39 @@ impl Bench<'_> {
     fn mlp(&mut self, batch: usize) -> Result<()> {
         let model = Mlp::new(&[784, 512, 256, 10], 0.0, &mut self.rng);
         self.classifier(model, &[batch, 784], 10)
+    }
+
+    /// Two convolutions with pooling, the first one normalised.
+    fn cnn(&mut self) -> Result<()> {
+        let same = Conv { padding: [1, 1], ..Conv::default() };
+        let model = Sequential::new()
+            .then(Conv2d::with(1, 32, [3, 3], same, &mut self.rng))
+            .then(BatchNorm::new(32))
+            .then(Map(Tensor::relu))
+            .then(MaxPool::new([2, 2]))
+            .then(Conv2d::with(32, 64, [3, 3], same, &mut self.rng))
+            .then(Map(Tensor::relu))
+            .then(MaxPool::new([2, 2]))
+            .then(Flatten)
+            .then(Linear::new(64 * 49, 10, &mut self.rng));
+        self.classifier(model, &[64, 1, 28, 28], 10)
+    }
+
+    /// The last output of an LSTM through a dense layer.
+    fn lstm(&mut self) -> Result<()> {
+        let model = Sequential::new()
+            .then(Recurrent::new(Cell::Lstm, 64, 128, 1, false, &mut self.rng))
+            .then(Map(|x| x.slice((.., -1))))
+            .then(Linear::new(128, 10, &mut self.rng));
+        self.classifier(model, &[32, 50, 64], 10)
+    }
+
+    /// The mean over an encoder's positions through a dense layer.
+    fn transformer(&mut self) -> Result<()> {
+        let shape = BlockShape { width: 256, heads: 4, inner: 1024, norm_first: true, dropout: 0.0 };
+        let blocks = (0..4).fold(Sequential::new(), |blocks, _| blocks.then(EncoderBlock::new(shape, &mut self.rng)));
+        let model = blocks.then(Map(|x| x.mean(1))).then(Linear::new(256, 10, &mut self.rng));
+        self.classifier(model, &[8, 128, 256], 10)
     }
 
     /// Steps of Adam on random examples that stay on the device.

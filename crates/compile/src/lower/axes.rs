@@ -98,18 +98,40 @@ fn find_merge(nest: &Nest, list: usize, next: u32) -> Option<Nest> {
     (1..known.len()).rev().find_map(|at| {
         let (slow, fast) = (known[at - 1], known[at]);
         let both = Var { id: next, extent: slow.extent * fast.extent };
-        let (quotient, rest) = (Form::var(both).over(fast.extent), Form::var(both).modulo(fast.extent));
-        let merged = substituted(nest, &|atom| match atom {
-            Atom::Var(var) if *var == slow => Some(quotient.clone()),
-            Atom::Var(var) if *var == fast => Some(rest.clone()),
-            Atom::Var(_) | Atom::Read(..) | Atom::Div(..) | Atom::Rem(..) => None,
-        });
+        let merged = merged(nest, slow, fast, both);
         (divisions(&merged) <= before).then(|| {
             let mut list_vars = known.clone();
             list_vars.splice(at - 1..=at, [both]);
             with_vars(merged, list, list_vars)
         })
     })
+}
+
+/// The same positions with one variable in place of two.
+fn merged(nest: &Nest, slow: Var, fast: Var, both: Var) -> Nest {
+    let (quotient, rest) = (Form::var(both).over(fast.extent), Form::var(both).modulo(fast.extent));
+    substituted(nest, &|atom| match atom {
+        Atom::Var(var) if *var == slow => Some(quotient.clone()),
+        Atom::Var(var) if *var == fast => Some(rest.clone()),
+        Atom::Var(_) | Atom::Read(..) | Atom::Div(..) | Atom::Rem(..) => None,
+    })
+}
+
+/// The innermost outer variables as one until it takes this many values, whatever quotients that costs: for a machine whose
+/// every step along the others is a program run anew.
+pub fn lengthened(mut nest: Nest, length: u64) -> Nest {
+    let mut next = largest_id(&nest) + 1;
+    while let [.., slow, fast] = nest.outer[..]
+        && fast.extent < length
+    {
+        let both = Var { id: next, extent: slow.extent * fast.extent };
+        next += 1;
+        let mut outer = nest.outer.clone();
+        outer.truncate(outer.len() - 2);
+        outer.push(both);
+        nest = with_vars(merged(&nest, slow, fast, both), 0, outer);
+    }
+    nest
 }
 
 fn forms(nest: &Nest) -> impl Iterator<Item = &Form> {

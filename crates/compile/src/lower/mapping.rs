@@ -66,6 +66,16 @@ pub fn map(nest: &Nest, levels: &Levels, target: &Target) -> Mapping {
     if grouped { by_group(nest, target, longest) } else { by_item(nest, target) }
 }
 
+impl Mapping {
+    /// How long the innermost outer variable should be made, if it is so short that a CPU's blocks would be mostly empty.
+    pub fn short(&self, nest: &Nest, target: &Target) -> Option<u64> {
+        let Style::Cpu { block } = target.style else { return None };
+        let alone = self.lanes.is_none() && self.tile.is_none();
+        let last = nest.outer.last().filter(|_| nest.outer.len() > 1)?;
+        (alone && last.extent < SHORT_ROW).then_some(block as u64 / 2)
+    }
+}
+
 /// Whether walking along the loops touches neighbouring elements more often than walking across rows does.
 fn along_rows(nest: &Nest, levels: &Levels) -> bool {
     let steps_by_one = |form: &Form, var: Option<&Var>| var.is_some_and(|var| form.coefficient(*var) == Some(1));

@@ -39,7 +39,17 @@ pub fn lower(graph: &Graph, nest: &Nest, target: &Target) -> Result<Lowered> {
     let levels = levels::Levels::new(&nest);
     let emitted = match tile::tiling(&nest, &levels, target) {
         Some(tiling) => tile::emit(graph, &nest, &levels, &tiling)?,
-        None => rows::emit(graph, &nest, &levels, &mapping::map(&nest, &levels, target))?,
+        None => {
+            let mapping = mapping::map(&nest, &levels, target);
+            match mapping.short(&nest, target) {
+                None => rows::emit(graph, &nest, &levels, &mapping)?,
+                Some(length) => {
+                    let nest = axes::lengthened(nest.clone(), length);
+                    let levels = levels::Levels::new(&nest);
+                    rows::emit(graph, &nest, &levels, &mapping::map(&nest, &levels, target))?
+                }
+            }
+        }
     };
     let kernel =
         verify(emitted.kernel).unwrap_or_else(|error| panic!("lowering wrote a wrong kernel: {error}\n{nest}"));

@@ -16,6 +16,7 @@
 //! single reads, which its compiler merges where that is possible. The renderers do write vectors that a kernel asks for.
 
 pub(crate) mod expand_collectives;
+pub(crate) mod expand_math;
 pub(crate) mod walk;
 
 mod bounds;

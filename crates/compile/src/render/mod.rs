@@ -1,7 +1,8 @@
 //! Kernel IR to source text.
 //!
 //! There is one renderer for the whole C family and one table per language ([`dialect::Dialect`]): the renderer knows what
-//! an operation means, the table knows how a language spells it. What it keeps exactly as the IR says, on every device:
+//! an operation means, the table knows how a language spells it. PTX has its own ([`ptx`]). What both keep exactly as the IR
+//! says, on every device:
 //!
 //! * **Floats**: no contraction, no reassociation; `Min` and `Max` keep NaN; f16 and bf16 values live in f32 registers and
 //!   are rounded after every operation, so they agree bit for bit whether or not the device has such arithmetic. Compilers
@@ -24,6 +25,7 @@ mod names;
 mod opencl;
 mod ops;
 mod prelude;
+mod ptx;
 mod stmt;
 mod support;
 
@@ -31,7 +33,7 @@ use panoply_ir::kernel::{Kernel, Op};
 use panoply_ir::target::Language;
 use panoply_ir::{Error, Result, Target, Verified};
 
-use dialect::Dialect;
+use crate::opt::expand_math;
 
 /// A kernel as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +72,6 @@ pub fn render(kernel: &Verified<Kernel>, target: &Target) -> Result<Rendered> {
 
 /// The kernel in the target's language, with chosen options.
 pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options) -> Result<Rendered> {
-    let dialect = dialect_of(kernel, target)?;
     let mut collectives = false;
     kernel.walk(&mut |stmt| collectives |= matches!(stmt.op, Op::Collective { .. }));
     let expanded;
@@ -80,13 +81,14 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
     } else {
         kernel
     };
-    support::check(kernel, target, options.index_bits)?;
-    Ok(entry::program(kernel, target, dialect, options.index_bits))
-}
-
-fn dialect_of(kernel: &Kernel, target: &Target) -> Result<&'static Dialect> {
+    if target.language != Language::Ir {
+        support::check(kernel, target, options.index_bits)?;
+    }
     match target.language {
-        Language::OpenClC => Ok(&opencl::DIALECT),
+        Language::OpenClC => Ok(entry::program(kernel, target, &opencl::DIALECT, options.index_bits)),
+        Language::Ptx { capability } => {
+            Ok(ptx::program(&expand_math::expand(kernel.clone()), capability, options.index_bits))
+        }
         Language::Ir => Err(Error::unsupported(format!(
             "kernel {}: {} takes the kernel itself, there is no text to render; ask for a text device such as opencl",
             kernel.name, target.name

@@ -12,12 +12,12 @@ use cl3::types::{CL_NON_BLOCKING, cl_device_id, cl_event};
 use panoply_device::{Dispatch, Error, ErrorKind, Region, Result, Step, Ticket};
 
 use super::errors::When;
-use super::fill::parts;
 use super::handles::{Buffer, Event, Shared};
 use super::memory::Allocation;
 use super::program::Program;
 use super::queue::Queue;
 use super::ticket::Submitted;
+use crate::fill::parts;
 use crate::lock::locked;
 use crate::table::Table;
 

@@ -1,6 +1,11 @@
 //! Data sets: examples in host memory, batches on the device.
 
+pub mod csv;
 pub mod digits;
+pub mod idx;
+pub mod npy;
+
+use std::path::Path;
 
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
@@ -94,6 +99,15 @@ pub struct Batches<'a> {
     next: usize,
 }
 
+impl Batches<'_> {
+    /// Without the first `step` batches.
+    #[must_use]
+    pub fn from(mut self, step: usize) -> Self {
+        self.next = step.saturating_mul(self.size).min(self.order.len());
+        self
+    }
+}
+
 impl Iterator for Batches<'_> {
     type Item = Result<Batch>;
 
@@ -115,3 +129,7 @@ impl Iterator for Batches<'_> {
 }
 
 impl ExactSizeIterator for Batches<'_> {}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
+}

@@ -2,7 +2,8 @@
 
 use panoply_tensor::{Error, Tensor};
 
-use crate::layer::Pass;
+use crate::layer::{Layer, Pass};
+use crate::module::module;
 
 /// Dropping elements in training.
 pub trait Dropout {
@@ -27,3 +28,18 @@ impl Dropout for Tensor {
         }
     }
 }
+
+/// Dropping elements as a layer of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct DropoutLayer {
+    /// How likely an element becomes 0 in training.
+    pub probability: f64,
+}
+
+impl Layer for DropoutLayer {
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        input.dropout(self.probability, pass)
+    }
+}
+
+module!(DropoutLayer {});

@@ -14,7 +14,7 @@ mod transformer;
 
 pub use attention::MultiHeadAttention;
 pub use conv::{Conv1d, Conv2d, Conv3d, Convolution, TransposedConvolution};
-pub use dropout::Dropout;
+pub use dropout::{Dropout, DropoutLayer};
 pub use embedding::{Embedding, sinusoidal_positions};
 pub use linear::Linear;
 pub use mlp::Mlp;

@@ -164,19 +164,29 @@ impl Recurrent {
     }
 
     fn step(&self, input: &Tensor, back: &Tensor, (hidden, memory): &(Tensor, Tensor)) -> (Tensor, Tensor) {
-        let gate = |x: &Tensor, i: usize| x.narrow(-1, i * self.hidden, self.hidden);
+        fn gate(x: &Tensor, i: usize, width: usize) -> Tensor {
+            x.narrow(-1, i * width, width)
+        }
+        let width = self.hidden;
         match self.cell {
             Cell::Plain => ((input + back).tanh(), memory.clone()),
             Cell::Lstm => {
-                let sum = input + back;
-                let [taken, kept, given] = [0, 1, 3].map(|i| gate(&sum, i).sigmoid());
-                let next = kept * memory + taken * gate(&sum, 2).tanh();
-                (given * next.tanh(), next)
+                let body = |[input, back, memory]: [&Tensor; 3], width: &usize| {
+                    let sum = input + back;
+                    let [taken, kept, given] = [0, 1, 3].map(|i| gate(&sum, i, *width).sigmoid());
+                    let next = kept * memory + taken * gate(&sum, 2, *width).tanh();
+                    [given * next.tanh(), next]
+                };
+                Tensor::calls("lstm step", [input, back, memory], width, body).into()
             }
             Cell::Gru => {
-                let [reset, update] = [0, 1].map(|i| (gate(input, i) + gate(back, i)).sigmoid());
-                let new = (gate(input, 2) + reset * gate(back, 2)).tanh();
-                (&new + update * (hidden - &new), memory.clone())
+                let body = |[input, back, hidden]: [&Tensor; 3], width: &usize| {
+                    let both = |i| (gate(input, i, *width) + gate(back, i, *width)).sigmoid();
+                    let (reset, update) = (both(0), both(1));
+                    let new = (gate(input, 2, *width) + reset * gate(back, 2, *width)).tanh();
+                    &new + update * (hidden - &new)
+                };
+                (Tensor::call("gru step", [input, back, hidden], width, body), memory.clone())
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Source: Kingma and Ba, Adam, 2015; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019. The order of
 //! operations is PyTorch's, so that both agree to rounding.
 
-use panoply_tensor::Tensor;
+use panoply_tensor::{Scalar, Tensor};
 
 use super::{Optimiser, Rule, Step};
 
@@ -31,12 +31,21 @@ impl Moments {
             [mean, square] => (mean.clone(), square.clone()),
             _ => (value.zeros_like(), value.zeros_like()),
         };
-        let mean = mean * self.beta1 + gradient * (1.0 - self.beta1);
-        let square = square * self.beta2 + gradient.square() * (1.0 - self.beta2);
         let power = i32::try_from(step.number).unwrap_or(i32::MAX);
         let (bias1, bias2) = (1.0 - self.beta1.powi(power), 1.0 - self.beta2.powi(power));
-        let spread = square.sqrt() / bias2.sqrt() + self.epsilon;
-        ((&mean / spread) * (step.rate / bias1), vec![mean, square])
+        let number = |x: f64| Tensor::scalar(Scalar::from_f64(value.dtype(), x));
+        let [motion, mean, square] = Tensor::calls(
+            "adam moments",
+            [gradient, &mean, &square, &number(step.rate / bias1), &number(bias2.sqrt())],
+            (self.beta1, self.beta2, self.epsilon),
+            |[gradient, mean, square, pace, root], &(beta1, beta2, epsilon)| {
+                let mean = mean * beta1 + gradient * (1.0 - beta1);
+                let square = square * beta2 + gradient.square() * (1.0 - beta2);
+                let spread = square.sqrt() / root + epsilon;
+                [(&mean / spread) * pace, mean, square]
+            },
+        );
+        (motion, vec![mean, square])
     }
 }
 

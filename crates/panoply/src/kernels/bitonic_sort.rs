@@ -50,6 +50,7 @@ pub fn merge_near(x: &mut [u32], run: usize) {
 pub(super) const SHIPPED: Shipped = Shipped {
     name: "bitonic_sort",
     about: "sorting by a network",
+    source: include_str!("bitonic_sort.rs"),
     kernels: &[("merge_near", merge_near::build), ("compare_far", compare_far::build)],
     job,
 };

@@ -26,6 +26,7 @@ pub fn histogram(x: &[u8], counts: &mut [u32]) {
 pub(super) const SHIPPED: Shipped = Shipped {
     name: "histogram",
     about: "counts of bytes, by atomic additions",
+    source: include_str!("histogram.rs"),
     kernels: &[("histogram", histogram::build)],
     job,
 };

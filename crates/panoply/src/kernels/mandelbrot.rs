@@ -30,8 +30,13 @@ pub fn mandelbrot(turns: &mut [u32], width: usize, height: usize, most: u32) {
     turns[row * width + column] = escape(re, im, most);
 }
 
-pub(super) const SHIPPED: Shipped =
-    Shipped { name: "mandelbrot", about: "the picture of z² + c", kernels: &[("mandelbrot", mandelbrot::build)], job };
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "mandelbrot",
+    about: "the picture of z² + c",
+    source: include_str!("mandelbrot.rs"),
+    kernels: &[("mandelbrot", mandelbrot::build)],
+    job,
+};
 
 fn job(size: Size, _seed: u64) -> Job {
     let (width, height) = (size.pick(30, 600, 3000), size.pick(20, 400, 2000));

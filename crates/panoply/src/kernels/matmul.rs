@@ -33,6 +33,7 @@ pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize,
 pub(super) const SHIPPED: Shipped = Shipped {
     name: "matmul",
     about: "a matrix product, in shared tiles",
+    source: include_str!("matmul.rs"),
     kernels: &[("matmul", matmul::build::<f32, TILE>)],
     job,
 };

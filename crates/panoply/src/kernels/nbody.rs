@@ -56,8 +56,13 @@ pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
     }
 }
 
-pub(super) const SHIPPED: Shipped =
-    Shipped { name: "nbody", about: "bodies that attract each other", kernels: &[("nbody", nbody::build)], job };
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "nbody",
+    about: "bodies that attract each other",
+    source: include_str!("nbody.rs"),
+    kernels: &[("nbody", nbody::build)],
+    job,
+};
 
 const STEP: f32 = 0.01;
 

@@ -62,6 +62,7 @@ pub fn cipher(blocks: &[u32], out: &mut [u32]) {
 pub(super) const SHIPPED: Shipped = Shipped {
     name: "philox",
     about: "random numbers of a counter",
+    source: include_str!("philox.rs"),
     kernels: &[("random_words", random_words::build), ("cipher", cipher::build)],
     job,
 };

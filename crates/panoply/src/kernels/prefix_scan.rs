@@ -49,6 +49,7 @@ pub fn add_totals(y: &mut [u32], totals: &[u32]) {
 pub(super) const SHIPPED: Shipped = Shipped {
     name: "prefix_scan",
     about: "running sums of an array",
+    source: include_str!("prefix_scan.rs"),
     kernels: &[
         ("scan_groups", scan_groups::build),
         ("scan_totals", scan_totals::build),

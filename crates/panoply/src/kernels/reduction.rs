@@ -32,8 +32,13 @@ pub fn sum(x: &[f32], sums: &mut [f32]) {
     }
 }
 
-pub(super) const SHIPPED: Shipped =
-    Shipped { name: "reduction", about: "the sum of an array", kernels: &[("sum", sum::build)], job };
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "reduction",
+    about: "the sum of an array",
+    source: include_str!("reduction.rs"),
+    kernels: &[("sum", sum::build)],
+    job,
+};
 
 fn job(size: Size, seed: u64) -> Job {
     let n = size.pick(3000, 1 << 20, 1 << 24);

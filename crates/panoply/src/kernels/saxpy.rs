@@ -14,8 +14,13 @@ pub fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
     }
 }
 
-pub(super) const SHIPPED: Shipped =
-    Shipped { name: "saxpy", about: "y += a x", kernels: &[("saxpy", saxpy::build)], job };
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "saxpy",
+    about: "y += a x",
+    source: include_str!("saxpy.rs"),
+    kernels: &[("saxpy", saxpy::build)],
+    job,
+};
 
 const A: f32 = 1.7;
 

@@ -27,8 +27,13 @@ pub fn softmax(x: &[f32], y: &mut [f32], width: usize) {
     }
 }
 
-pub(super) const SHIPPED: Shipped =
-    Shipped { name: "softmax", about: "softmax of each row", kernels: &[("softmax", softmax::build)], job };
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "softmax",
+    about: "softmax of each row",
+    source: include_str!("softmax.rs"),
+    kernels: &[("softmax", softmax::build)],
+    job,
+};
 
 fn job(size: Size, seed: u64) -> Job {
     let (rows, width) = (size.pick(3, 512, 4096), size.pick(300, 1000, 2048));

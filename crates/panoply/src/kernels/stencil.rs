@@ -19,8 +19,13 @@ pub fn heat(now: &[f32], next: &mut [f32], width: usize, height: usize, rate: f3
     }
 }
 
-pub(super) const SHIPPED: Shipped =
-    Shipped { name: "stencil", about: "heat that spreads over a plate", kernels: &[("heat", heat::build)], job };
+pub(super) const SHIPPED: Shipped = Shipped {
+    name: "stencil",
+    about: "heat that spreads over a plate",
+    source: include_str!("stencil.rs"),
+    kernels: &[("heat", heat::build)],
+    job,
+};
 
 const RATE: f32 = 0.2;
 const STEPS: usize = 4;

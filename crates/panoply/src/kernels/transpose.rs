@@ -26,6 +26,7 @@ pub fn transpose<T: Number, const N: usize>(x: &[T], y: &mut [T], width: usize, 
 pub(super) const SHIPPED: Shipped = Shipped {
     name: "transpose",
     about: "a matrix turned over, in shared tiles",
+    source: include_str!("transpose.rs"),
     kernels: &[("transpose", transpose::build::<f32, TILE>)],
     job,
 };

@@ -112,6 +112,7 @@ pub(super) fn joined(kind: Kind, answers: &[Answer]) -> Result<Vec<Device>> {
 /// Why a kind for which there is no driver has no devices.
 fn absent(kind: Kind) -> Error {
     let feature = match kind {
+        Kind::Cuda if cfg!(not(feature = "cuda")) => Some("cuda"),
         Kind::OpenCl if cfg!(not(feature = "opencl")) => Some("opencl"),
         Kind::Cuda
         | Kind::Rocm
@@ -135,6 +136,8 @@ fn absent(kind: Kind) -> Error {
 fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
     let threads = crate::env::settings()?.threads.map(NonZeroUsize::get);
     Ok(vec![
+        #[cfg(feature = "cuda")]
+        Arc::new(panoply_driver::CudaDriver::default()),
         #[cfg(feature = "opencl")]
         Arc::new(panoply_driver::OpenClDriver),
         Arc::new(CpuDriver::new(CpuOptions { threads, ..CpuOptions::default() })),

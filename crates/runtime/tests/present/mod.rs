@@ -5,6 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use panoply_device::{Device as RawDevice, Driver};
+use panoply_driver::CudaDriver;
 use panoply_runtime::{Device, DeviceOptions};
 
 /// Every device but those that `PANOPLY_TEST_NO_OPENCL` hides, each with a pool and a program cache of its own, so that tests
@@ -16,7 +17,18 @@ pub fn devices() -> Vec<Device> {
 /// The same, as their drivers gave them.
 pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
     static FOUND: OnceLock<Vec<Arc<dyn RawDevice>>> = OnceLock::new();
-    FOUND.get_or_init(|| opencl().into_iter().chain(cpu()).collect())
+    FOUND.get_or_init(|| cuda().into_iter().chain(opencl()).chain(cpu()).collect())
+}
+
+/// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
+fn cuda() -> Vec<Arc<dyn RawDevice>> {
+    let pretended = CudaDriver { library: Some(panoply_fake::library()) };
+    let mut devices = pretended.probe().expect("the pretended driver is always here");
+    devices.extend(CudaDriver::default().probe().unwrap_or_else(|error| {
+        eprintln!("SKIPPED: nothing ran on an NVIDIA GPU: {}", error.message());
+        Vec::new()
+    }));
+    devices
 }
 
 fn cpu() -> Vec<Arc<dyn RawDevice>> {

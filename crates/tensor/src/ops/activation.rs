@@ -22,52 +22,62 @@ impl Tensor {
     /// x where positive, exp(x) - 1 elsewhere.
     #[track_caller]
     pub fn elu(&self) -> Tensor {
-        let below = Tensor::alu(Alu::Lt, &[self, &self.literal(0.0)]);
-        self.expm1().where_(&below, self)
+        Tensor::call("elu", [self], (), |[x], ()| {
+            let below = Tensor::alu(Alu::Lt, &[x, &x.literal(0.0)]);
+            x.expm1().where_(&below, x)
+        })
     }
 
     /// 1 / (1 + exp(-x)).
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
-        let one = self.literal(1.0);
-        &one / ((-self).exp() + &one)
+        Tensor::call("sigmoid", [self], (), |[x], ()| {
+            let one = x.literal(1.0);
+            &one / ((-x).exp() + &one)
+        })
     }
 
     /// x · sigmoid(x), also called swish.
     #[track_caller]
     pub fn silu(&self) -> Tensor {
-        self * self.sigmoid()
+        Tensor::call("silu", [self], (), |[x], ()| x * x.sigmoid())
     }
 
     /// x · Φ(x) with the exact normal distribution function.
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
-        let one = self.literal(1.0);
-        self * self.literal(0.5) * ((self * self.literal(std::f64::consts::FRAC_1_SQRT_2)).erf() + one)
+        Tensor::call("gelu", [self], (), |[x], ()| {
+            let one = x.literal(1.0);
+            x * x.literal(0.5) * ((x * x.literal(std::f64::consts::FRAC_1_SQRT_2)).erf() + one)
+        })
     }
 
     /// ln(1 + exp(x)), without overflow.
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
-        self.relu() + (-self.abs()).exp().log1p()
+        Tensor::call("softplus", [self], (), |[x], ()| x.relu() + (-x.abs()).exp().log1p())
     }
 
     /// Shares that sum to 1 along an axis: exp(x) over their sum.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
-        let top = self.reduce_keep(panoply_ir::kernel::ReduceOp::Max, axis).detach();
-        let powers = (self - top).exp();
-        let sum = powers.reduce_keep(panoply_ir::kernel::ReduceOp::Sum, axis);
-        powers / sum
+        Tensor::call("softmax", [self], axis, |[x], axis| {
+            let top = x.reduce_keep(panoply_ir::kernel::ReduceOp::Max, *axis).detach();
+            let powers = (x - top).exp();
+            let sum = powers.reduce_keep(panoply_ir::kernel::ReduceOp::Sum, *axis);
+            powers / sum
+        })
     }
 
     /// ln of the softmax, without overflow.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor {
-        let top = self.reduce_keep(panoply_ir::kernel::ReduceOp::Max, axis).detach();
-        let centred = self - top;
-        let sum = centred.exp().reduce_keep(panoply_ir::kernel::ReduceOp::Sum, axis);
-        centred - sum.ln()
+        Tensor::call("log softmax", [self], axis, |[x], axis| {
+            let top = x.reduce_keep(panoply_ir::kernel::ReduceOp::Max, *axis).detach();
+            let centred = x - top;
+            let sum = centred.exp().reduce_keep(panoply_ir::kernel::ReduceOp::Sum, *axis);
+            centred - sum.ln()
+        })
     }
 
     /// Shares that sum to 1 along an axis, larger for smaller elements.
@@ -79,48 +89,54 @@ impl Tensor {
     /// ln(sigmoid(x)), without overflow.
     #[track_caller]
     pub fn log_sigmoid(&self) -> Tensor {
-        -(-self).softplus()
+        Tensor::call("log sigmoid", [self], (), |[x], ()| -(-x).softplus())
     }
 
     /// x · Φ(x) with the hyperbolic tangent in place of the error function. [Hendrycks and Gimpel 2016]
     #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor {
-        let inner = self * (self.square() * self.literal(0.044715) + self.literal(1.0));
-        let root = self.literal((2.0 / std::f64::consts::PI).sqrt());
-        self * self.literal(0.5) * ((inner * root).tanh() + self.literal(1.0))
+        Tensor::call("gelu tanh", [self], (), |[x], ()| {
+            let inner = x * (x.square() * x.literal(0.044715) + x.literal(1.0));
+            let root = x.literal((2.0 / std::f64::consts::PI).sqrt());
+            x * x.literal(0.5) * ((inner * root).tanh() + x.literal(1.0))
+        })
     }
 
     /// x · tanh(softplus(x)). [Misra 2019]
     #[track_caller]
     pub fn mish(&self) -> Tensor {
-        self * self.softplus().tanh()
+        Tensor::call("mish", [self], (), |[x], ()| x * x.softplus().tanh())
     }
 
     /// [`Tensor::elu`] scaled so that activations keep mean 0 and variance 1. [Klambauer et al. 2017]
     #[track_caller]
     pub fn selu(&self) -> Tensor {
-        let (alpha, scale) = (1.673_263_242_354_377_2, 1.050_700_987_355_480_5);
-        let below = Tensor::alu(Alu::Lt, &[self, &self.literal(0.0)]);
-        (self.expm1() * self.literal(alpha)).where_(&below, self) * self.literal(scale)
+        Tensor::call("selu", [self], (), |[x], ()| {
+            let (alpha, scale) = (1.673_263_242_354_377_2, 1.050_700_987_355_480_5);
+            let below = Tensor::alu(Alu::Lt, &[x, &x.literal(0.0)]);
+            (x.expm1() * x.literal(alpha)).where_(&below, x) * x.literal(scale)
+        })
     }
 
     /// x limited to 0 ..= 6.
     #[track_caller]
     pub fn relu6(&self) -> Tensor {
-        let (low, top) = (self.relu(), self.literal(6.0));
-        top.where_(&top.le(&low), &low)
+        Tensor::call("relu6", [self], (), |[x], ()| {
+            let (low, top) = (x.relu(), x.literal(6.0));
+            top.where_(&top.le(&low), &low)
+        })
     }
 
     /// (x + 3) / 6 limited to 0 ..= 1.
     #[track_caller]
     pub fn hard_sigmoid(&self) -> Tensor {
-        (self + self.literal(3.0)).relu6() / self.literal(6.0)
+        Tensor::call("hard sigmoid", [self], (), |[x], ()| (x + x.literal(3.0)).relu6() / x.literal(6.0))
     }
 
     /// x · hard_sigmoid(x). [Howard et al. 2019]
     #[track_caller]
     pub fn hard_swish(&self) -> Tensor {
-        self * self.hard_sigmoid()
+        Tensor::call("hard swish", [self], (), |[x], ()| x * x.hard_sigmoid())
     }
 
     /// x / (1 + |x|).

@@ -55,37 +55,58 @@ impl Tensor {
         if shared == 0 || !heads.is_multiple_of(shared) {
             return wrong(&format!("{heads} heads are not a multiple of {shared} key heads"));
         }
+        let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
+        let settings = (attention.causal, attention.past, scale);
+        match attention.mask {
+            None => Tensor::call("attention", [self, keys, values], settings, |[q, k, v], settings| {
+                q.attended(k, v, None, *settings)
+            }),
+            Some(mask) => {
+                Tensor::call("attention", [self, keys, values, mask], settings, |[q, k, v, mask], settings| {
+                    q.attended(k, v, Some(mask), *settings)
+                })
+            }
+        }
+    }
+
+    /// [`Tensor::attention`] of what fits.
+    fn attended(
+        &self,
+        keys: &Tensor,
+        values: &Tensor,
+        mask: Option<&Tensor>,
+        (causal, past, scale): (bool, usize, f64),
+    ) -> Tensor {
+        let (q, k, v) = (self.0.shape.dims(), keys.0.shape.dims(), values.0.shape.dims());
+        let rank = q.len();
+        let (heads, shared, width) = (q[rank - 3], k[rank - 3], q[rank - 1]);
         // Queries of heads that share keys stand one after another, so that no key is repeated.
         let (queries, count, lead) = (q[rank - 2], k[rank - 2], &q[..rank - 3]);
         let joined = Shape::new([lead, &[shared, heads / shared * queries, width]].concat());
         let apart = Shape::new([lead, &[heads, queries, count]].concat());
-        let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
         let scores = self.reshaped(joined).matmul(&keys.t()).reshaped(apart) * self.slot(scale);
-        let shares = scores.masked(attention).shares();
+        let shares = scores.masked(mask, causal.then_some(past)).shares();
         let folded = Shape::new([lead, &[shared, heads / shared * queries, count]].concat());
         let result = Shape::new([lead, &[heads, queries, v[rank - 1]]].concat());
         shares.reshaped(folded).matmul(values).reshaped(result)
     }
 
     /// Scores `[…, queries, keys]` with minus infinity where a key is not seen.
-    #[track_caller]
-    fn masked(&self, attention: &Attention<'_>) -> Tensor {
+    fn masked(&self, mask: Option<&Tensor>, past: Option<usize>) -> Tensor {
         let mut scores = self.clone();
         let never = self.literal(f64::NEG_INFINITY);
-        match attention.mask {
+        match mask {
             Some(mask) if mask.dtype() == DType::Bool => scores = scores.where_(mask, &never),
             Some(mask) => scores = scores + mask,
             None => {}
         }
         if scores.is_mistake() || scores.0.shape != self.0.shape {
-            let message = format!("attention: the mask {:?} does not broadcast to the scores", attention.mask);
+            let message = format!("attention: the mask {:?} does not broadcast to the scores", mask);
             return Tensor::mistake(Error::mistake(message).note(format!("scores {self:?}")));
         }
-        if !attention.causal {
-            return scores;
-        }
+        let Some(past) = past else { return scores };
         let dims = self.0.shape.dims();
-        let last = Tensor::iota(dims[dims.len() - 2]) + Tensor::constant((attention.past as i32).into());
+        let last = Tensor::iota(dims[dims.len() - 2]) + Tensor::constant((past as i32).into());
         scores.where_(&Tensor::iota(dims[dims.len() - 1]).le(&last.unsqueeze(1)), &never)
     }
 

@@ -6,6 +6,7 @@
 use panoply_ir::{Error, Shape};
 
 use super::window::Window;
+use crate::settings::Settings;
 use crate::tensor::Tensor;
 
 /// How filters move over N axes.
@@ -27,6 +28,12 @@ impl<const N: usize> Default for Conv<N> {
     }
 }
 
+impl<const N: usize> Settings for Conv<N> {
+    fn words(&self, words: &mut Vec<u64>) {
+        (self.stride, self.padding, self.dilation, self.groups).words(words);
+    }
+}
+
 impl Tensor {
     /// Convolution of `[batch, channels, lengths]` with filters `[outputs, channels / groups, sizes]`.
     #[track_caller]
@@ -35,22 +42,73 @@ impl Tensor {
             Ok(operands) => operands,
             Err(mistake) => return mistake,
         };
+        let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
+        let span = |along: usize| (size[along] - 1) * conv.dilation[along] + 1;
+        if (0..N).any(|along| x[along + 2] + 2 * conv.padding[along] < span(along)) {
+            let message = format!("conv: filters of {size:?} do not fit padded lengths of {self:?}");
+            return Tensor::mistake(Error::mistake(message).note(format!("{conv:?}")));
+        }
+        Tensor::call_with_gradient(
+            "conv",
+            [self, filters],
+            *conv,
+            |[x, filters], conv| x.convolved(filters, conv),
+            |[x, filters], _, g, conv| [Some(g.unconvolved(x, filters, conv)), Some(g.correlated(x, filters, conv))],
+        )
+    }
+
+    /// What flows to the input of a convolution: its transpose. The gradient of the windows themselves would look for every
+    /// window an element is part of.
+    fn unconvolved<const N: usize>(&self, x: &Tensor, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+        let (lengths, sizes) = (&x.0.shape.dims()[2..], &filters.0.shape.dims()[2..]);
+        let extra = std::array::from_fn(|along| {
+            let span = (sizes[along] - 1) * conv.dilation[along] + 1;
+            (lengths[along] + 2 * conv.padding[along] - span) % conv.stride[along]
+        });
+        self.conv_transposed(filters, conv, extra)
+    }
+
+    /// What flows to the filters of a convolution: the products of what flows to the output with the windows.
+    fn correlated<const N: usize>(&self, x: &Tensor, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+        let (dims, sizes) = (self.0.shape.dims(), &filters.0.shape.dims()[2..]);
+        let split = [&[dims[0], conv.groups, dims[1] / conv.groups], &dims[2..]].concat();
+        let order = [1, 2, 0].into_iter().chain(3..3 + N).collect();
+        let rows = self.reshaped(Shape::new(split)).permuted(order).flatten(2);
+        let columns = x.columns(sizes, conv);
+        rows.matmul(&columns.t()).reshaped(filters.0.shape.clone())
+    }
+
+    /// The windows of the input as columns: `[groups, depth · sizes, batch · positions]`.
+    fn columns<const N: usize>(&self, sizes: &[usize], conv: &Conv<N>) -> Tensor {
         let mut widths = vec![(0, 0); 2];
         widths.extend(conv.padding.map(|width| (width, width)));
-        let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
-        let windows = self.pad(&widths).windows(&Window { size, stride: conv.stride, dilation: conv.dilation });
-        if windows.is_mistake() {
-            return windows;
-        }
-        let (batch, groups, depth, outputs) = (x[0], conv.groups, w[1], w[0]);
-        let positions = windows.0.shape.dims()[2..2 + N].to_vec();
-        // [batch, groups, depth, positions, sizes] as [groups, depth · sizes, batch · positions].
-        let split = [&[batch, groups, depth], &windows.0.shape.dims()[2..]].concat();
-        let order = [1, 2].into_iter().chain(3 + N..3 + 2 * N).chain([0]).chain(3..3 + N);
+        let size: [usize; N] = std::array::from_fn(|along| sizes[along]);
+        let window = Window { size, stride: conv.stride, dilation: conv.dilation };
+        let windows = self.pad(&widths).interleaved_windows(&window);
+        let (batch, groups, depth) = (self.0.shape.dims()[0], conv.groups, self.0.shape.dims()[1] / conv.groups);
+        let sides = &windows.0.shape.dims()[2..];
+        // [batch, groups, depth, size and position for each axis] as [groups, depth · sizes, batch · positions]. Positions
+        // come last, so that neighbouring elements of a column are read from neighbouring places.
+        let split = [&[batch, groups, depth], sides].concat();
+        let (sizes, places) = ((0..N).map(|along| 3 + 2 * along), (0..N).map(|along| 4 + 2 * along));
+        let order = [1, 2].into_iter().chain(sizes).chain([0]).chain(places);
         let deep = depth * size.iter().product::<usize>();
-        let columns = [groups, deep, batch * positions.iter().product::<usize>()];
-        let columns = windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into());
-        let rows = filters.reshaped([groups, outputs / groups, deep].into());
+        let columns = [groups, deep, batch * sides.iter().skip(1).step_by(2).product::<usize>()];
+        windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into())
+    }
+
+    /// [`Tensor::conv`] of what fits.
+    fn convolved<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>) -> Tensor {
+        let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
+        let columns = self.columns(&w[2..], conv);
+        let positions: Vec<usize> = (0..N)
+            .map(|along| {
+                let span = (w[along + 2] - 1) * conv.dilation[along] + 1;
+                (x[along + 2] + 2 * conv.padding[along] - span) / conv.stride[along] + 1
+            })
+            .collect();
+        let (batch, groups, outputs) = (x[0], conv.groups, w[0]);
+        let rows = filters.reshaped([groups, outputs / groups, columns.0.shape.dims()[1]].into());
         let result = [&[groups, outputs / groups, batch], &positions[..]].concat();
         let order = [2, 0, 1].into_iter().chain(3..3 + N).collect();
         let joined = Shape::new([&[batch, outputs], &positions[..]].concat());

@@ -35,6 +35,12 @@ impl Tensor {
             let message = format!("matmul: element types {} and {} differ", self.dtype(), other.dtype());
             return Tensor::mistake(Error::mistake(message).note(operands()));
         }
+        if left > 2 && right == 2 {
+            // One product of many rows, and one in the gradient: not a sum over the leading axes of small ones.
+            let rows = a[..left - 1].iter().product::<usize>();
+            let whole = Shape::new([&a[..left - 1], &[n]].concat());
+            return self.reshaped([rows, k].into()).matmul(other).reshaped(whole);
+        }
         let (outer_a, outer_b) = (Shape::from(&a[..left - 2]), Shape::from(&b[..right - 2]));
         let batch = match outer_a.broadcast(&outer_b) {
             Ok(batch) => batch,

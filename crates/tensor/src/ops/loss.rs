@@ -27,9 +27,11 @@ impl Tensor {
             let message = "cross_entropy: needs logits [batch, classes] and integer classes [batch]";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
-        let right = classes.one_hot(logits[1], self.dtype());
-        let batch = self.literal(logits[0] as f64);
-        -((self.log_softmax(-1) * right).sum(..) / batch)
+        Tensor::call("cross entropy", [self, classes], (), |[logits, classes], ()| {
+            let dims = logits.0.shape.dims();
+            let right = classes.one_hot(dims[1], logits.dtype());
+            -((logits.log_softmax(-1) * right).sum(..) / logits.literal(dims[0] as f64))
+        })
     }
 
     /// Mean cross-entropy of logits `[batch, classes]` against integer classes `[batch]`, or against shares

@@ -1,6 +1,6 @@
 //! Every operation, as an expression over the primitives.
 //!
-//! [`elementwise`], [`movement`], [`reduce`], [`linalg`] and [`index`] wrap a primitive each and check its operands;
+//! [`elementwise`], [`movement`], [`reduce`], [`running`], [`linalg`] and [`index`] wrap a primitive each and check its operands;
 //! everything in the other files is composed of those and exists on every device, fused and differentiable, from its one
 //! expression.
 
@@ -20,5 +20,6 @@ pub mod norm;
 pub mod pool;
 pub mod reduce;
 pub mod resize;
+pub mod running;
 pub mod sort;
 pub mod window;

@@ -8,16 +8,20 @@ impl Tensor {
     /// Zero mean and unit variance along the last axis, `epsilon` added to the variance. [Ba et al. 2016]
     #[track_caller]
     pub fn layer_norm(&self, epsilon: f64) -> Tensor {
-        let centred = self - self.mean_keep(-1);
-        let variance = centred.square().mean_keep(-1);
-        &centred * (&variance + variance.literal(epsilon)).rsqrt()
+        Tensor::call("layer norm", [self], epsilon, |[x], epsilon| {
+            let centred = x - x.mean_keep(-1);
+            let variance = centred.square().mean_keep(-1);
+            &centred * (&variance + variance.literal(*epsilon)).rsqrt()
+        })
     }
 
     /// Unit mean square along the last axis, `epsilon` added to it. [Zhang and Sennrich 2019]
     #[track_caller]
     pub fn rms_norm(&self, epsilon: f64) -> Tensor {
-        let power = self.square().mean_keep(-1);
-        self * (&power + power.literal(epsilon)).rsqrt()
+        Tensor::call("rms norm", [self], epsilon, |[x], epsilon| {
+            let power = x.square().mean_keep(-1);
+            x * (&power + power.literal(*epsilon)).rsqrt()
+        })
     }
 
     /// Zero mean and unit variance over each of `groups` parts of the channels of `[batch, channels, …]`. [Wu and He 2018]
@@ -41,8 +45,10 @@ impl Tensor {
     /// [Ioffe and Szegedy 2015]
     #[track_caller]
     pub fn batch_norm(&self, mean: &Tensor, variance: &Tensor, epsilon: f64) -> Tensor {
-        let scale = (variance + variance.literal(epsilon)).rsqrt();
-        (self - mean.by_channel(self)) * scale.by_channel(self)
+        Tensor::call("batch norm", [self, mean, variance], epsilon, |[x, mean, variance], epsilon| {
+            let scale = (variance + variance.literal(*epsilon)).rsqrt();
+            (x - mean.by_channel(x)) * scale.by_channel(x)
+        })
     }
 
     /// Numbers `[channels]` beside `[batch, channels, …]`: with as many axes of length 1 behind as are needed to broadcast.

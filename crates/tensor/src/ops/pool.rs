@@ -1,5 +1,6 @@
 //! Pooling over windows, and to a given size.
 
+use panoply_ir::graph::Slice;
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Shape};
 
@@ -15,13 +16,13 @@ impl Tensor {
             let message = format!("max_pool: padding {padding:?} is more than half a window of {:?}", window.size);
             return if self.is_mistake() { self.clone() } else { Tensor::mistake(Error::mistake(message)) };
         }
-        self.padded_with(&padding, f64::NEG_INFINITY).windows(window).pooled::<N>(ReduceOp::Max)
+        self.padded_with(&padding, f64::NEG_INFINITY).pooled(window, Tensor::maximum)
     }
 
     /// Mean of each window over the last N axes, after `padding` zeros on both sides; the zeros count.
     #[track_caller]
     pub fn average_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
-        let sums = self.padded_with(&padding, 0.0).windows(window).pooled::<N>(ReduceOp::Sum);
+        let sums = self.padded_with(&padding, 0.0).pooled(window, |a, b| a + b);
         let count = sums.literal(window.size.iter().product::<usize>() as f64);
         sums / count
     }
@@ -79,14 +80,26 @@ impl Tensor {
         combined / (end - start).reshaped(Shape::new(counts)).cast(self.dtype())
     }
 
-    /// Combined over the last N axes, which go away.
-    fn pooled<const N: usize>(&self, op: ReduceOp) -> Tensor {
-        if self.is_mistake() {
-            return self.clone();
+    /// The elements of each window over the last N axes combined, one axis after the other: with windows of a few elements
+    /// that is element-wise work on strided views, which needs no loop inside a work-item.
+    #[track_caller]
+    fn pooled<const N: usize>(&self, window: &Window<N>, combine: fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
+        let counts = match self.window_counts(window) {
+            Ok(counts) => counts,
+            Err(mistake) => return mistake,
+        };
+        let lead = self.0.shape.rank() - N;
+        let mut pooled = self.clone();
+        for (along, count) in counts.into_iter().enumerate() {
+            let part = |element: usize| {
+                let mut slices = pooled.whole();
+                let start = element * window.dilation[along];
+                slices[lead + along] = Slice { start, step: window.stride[along] as isize, len: count };
+                pooled.sliced(slices)
+            };
+            pooled = (1..window.size[along]).fold(part(0), |sum, element| combine(&sum, &part(element)));
         }
-        let kept = self.0.shape.rank() - N;
-        let shape = Shape::from(&self.0.shape.dims()[..kept]);
-        self.reduced(op, (kept..kept + N).collect()).reshaped(shape)
+        pooled
     }
 
     /// Elements of this value on both sides of the last N axes.

@@ -1,4 +1,4 @@
-//! Over axes: sums, extremes, running sums, and what is composed of them.
+//! Over axes: sums, extremes, and what is composed of them.
 
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::ReduceOp;
@@ -207,38 +207,6 @@ impl Tensor {
         let positions = Tensor::iota(len).reshaped(Shape::new(dims));
         let beyond = positions.literal(len as f64);
         positions.where_(&hit, &beyond).min(axis)
-    }
-
-    /// Running sum along an axis.
-    #[track_caller]
-    pub fn cumsum(&self, axis: isize) -> Tensor {
-        self.scan(ReduceOp::Sum, axis)
-    }
-
-    /// Running product along an axis.
-    #[track_caller]
-    pub fn cumprod(&self, axis: isize) -> Tensor {
-        self.scan(ReduceOp::Prod, axis)
-    }
-
-    /// Running maximum along an axis.
-    #[track_caller]
-    pub fn cummax(&self, axis: isize) -> Tensor {
-        self.scan(ReduceOp::Max, axis)
-    }
-
-    /// Running minimum along an axis.
-    #[track_caller]
-    pub fn cummin(&self, axis: isize) -> Tensor {
-        self.scan(ReduceOp::Min, axis)
-    }
-
-    #[track_caller]
-    pub(crate) fn scan(&self, op: ReduceOp, axis: isize) -> Tensor {
-        match self.axis("scan", axis) {
-            Ok(axis) => Tensor::primitive(Op::Scan(op, axis), &[self], self.0.shape.clone(), self.dtype()),
-            Err(mistake) => mistake,
-        }
     }
 
     /// ln of the sum of e to the x along an axis, which stays with length 1; does not overflow.

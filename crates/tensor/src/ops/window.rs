@@ -44,24 +44,44 @@ impl Tensor {
     /// The windows over the last N axes: `[…, lengths]` becomes `[…, positions, sizes]`. A view.
     #[track_caller]
     pub fn windows<const N: usize>(&self, window: &Window<N>) -> Tensor {
-        if self.is_mistake() {
-            return self.clone();
+        let view = self.interleaved_windows(window);
+        if view.is_mistake() {
+            return view;
         }
-        let rank = self.0.shape.rank();
-        let counts = (0..N).map(|i| window.count(i, self.0.shape.dims().get((rank + i).checked_sub(N)?).copied()?));
-        let Some(counts) = counts.collect::<Option<Vec<usize>>>() else {
-            let message = format!("windows of size {:?} do not fit the last {N} axes of {self:?}", window.size);
-            let note = format!("stride {:?}, dilation {:?}", window.stride, window.dilation);
-            return Tensor::mistake(Error::mistake(message).note(note));
+        let lead = self.0.shape.rank() - N;
+        let positions = (0..N).map(|along| lead + 2 * along + 1);
+        let elements = (0..N).map(|along| lead + 2 * along);
+        view.permuted((0..lead).chain(positions).chain(elements).collect())
+    }
+
+    /// The windows with two axes for each of the last N: size, then position.
+    #[track_caller]
+    pub(crate) fn interleaved_windows<const N: usize>(&self, window: &Window<N>) -> Tensor {
+        let counts = match self.window_counts(window) {
+            Ok(counts) => counts,
+            Err(mistake) => return mistake,
         };
-        let lead = rank - N;
+        let lead = self.0.shape.rank() - N;
         let mut view = self.clone();
         for along in (0..N).rev() {
             view = view.windows_along(lead + along, counts[along], window, along);
         }
-        let positions = (0..N).map(|along| lead + 2 * along + 1);
-        let elements = (0..N).map(|along| lead + 2 * along);
-        view.permuted((0..lead).chain(positions).chain(elements).collect())
+        view
+    }
+
+    /// How many windows fit along each of the last N axes.
+    #[track_caller]
+    pub(crate) fn window_counts<const N: usize>(&self, window: &Window<N>) -> Result<Vec<usize>, Tensor> {
+        if self.is_mistake() {
+            return Err(self.clone());
+        }
+        let rank = self.0.shape.rank();
+        let counts = (0..N).map(|i| window.count(i, self.0.shape.dims().get((rank + i).checked_sub(N)?).copied()?));
+        counts.collect::<Option<Vec<usize>>>().ok_or_else(|| {
+            let message = format!("windows of size {:?} do not fit the last {N} axes of {self:?}", window.size);
+            let note = format!("stride {:?}, dilation {:?}", window.stride, window.dilation);
+            Tensor::mistake(Error::mistake(message).note(note))
+        })
     }
 
     /// One axis as two: the element within a window, then the window.

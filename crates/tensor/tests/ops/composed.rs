@@ -62,7 +62,7 @@ pub const ROWS: &[Row] = &[
     smooth("std", &[any(&[3, 40])], |x| x[0].std(-1, 0)),
     smooth("norm", &[A], |x| x[0].norm(1)),
     smooth("logsumexp without its axis", &[any(&[4, 9])], |x| x[0].logsumexp(0)),
-    flat("cummin", &[any(&[3, 9])], |x| x[0].cummin(0)),
+    smooth("cummin", &[any(&[3, 9])], |x| x[0].cummin(0)),
     flat("count_nonzero", &[whole(&[5, 7], 3.0)], |x| x[0].count_nonzero()),
     smooth("sort", &[any(&[4, 9])], |x| x[0].sort(1, Order::Ascending)),
     smooth("sort rows down", &[any(&[7, 2, 3])], |x| x[0].sort(0, Order::Descending)),

@@ -132,8 +132,8 @@ pub const ROWS: &[Row] = &[
     flat("all", &[whole(&[5, 2], 4.0)], |x| x[0].cast(DType::Bool).all(1)),
     smooth("cumsum", &[any(&[3, 9])], |x| x[0].cumsum(1)),
     smooth("cumsum of columns", &[any(&[9, 3])], |x| x[0].cumsum(0)),
-    flat("cumprod", &[any(&[3, 9])], |x| x[0].cumprod(1)),
-    flat("cummax", &[any(&[3, 9])], |x| x[0].cummax(1)),
+    smooth("cumprod", &[any(&[3, 9])], |x| x[0].cumprod(1)),
+    smooth("cummax", &[any(&[3, 9])], |x| x[0].cummax(1)),
     smooth("logsumexp", &[any(&[4, 9])], |x| x[0].logsumexp_keep(-1)),
     // Matrices and positions.
     smooth("matmul", &[any(&[9, 13]), any(&[13, 6])], |x| x[0].matmul(&x[1])),

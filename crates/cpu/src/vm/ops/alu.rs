@@ -6,6 +6,7 @@ use panoply_ir::Alu;
 
 use super::loops::{Binary, Is, Iv, Sv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
 use super::number::{Bits, Float, Number};
+use super::quotient::{Quotient, Remainder};
 use crate::vm::isa::{Machine, VecFn};
 use crate::vm::lane::Lane;
 
@@ -187,6 +188,8 @@ pub fn find<M: Machine>(alu: Alu, lane: Lane, mode: Mode) -> Option<VecFn> {
                 Lane::U8 => ordered_integer::<M, u8>(alu, mode).or_else(|| wrapping::<M, u8>(alu, mode)),
                 Lane::U16 => ordered_integer::<M, u16>(alu, mode).or_else(|| wrapping::<M, u16>(alu, mode)),
                 Lane::U32 => ordered_integer::<M, u32>(alu, mode).or_else(|| wrapping::<M, u32>(alu, mode)),
+                _ if (alu, mode) == (Alu::Div, Mode::Vs) => Some(M::compile::<Quotient>()),
+                _ if (alu, mode) == (Alu::Rem, Mode::Vs) => Some(M::compile::<Remainder>()),
                 _ => ordered_integer::<M, u64>(alu, mode).or_else(|| wrapping::<M, u64>(alu, mode)),
             }
         }

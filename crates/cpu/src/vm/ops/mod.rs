@@ -1,7 +1,7 @@
 //! The loops of the vector machine: each written once, compiled for every instruction set.
 //!
 //! In reading order: [`number`] (what an operation means for one lane), [`half`] (16-bit floats), [`loops`] (all lanes,
-//! by the way the operands come), [`alu`], [`pair`], [`convert`], [`memory`] and [`mask`] (the tables).
+//! by the way the operands come), [`quotient`], [`alu`], [`pair`], [`convert`], [`memory`] and [`mask`] (the tables).
 
 pub mod alu;
 pub mod convert;
@@ -11,6 +11,7 @@ pub mod mask;
 pub mod memory;
 pub mod number;
 pub mod pair;
+mod quotient;
 
 use panoply_ir::Alu;
 

@@ -1,6 +1,6 @@
 //! Filling a region whose first byte is no multiple of the pattern.
 //!
-//! `clEnqueueFillBuffer` wants offset and length to be multiples of the pattern's length. Any other region is its bytes up to
+//! Interfaces want offset and length to be multiples of the pattern's length. Any other region is its bytes up to
 //! the next multiple, a middle in which the pattern is turned, and the bytes after the last multiple.
 
 /// One command's worth: where, how long, with what.

@@ -1,0 +1,116 @@
+//! Transcendental functions as arithmetic, for languages whose own are too loose.
+//!
+//! What is left are sums, products, fused multiply-adds, quotients, square roots, roundings, comparisons, selections and bits:
+//! within 2 ULP for every f32 and 4 for f64, as the numeric contract has it, and the same bits wherever it is used. There is no
+//! branch and no table in memory, so the functions work on vectors and inside any expression; the price is that rare cases cost
+//! everybody (the reduction of huge angles, above all).
+//!
+//! The methods, polynomials and error bounds are those of `math` in the crate `cpu`, where the sources are named and every f32 was
+//! tried: this is the same text over expressions, with fused multiply-adds. Only angles in f32 are reduced otherwise, by integers.
+//! Powers in f32 are computed by way of f64.
+
+mod double;
+mod single;
+mod turns;
+mod value;
+
+use std::collections::HashMap;
+
+use panoply_ir::kernel::{Expr, ExprId, Kernel};
+use panoply_ir::{Alu, DType, Type};
+
+use super::walk::{Grow, live, map_block};
+use value::{Math, V};
+
+/// The kernel without transcendental functions. It verifies if the kernel did.
+pub(crate) fn expand(kernel: Kernel) -> Kernel {
+    let is_wanted = |id: &ExprId| matches!(kernel.exprs.get(*id), Expr::Alu(op, _) if is_transcendental(op));
+    let live = live(&kernel);
+    if !live.iter().any(is_wanted) {
+        return kernel;
+    }
+    let math = Math::new(kernel);
+    let mut made: HashMap<ExprId, ExprId> = HashMap::new();
+    for id in live {
+        let expr = math.expr(id).map_operands(|operand| made[&operand]);
+        let new = match expr {
+            Expr::Alu(op, args) if is_transcendental(op) => {
+                function(op, args.iter().map(|arg| math.value(*arg)).collect())
+            }
+            other => math.add(other).id,
+        };
+        made.insert(id, new);
+    }
+    let mut kernel = math.finish();
+    let mut body = std::mem::take(&mut kernel.body);
+    map_block(&mut body, &mut |id| made[&id]);
+    Kernel { body, ..kernel }
+}
+
+fn is_transcendental(op: Alu) -> bool {
+    use Alu::*;
+    match op {
+        Exp | Exp2 | Ln | Log2 | Log1p | Expm1 | Sin | Cos | Tan | Atan | Tanh | Erf | Pow => true,
+        Neg | Not | Abs | Sqrt | Floor | Ceil | Round | Trunc | Add | Sub | Mul | Div | Rem | Min | Max | And | Or
+        | Xor | Shl | Shr | Lt | Le | Eq | Ne | Select | Fma => false,
+    }
+}
+
+/// The function of operands; 16-bit floats go through f32.
+fn function(op: Alu, args: Vec<V<'_>>) -> ExprId {
+    let ty = args[0].ty();
+    let dtype = ty.dtype().expect("a transcendental function of floats");
+    if dtype == DType::F64 {
+        return double(op, &args).id;
+    }
+    let single_args: Vec<V<'_>> = args.iter().map(|arg| arg.cast(DType::F32)).collect();
+    single(op, &single_args).cast(dtype).id
+}
+
+fn single<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
+    let x = args[0];
+    match op {
+        Alu::Exp => single::exp(x),
+        Alu::Exp2 => single::exp2(x),
+        Alu::Expm1 => single::expm1(x),
+        Alu::Ln => single::ln(x),
+        Alu::Log2 => single::log2(x),
+        Alu::Log1p => single::log1p(x),
+        Alu::Sin => single::sin(x),
+        Alu::Cos => single::cos(x),
+        Alu::Tan => single::tan(x),
+        Alu::Atan => single::atan(x),
+        Alu::Tanh => single::tanh(x),
+        Alu::Erf => single::erf(x),
+        Alu::Pow => single::pow(x, args[1]),
+        _ => unreachable!("{} is no transcendental function", op.name()),
+    }
+}
+
+fn double<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
+    let x = args[0];
+    match op {
+        Alu::Exp => double::exp(x),
+        Alu::Exp2 => double::exp2(x),
+        Alu::Expm1 => double::expm1(x),
+        Alu::Ln => double::ln(x),
+        Alu::Log2 => double::log2(x),
+        Alu::Log1p => double::log1p(x),
+        Alu::Sin => double::sin(x),
+        Alu::Cos => double::cos(x),
+        Alu::Tan => double::tan(x),
+        Alu::Atan => double::atan(x),
+        Alu::Tanh => double::tanh(x),
+        Alu::Erf => double::erf(x),
+        Alu::Pow => double::pow(x, args[1]),
+        _ => unreachable!("{} is no transcendental function", op.name()),
+    }
+}
+
+/// The type with the same lanes.
+fn like(ty: Type, dtype: DType) -> Type {
+    ty.with_dtype(dtype)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,493 @@
+//! The functions for f64, within 4 ULP.
+
+#![allow(clippy::excessive_precision, reason = "the constants are minimax coefficients")]
+
+use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E};
+
+use panoply_ir::DType;
+
+use super::single::limits;
+use super::turns::{PIECE_BITS, WHOLE_TURNS, pieces, weight, window};
+use super::value::V;
+
+/// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which then stands in the low bits of the sum.
+pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
+
+/// 2^n.
+pub(super) fn power(n: i64) -> f64 {
+    f64::from_bits(((1023 + n) as u64) << 52)
+}
+
+/// The upper part of ln 2, 32 bits long, so that its product with an exponent is exact.
+const LN_2_HI: f64 = 0.693_147_180_369_123_8;
+/// ln 2 - `LN_2_HI`.
+const LN_2_LO: f64 = 1.908_214_929_270_587_7e-10;
+
+/// `exp(r) = 1 + r + r^2 P(r)`, relative error 2^-57.
+const EXP: [f64; 10] = [
+    0.5000000000000006,
+    0.1666666666666664,
+    0.041666666666575716,
+    0.008333333333364648,
+    0.0013888888931630373,
+    0.00019841269762004937,
+    2.4801505287775697e-05,
+    2.755737572911844e-06,
+    2.762602483135972e-07,
+    2.5062362670889573e-08,
+];
+/// `expm1(r) = r + r^2 P(r)`, relative error 2^-61.
+const EXPM1: [f64; 11] = [
+    0.5,
+    0.16666666666666677,
+    0.041666666666666685,
+    0.00833333333332179,
+    0.0013888888888893697,
+    0.00019841269885373486,
+    2.480158727901335e-05,
+    2.7557245103109796e-06,
+    2.755732941860856e-07,
+    2.5108709955422767e-08,
+    2.089398671515446e-09,
+];
+/// `exp2(r) = 1 + r P(r)`, relative error 2^-57.
+const EXP2: [f64; 11] = [
+    LN_2,
+    0.2402265069591011,
+    0.055504108664821736,
+    0.009618129107600584,
+    0.0013333558146543065,
+    0.0001540353045029212,
+    1.5252733637295974e-05,
+    1.3215438208577103e-06,
+    1.0178158427576722e-07,
+    7.073342315790945e-09,
+    4.4391573051793605e-10,
+];
+/// `log((1 + s) / (1 - s)) = 2 s + s^3 P(s^2)`, relative error 2^-59.5.
+const LOG: [f64; 7] = [
+    0.6666666666666734,
+    0.39999999999416935,
+    0.28571428741933735,
+    0.22222198616106018,
+    0.18183562249070356,
+    0.15314100347596857,
+    0.14795480875910333,
+];
+/// `atan z = z + z^3 P(z^2)` on |z| <= tan(pi/8), relative error 2^-63.8.
+const ATAN: [f64; 12] = [
+    -0.33333333333333326,
+    0.19999999999997098,
+    -0.14285714285317078,
+    0.11111111083805617,
+    -0.0909090798854482,
+    0.07692279271005206,
+    -0.06666175820461226,
+    0.058765283550597645,
+    -0.05215261113924451,
+    0.044908974369177054,
+    -0.03318279208069483,
+    0.014901747264670466,
+];
+/// `erf x = x + x P(x^2)` on |x| <= 1, relative error 2^-56.
+const ERF_NEAR: [f64; 12] = [
+    0.12837916709551256,
+    -0.37612638903183343,
+    0.1128379167093695,
+    -0.026866170641959137,
+    0.005223977596735828,
+    -0.0008548325484994144,
+    0.00012055280496339196,
+    -1.4924465632330348e-05,
+    1.6444150424457193e-06,
+    -1.6183989462551407e-07,
+    1.3616688515584717e-08,
+    -7.607784474545496e-10,
+];
+/// `erfc x = exp(-x^2 - P(x - 3))` on 1..=5.95, absolute error 2^-56.
+const ERF_FAR: [f64; 19] = [
+    1.7203630419811307,
+    0.3037536890039346,
+    -0.042605781195952916,
+    0.00741189178829719,
+    -0.0013533104946577132,
+    0.00024569205654001366,
+    -4.3081678989268594e-05,
+    7.115871692262476e-06,
+    -1.0690950737155953e-06,
+    1.358861836521049e-07,
+    -1.2075950460898584e-08,
+    -9.18372995850443e-10,
+    7.839887477564258e-10,
+    6.316662403475517e-11,
+    1.3299686425425723e-10,
+    -2.7483055605345068e-11,
+    -2.444955940687247e-11,
+    -8.592191742379674e-12,
+    -1.0391066260697245e-12,
+];
+/// `log2((1 + s) / (1 - s)) = s (C0 + C1 s^2 + s^4 P(s^2))`, relative error 2^-73.
+const LOG2: [f64; 8] = [
+    0.5770780163555851,
+    0.41219858311134566,
+    0.3205988979127996,
+    0.2623081986563947,
+    0.2219522704167374,
+    0.1924013221632604,
+    0.16845146885582518,
+    0.17281808023079562,
+];
+/// 2 / ln 2.
+const C0: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
+/// A third of that.
+const C1: (f64, f64) = (0.9617966939259756, 5.0577616648125907e-17);
+/// `sin r = r + r^3 P(r^2)`, relative error 2^-57.8.
+const SIN: [f64; 6] = [
+    -0.1666666666666663,
+    0.00833333333332184,
+    -0.00019841269829358528,
+    2.7557313538514234e-06,
+    -2.5050734389257543e-08,
+    1.5895433289345187e-10,
+];
+/// `cos r = 1 - r^2 / 2 + r^4 P(r^2)`, relative error 2^-63.9.
+const COS: [f64; 6] = [
+    0.041666666666666595,
+    -0.0013888888888873307,
+    2.4801587288965227e-05,
+    -2.755731420307781e-07,
+    2.0875703139294185e-09,
+    -1.1358616990839133e-11,
+];
+/// pi / 2 in three parts, the first two of 33 bits, so that their products with small integers are exact.
+const PARTS: [f64; 3] = [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21];
+
+pub(super) fn exp(x: V<'_>) -> V<'_> {
+    // The bounds already give 0 and infinity, and keep n within what `scale` takes.
+    let x = x.clamp(-746.0, 710.0);
+    let (n, r) = reduce_exp(x);
+    let p = r.poly(&EXP).mad(r * r, r) + 1.0;
+    scale(p, n, x.less(0.0))
+}
+
+pub(super) fn exp2(x: V<'_>) -> V<'_> {
+    exp2_sum(x, x.number(0.0))
+}
+
+/// 2 to the x + low, where low is small beside 1 and only matters if x is neither huge nor infinite.
+fn exp2_sum<'m>(x: V<'m>, low: V<'m>) -> V<'m> {
+    let bounded = x.clamp(-1076.0, 1025.0);
+    let low = bounded.equal(x).then(low, x.number(0.0));
+    let n = bounded + SHIFT;
+    let r = (bounded - (n - SHIFT)) + low;
+    let p = r.poly(&EXP2).mad(r, r.number(1.0));
+    scale(p, n, bounded.less(0.0))
+}
+
+pub(super) fn expm1(x: V<'_>) -> V<'_> {
+    // Below -38 the result is -1.
+    let y = x.clamp(-38.0, 710.0);
+    let (n, r) = reduce_exp(y);
+    let p = r.poly(&EXPM1).mad(r * r, r);
+    // 2^n (p + 1) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), because 2^n may be infinite.
+    let half = exponent(n, -1);
+    let scaled = half.mad(p, half - 0.5) * 2.0;
+    // For n = 0 halving would lose the last bit of a denormal. The sign is for -0.
+    n.is(SHIFT).then(p, scaled).copysign(x)
+}
+
+/// exp(x) for x in -708..=709, where it is a normal number.
+fn exp_normal(x: V<'_>) -> V<'_> {
+    let (n, r) = reduce_exp(x);
+    let p = r.poly(&EXP).mad(r * r, r) + 1.0;
+    p * exponent(n, 0)
+}
+
+/// `n + SHIFT` and `r` with `x = n ln 2 + r`.
+fn reduce_exp(x: V<'_>) -> (V<'_>, V<'_>) {
+    let shifted = x.mad(x.number(LOG2_E), x.number(SHIFT));
+    let n = shifted - SHIFT;
+    let r = n.mad(n.number(-LN_2_HI), x);
+    (shifted, n.mad(n.number(-LN_2_LO), r))
+}
+
+/// 2^(n + offset), a normal number, from `n + SHIFT`.
+fn exponent(shifted: V<'_>, offset: i128) -> V<'_> {
+    let bits = shifted.bits().shl(52);
+    (bits + bits.integer((1023 + offset) << 52)).float()
+}
+
+/// `p * 2^n` with one rounding, from `n + SHIFT`; `small` if n may be below -1022 but not above 1022.
+fn scale<'m>(p: V<'m>, shifted: V<'m>, small: V<'m>) -> V<'m> {
+    let bits = shifted.bits().shl(52);
+    let bias = small.then(bits.integer((1023 + 512) << 52), bits.integer((1023 - 1) << 52));
+    let rest = small.then(p.number(weight(512)), p.number(2.0));
+    p * (bits + bias).float() * rest
+}
+
+pub(super) fn ln(x: V<'_>) -> V<'_> {
+    let (e, m) = split(x);
+    let f = m - 1.0;
+    let small = e.mad(e.number(LN_2_LO), tail(f));
+    limits(x, e.mad(e.number(LN_2_HI), f + small))
+}
+
+pub(super) fn log2(x: V<'_>) -> V<'_> {
+    let (e, m) = split(x);
+    let f = m - 1.0;
+    // f log2(e) with f itself kept apart, so that only the smaller part is rounded twice.
+    let small = f.mad(f.number(LOG2_E - 1.0), tail(f) * LOG2_E);
+    limits(x, e + (f + small))
+}
+
+pub(super) fn log1p(x: V<'_>) -> V<'_> {
+    let u = x + 1.0;
+    let (e, m) = split(u);
+    let f = m - 1.0;
+    // ln(m + c) = ln m + c / m, where c is what the sum lost, scaled like m; 1 / m = 1 - f + f^2 to a few per cent.
+    let one = x.number(1.0);
+    let lost = u.more(2.0).then(one - (u - x), x - (u - 1.0));
+    let scale = (one.bits() + m.bits() - u.bits()).float();
+    let c = u.less(1e18).then(lost * scale * f.mad(f, one - f), x.number(0.0));
+    let small = e.mad(e.number(LN_2_LO), tail(f) + c);
+    let sum = limits(u, e.mad(e.number(LN_2_HI), f + small));
+    // -0 stays -0.
+    x.is(0.0).then(x, sum)
+}
+
+/// log(1 + f) - f = s (f^2 / 2 + R) - f^2 / 2, where log(1 + f) = 2 s + s R.
+fn tail(f: V<'_>) -> V<'_> {
+    let s = f / (f + 2.0);
+    let square = s * s;
+    let half = f * 0.5 * f;
+    s.mad(square.mad(square.poly(&LOG), half), -half)
+}
+
+/// `e` and `m` with `x = 2^e m` and m within sqrt(1/2)..sqrt(2), for normal positive x.
+pub(super) fn split_normal(x: V<'_>) -> (V<'_>, V<'_>) {
+    const SQRT_HALF: i128 = std::f64::consts::FRAC_1_SQRT_2.to_bits() as i128;
+    let bits = x.bits() + x.bits().integer(1f64.to_bits() as i128 - SQRT_HALF);
+    // The biased exponent becomes a number by standing in the low bits of 2^52.
+    const UNIT: f64 = 4_503_599_627_370_496.0;
+    let e = (bits.shr(52) | bits.integer(i128::from(UNIT.to_bits()))).float() - (UNIT + 1023.0);
+    let m = (bits & bits.integer((1 << 52) - 1)) + bits.integer(SQRT_HALF);
+    (e, m.float())
+}
+
+/// The same for denormals too.
+fn split(x: V<'_>) -> (V<'_>, V<'_>) {
+    let denormal = x.less(f64::MIN_POSITIVE);
+    let (e, m) = split_normal(denormal.then(x * 18_014_398_509_481_984.0, x));
+    (denormal.then(e - 54.0, e), m)
+}
+
+/// The product as a rounded part and the exact rest.
+fn product_and_rest<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
+    let product = a * b;
+    (product, a.mad(b, -product))
+}
+
+/// The sum as a rounded part and the exact rest (Knuth).
+fn sum_and_rest<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
+    let sum = a + b;
+    let of_b = sum - a;
+    (sum, (a - (sum - of_b)) + (b - of_b))
+}
+
+/// The same for |a| >= |b|, or a = 0 (Dekker).
+fn sum_and_rest_ordered<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
+    let sum = a + b;
+    (sum, b - (sum - a))
+}
+
+pub(super) fn atan(x: V<'_>) -> V<'_> {
+    atan_of(x, &ATAN, [0.414_213_562_373_095_05, 2.414_213_562_373_095], 6.123_233_995_736_766e-17)
+}
+
+/// Arc tangent on three intervals: atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 + atan(-1 / a). `low` is what the type's pi / 2
+/// lacks.
+pub(super) fn atan_of<'m>(x: V<'m>, coefficients: &[f64], [first, second]: [f64; 2], low: f64) -> V<'m> {
+    let a = x.abs();
+    let (middle, far) = (a.more(first), a.more(second));
+    let (zero, one) = (a.number(0.0), a.number(1.0));
+    let top = far.then(a.number(-1.0), middle.then(a - 1.0, a));
+    let bottom = far.then(a, middle.then(a + 1.0, one));
+    let base = far.then(a.number(FRAC_PI_2), middle.then(a.number(FRAC_PI_4), zero));
+    let base_low = far.then(a.number(low), middle.then(a.number(0.5 * low), zero));
+    let z = top / bottom;
+    let square = z * z;
+    let rest = square.poly(coefficients).mad(square * z, base_low);
+    (base + (z + rest)).copysign(x)
+}
+
+pub(super) fn tanh(x: V<'_>) -> V<'_> {
+    // -t / (t + 2) with t = expm1(-2 |x|).
+    let t = expm1(x.abs() * -2.0);
+    (t / (t + 2.0)).copysign(x)
+}
+
+pub(super) fn erf(x: V<'_>) -> V<'_> {
+    let a = x.abs();
+    let near = a.mad((a * a).poly(&ERF_NEAR), a);
+    // From 5.95 on the result is 1.
+    let bounded = a.at_most(5.95);
+    let exponent = bounded.mad(bounded, (bounded - 3.0).poly(&ERF_FAR));
+    let far = a.number(1.0) - exp_normal(-exponent);
+    a.more(1.0).then(far, near).copysign(x)
+}
+
+pub(super) fn pow<'m>(x: V<'m>, y: V<'m>) -> V<'m> {
+    let a = x.abs();
+    let (log, log_low) = log2_sum(a);
+    let log = a.less(f64::INFINITY).then(log, a.number(f64::INFINITY));
+    let log = a.more(0.0).then(log, a.number(f64::NEG_INFINITY));
+    let (product, product_low) = product_and_rest(y, log);
+    let product_low = y.mad(log_low, product_low);
+    // 1 to the infinity is 1, and -1 too.
+    let (one, zero) = (a.is(1.0), a.number(0.0));
+    let magnitude = exp2_sum(one.then(zero, product), one.then(zero, product_low));
+    pow_cases(x, y, magnitude)
+}
+
+/// x to the y from its magnitude: signs and special cases of C's `pow`.
+pub(super) fn pow_cases<'m>(x: V<'m>, y: V<'m>, magnitude: V<'m>) -> V<'m> {
+    let whole = y.trunc().equal(y);
+    let half = y * 0.5;
+    let odd = whole & half.trunc().equal(half).not();
+    let signed = odd.then(magnitude.flip_with(x), magnitude);
+    let undefined = x.less(0.0) & x.abs().less(f64::INFINITY) & whole.not();
+    let result = (undefined | x.is_nan() | y.is_nan()).then(x.number(f64::NAN), signed);
+    (y.is(0.0) | x.is(1.0)).then(x.number(1.0), result)
+}
+
+/// log2 of a positive number as a sum of two, to about 2^-66.
+fn log2_sum(x: V<'_>) -> (V<'_>, V<'_>) {
+    let (e, m) = split(x);
+    // s = (m - 1) / (m + 1); m - 1 is exact.
+    let top = m - 1.0;
+    let one = m.number(1.0);
+    let (bottom, bottom_low) = sum_and_rest_ordered(one, m);
+    let inverse = one / bottom;
+    let s = top * inverse;
+    let (back, back_low) = product_and_rest(s, bottom);
+    let s_low = (((top - back) - back_low) - s * bottom_low) * inverse;
+
+    let (square, square_low) = product_and_rest(s, s);
+    let square_low = (s * 2.0).mad(s_low, square_low);
+    // C1 + s^2 P, then times s^2, plus C0, then times s; each as a sum of two.
+    let (sum, sum_low) = sum_and_rest_ordered(s.number(C1.0), square * square.poly(&LOG2));
+    let sum_low = sum_low + C1.1;
+    let (part, part_low) = product_and_rest(sum, square);
+    let part_low = part_low + sum.mad(square_low, sum_low * square);
+    let (sum, sum_low) = sum_and_rest_ordered(s.number(C0.0), part);
+    let sum_low = sum_low + (part_low + C0.1);
+    let (part, part_low) = product_and_rest(sum, s);
+    let part_low = part_low + sum.mad(s_low, sum_low * s);
+
+    // |part| <= 1/2, so e is larger unless it is 0, when the sum is exact in either order.
+    let (log, low) = sum_and_rest_ordered(e, part);
+    sum_and_rest_ordered(log, low + part_low)
+}
+
+pub(super) fn sin(x: V<'_>) -> V<'_> {
+    let (quarter, r) = reduce(x.abs());
+    let (sin, cos) = sin_cos(r);
+    let value = is_odd(quarter).then(cos, sin);
+    (value.bits() ^ (quarter & quarter.integer(2)).shl(62)).float().flip_with(x)
+}
+
+pub(super) fn cos(x: V<'_>) -> V<'_> {
+    let (quarter, r) = reduce(x.abs());
+    let (sin, cos) = sin_cos(r);
+    let value = is_odd(quarter).then(sin, cos);
+    let next = quarter + quarter.integer(1);
+    (value.bits() ^ (next & next.integer(2)).shl(62)).float()
+}
+
+pub(super) fn tan(x: V<'_>) -> V<'_> {
+    let (quarter, r) = reduce(x.abs());
+    let (sin, cos) = sin_cos(r);
+    let odd = is_odd(quarter);
+    (odd.then(-cos, sin) / odd.then(sin, cos)).flip_with(x)
+}
+
+fn is_odd(quarter: V<'_>) -> V<'_> {
+    (quarter & quarter.integer(1)).equal(quarter.integer(1))
+}
+
+/// Both for |r| up to pi / 4.
+fn sin_cos(r: V<'_>) -> (V<'_>, V<'_>) {
+    let square = r * r;
+    let sin = square.poly(&SIN).mad(square * r, r);
+    let half = square * 0.5;
+    let main = r.number(1.0) - half;
+    let lost = (r.number(1.0) - main) - half;
+    (sin, main + square.poly(&COS).mad(square * square, lost))
+}
+
+/// `quarter` (a u64, modulo 4 and beyond) and `r` within -pi/4..=pi/4 with `x = r + quarter * pi / 2`, for positive x; NaN for
+/// infinity.
+fn reduce(x: V<'_>) -> (V<'_>, V<'_>) {
+    let ((near_quarter, near), (far_quarter, far)) = (reduce_near(x), reduce_far(x));
+    let is_near = x.less(32_768.0);
+    (is_near.then(near_quarter, far_quarter), is_near.then(near, far))
+}
+
+/// Cody and Waite's reduction: `x - n pi/2` with pi / 2 in parts.
+fn reduce_near(x: V<'_>) -> (V<'_>, V<'_>) {
+    let shifted = x.mad(x.number(FRAC_2_PI), x.number(SHIFT));
+    let n = shifted - SHIFT;
+    let [first, second, third] = PARTS;
+    // The first product and difference are exact, the second product too.
+    let (r, lost) = sum_and_rest(x - n * first, -(n * second));
+    (shifted.bits(), r + n.mad(n.number(-third), lost))
+}
+
+/// Payne and Hanek's reduction for any finite x.
+fn reduce_far(x: V<'_>) -> (V<'_>, V<'_>) {
+    // Pieces whose product with x is a whole number of turns are skipped, and x is scaled down accordingly, below 2^78.
+    let exponent = x.bits().shr(52).bits_as(DType::I64);
+    let beyond = exponent - exponent.integer(1023 + 54);
+    // Division by 24, exact for these numbers.
+    let zero = beyond.integer(0);
+    let first = zero.lt(beyond).then((beyond * beyond.integer(2731)).shr(16), zero);
+    let down = (first.integer(1023) - first * first.integer(PIECE_BITS as i128)).bits_as(DType::U64).shl(52).float();
+    let scaled = x * down;
+    let pieces: Vec<V<'_>> = window(first, 9, &pieces())
+        .into_iter()
+        .enumerate()
+        .map(|(n, piece)| piece.cast(DType::F64) * weight(PIECE_BITS * (n + 1)))
+        .collect();
+    // 27 and 26 bits of the significand: the products with 24-bit pieces are exact.
+    let upper = (scaled.bits() & scaled.bits().integer(!((1i128 << 26) - 1))).float();
+    let lower = scaled - upper;
+    // What is lost in adding to `part` is kept, because `part` may be about to cancel, and because it adds up.
+    let none = x.number(0.0);
+    let (mut sum, mut part, mut low) = (none, none, none);
+    let mut add = |half, piece, rounds: bool| {
+        let (product, lost) = sum_and_rest(part, half * piece);
+        let whole = if rounds { product.round() } else { none };
+        part = product - whole;
+        low = low + lost;
+        sum = sum + whole.less(WHOLE_TURNS).then(whole, none);
+    };
+    add(upper, pieces[0], true);
+    for n in 1..6 {
+        // From piece 4 on the products are below 2^-18.
+        add(upper, pieces[n], n < 4);
+        add(lower, pieces[n - 1], n < 4);
+    }
+    for n in 6..9 {
+        low = upper.mad(pieces[n], low);
+        low = lower.mad(pieces[n - 1], low);
+    }
+    // Modulo 4, to where the lowest bits of a float show it.
+    let turns = sum * 0.25;
+    let whole = (turns - turns.round()) * 4.0;
+    // To radians, with pi / 2 to twice the precision.
+    const LOW: f64 = 6.123_233_995_736_766e-17;
+    let (part, low) = sum_and_rest(part, low);
+    let (r, lost) = product_and_rest(part, part.number(FRAC_PI_2));
+    let low = low.mad(low.number(FRAC_PI_2), part * LOW);
+    ((whole + SHIFT).bits(), r + (lost + low))
+}

@@ -1,0 +1,293 @@
+//! The functions for f32, within 2 ULP. Constants are written as in the crate `cpu`; each means the f32 next to it.
+
+#![allow(
+    clippy::excessive_precision,
+    clippy::approx_constant,
+    reason = "the constants are minimax coefficients of f32"
+)]
+
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E};
+
+use panoply_ir::DType;
+
+use super::double;
+use super::turns::{quarter_turn_words, window};
+use super::value::V;
+
+/// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
+const SHIFT: f64 = 12_582_912.0;
+/// The upper part of ln 2, 9 bits long, so that its product with an exponent is exact.
+const LN_2_HI: f64 = 0.693_359_4;
+/// ln 2 - `LN_2_HI`.
+const LN_2_LO: f64 = -2.121_944_4e-4;
+
+/// pi / 2 as an f32.
+const FRAC_PI_2_HI: f64 = std::f32::consts::FRAC_PI_2 as f64;
+
+/// `exp(r) = 1 + r + r^2 P(r)`, relative error 2^-27.8.
+const EXP: [f64; 5] = [0.49999997, 0.16666546, 0.041667435, 0.008366272, 0.0013870692];
+/// `expm1(r) = r + r^2 P(r)`, relative error 2^-31.
+const EXPM1: [f64; 6] = [0.5, 0.16666666, 0.041666493, 0.008333544, 0.001393234, 0.00019763438];
+/// `exp2(r) = 1 + r P(r)`, relative error 2^-28.2.
+const EXP2: [f64; 6] = [LN_2, 0.24022648, 0.055503596, 0.009618506, 0.0013391024, 0.00015326796];
+/// `log(1 + f) = f - f^2 / 2 + f^3 P(f)`, relative error 2^-30.2.
+const LOG: [f64; 9] =
+    [0.33333313, -0.2500001, 0.20002072, -0.16667989, 0.14220358, -0.12406233, 0.11883549, -0.11670115, 0.06749299];
+/// `atan z = z + z^3 P(z^2)` on |z| <= tan(pi/8), relative error 2^-30.4.
+const ATAN: [f64; 5] = [-0.33333316, 0.19998528, -0.14244391, 0.105991684, -0.060900524];
+/// `tanh x = x + x^3 P(x^2)` on |x| <= 0.6, relative error 2^-28.4.
+const TANH: [f64; 5] = [-0.333333, 0.13331936, -0.053784717, 0.020798625, -0.0058979667];
+/// `erf x = x + x P(x^2)` on |x| <= 0.93, relative error 2^-30.
+const ERF_NEAR: [f64; 7] = [0.12837917, -0.3761263, 0.11283626, -0.026855731, 0.005192405, -0.00080497697, 7.99665e-05];
+/// `erfc x = exp(-x^2 - P(x - 2))` on 0.9..=4, absolute error 2^-26.7.
+const ERF_FAR: [f64; 7] = [1.3649409, 0.4181598, -0.07624119, 0.016495889, -0.0035519146, 0.0006894273, -0.00019718155];
+/// `sin r = r + r^3 P(r^2)`, relative error 2^-27.8.
+const SIN: [f64; 3] = [-0.16666655, 0.008332187, -0.00019517897];
+/// `cos r = 1 - r^2 / 2 + r^4 P(r^2)`, relative error 2^-32.9.
+const COS: [f64; 3] = [0.041666646, -0.001388731, 2.4432327e-05];
+/// `tan r = r + r^3 P(r^2)`, relative error 2^-29.5.
+const TAN: [f64; 7] = [0.3333335, 0.13332672, 0.054059446, 0.02128277, 0.010837704, 8.385931e-05, 0.0043803686];
+/// `log2((1 + s) / (1 - s)) = s P(s^2)` in f64, relative error 2^-37.7.
+const POW_LOG2: [f64; 5] =
+    [2.8853900817900864, 0.9617966733416298, 0.5770835849869239, 0.4116727180245375, 0.3407301210523992];
+/// `exp2(r) = 1 + r P(r)` in f64, relative error 2^-28.8.
+const POW_EXP2: [f64; 6] = [
+    0.6931472031154028,
+    0.2402264788006764,
+    0.05550331854055666,
+    0.009618439847566307,
+    0.0013399132558740996,
+    0.00015353153940647512,
+];
+
+pub(super) fn exp(x: V<'_>) -> V<'_> {
+    // The bounds already give 0 and infinity, and keep n within what `scale` takes.
+    let x = x.clamp(-104.0, 89.0);
+    let (n, r) = reduce_exp(x);
+    let p = r.poly(&EXP).mad(r * r, r) + 1.0;
+    scale(p, n, x.less(0.0))
+}
+
+pub(super) fn exp2(x: V<'_>) -> V<'_> {
+    let x = x.clamp(-151.0, 129.0);
+    let n = x + SHIFT;
+    let r = x - (n - SHIFT);
+    let p = r.poly(&EXP2).mad(r, r.number(1.0));
+    scale(p, n, x.less(0.0))
+}
+
+pub(super) fn expm1(x: V<'_>) -> V<'_> {
+    // Below -18 the result is -1.
+    let y = x.clamp(-18.0, 89.0);
+    let (n, r) = reduce_exp(y);
+    let p = r.poly(&EXPM1).mad(r * r, r);
+    // 2^n (p + 1) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)), because 2^n may be infinite.
+    let half = exponent(n, -1);
+    let scaled = half.mad(p, half - 0.5) * 2.0;
+    // For n = 0 halving would lose the last bit of a denormal. The sign is for -0.
+    n.is(SHIFT).then(p, scaled).copysign(x)
+}
+
+/// exp(x) for x in -87..=88, where it is a normal number.
+fn exp_normal(x: V<'_>) -> V<'_> {
+    let (n, r) = reduce_exp(x);
+    let p = r.poly(&EXP).mad(r * r, r) + 1.0;
+    p * exponent(n, 0)
+}
+
+/// `n + SHIFT` and `r` with `x = n ln 2 + r`.
+fn reduce_exp(x: V<'_>) -> (V<'_>, V<'_>) {
+    let shifted = x.mad(x.number(LOG2_E), x.number(SHIFT));
+    let n = shifted - SHIFT;
+    let r = n.mad(n.number(-LN_2_HI), x);
+    (shifted, n.mad(n.number(-LN_2_LO), r))
+}
+
+/// 2^(n + offset), a normal number, from `n + SHIFT`.
+fn exponent(shifted: V<'_>, offset: i128) -> V<'_> {
+    let bits = shifted.bits().shl(23);
+    (bits + bits.integer((127 + offset) << 23)).float()
+}
+
+/// `p * 2^n` with one rounding, from `n + SHIFT`; `small` if n may be below -126 but not above 126.
+fn scale<'m>(p: V<'m>, shifted: V<'m>, small: V<'m>) -> V<'m> {
+    let bits = shifted.bits().shl(23);
+    let bias = small.then(bits.integer((127 + 64) << 23), bits.integer((127 - 1) << 23));
+    let rest = small.then(p.number(1.0 / 18_446_744_073_709_551_616.0), p.number(2.0));
+    p * (bits + bias).float() * rest
+}
+
+pub(super) fn ln(x: V<'_>) -> V<'_> {
+    let (e, f) = split(x);
+    let e = e.cast(DType::F32);
+    let small = e.mad(e.number(LN_2_LO), tail(f));
+    limits(x, e.mad(e.number(LN_2_HI), f + small))
+}
+
+pub(super) fn log2(x: V<'_>) -> V<'_> {
+    let (e, f) = split(x);
+    // f log2(e) with f itself kept apart, so that only the smaller part is rounded twice.
+    let log2_e = LOG2_E as f32;
+    let small = f.mad(f.number(f64::from(log2_e - 1.0)), tail(f) * f64::from(log2_e));
+    limits(x, e.cast(DType::F32) + (f + small))
+}
+
+pub(super) fn log1p(x: V<'_>) -> V<'_> {
+    let u = x + 1.0;
+    let (e, f) = split(u);
+    // ln(m + c) = ln m + c / m, where c is what the sum lost, scaled like m; 1 / m = 1 - f + f^2 to a few per cent.
+    let one = x.number(1.0);
+    let lost = u.more(2.0).then(one - (u - x), x - (u - 1.0));
+    let scale = (one.bits() - e.bits_as(DType::U32).shl(23)).float();
+    let c = u.less(1e9).then(lost * scale * f.mad(f, one - f), x.number(0.0));
+    let e = e.cast(DType::F32);
+    let small = e.mad(e.number(LN_2_LO), tail(f) + c);
+    let sum = limits(u, e.mad(e.number(LN_2_HI), f + small));
+    // -0 stays -0.
+    x.is(0.0).then(x, sum)
+}
+
+/// `e` (an i32) and `f` with `x = 2^e (1 + f)` and `1 + f` within sqrt(1/2)..sqrt(2), for positive finite x.
+fn split(x: V<'_>) -> (V<'_>, V<'_>) {
+    const SQRT_HALF: i128 = std::f32::consts::FRAC_1_SQRT_2.to_bits() as i128;
+    let denormal = x.less(f64::from(f32::MIN_POSITIVE));
+    let bits = denormal.then((x * 33_554_432.0).bits(), x.bits());
+    let e = (bits - bits.integer(SQRT_HALF)).bits_as(DType::I32).shr(23);
+    let m = (bits - e.bits_as(DType::U32).shl(23)).float();
+    (e - denormal.then(e.integer(25), e.integer(0)), m - 1.0)
+}
+
+/// log(1 + f) - f.
+fn tail(f: V<'_>) -> V<'_> {
+    let square = f * f;
+    (f * square).mad(f.poly(&LOG), square * -0.5)
+}
+
+/// The logarithm of x: `finite` where x is positive and finite, and what Annex F says elsewhere.
+pub(super) fn limits<'m>(x: V<'m>, finite: V<'m>) -> V<'m> {
+    let outside = x.is(0.0).then(x.number(f64::NEG_INFINITY), x.number(f64::NAN));
+    let inside = x.less(f64::INFINITY).then(finite, x);
+    x.more(0.0).then(inside, outside)
+}
+
+pub(super) fn atan(x: V<'_>) -> V<'_> {
+    const LOW: f64 = -4.371_139e-8;
+    double::atan_of(x, &ATAN, [0.414_213_57, 2.414_213_7], LOW)
+}
+
+pub(super) fn tanh(x: V<'_>) -> V<'_> {
+    let a = x.abs();
+    let square = a * a;
+    let near = square.poly(&TANH).mad(square * a, a);
+    // From 10 on the result is 1.
+    let far = a.number(1.0) - a.number(2.0) / (exp_normal(a.at_most(10.0) * 2.0) + 1.0);
+    // A NaN is neither below nor above, and stays one in the polynomial.
+    a.more(0.6).then(far, near).copysign(x)
+}
+
+pub(super) fn erf(x: V<'_>) -> V<'_> {
+    let a = x.abs();
+    let near = a.mad((a * a).poly(&ERF_NEAR), a);
+    // From 4 on the result is 1.
+    let bounded = a.at_most(4.0);
+    let exponent = bounded.mad(bounded, (bounded - 2.0).poly(&ERF_FAR));
+    let far = a.number(1.0) - exp_normal(-exponent);
+    a.more(0.92).then(far, near).copysign(x)
+}
+
+pub(super) fn sin(x: V<'_>) -> V<'_> {
+    let (quarter, r, _) = reduce(x.abs());
+    wave(quarter, r).flip_with(x)
+}
+
+pub(super) fn cos(x: V<'_>) -> V<'_> {
+    let (quarter, r, _) = reduce(x.abs());
+    wave(quarter + quarter.integer(1), r)
+}
+
+pub(super) fn tan(x: V<'_>) -> V<'_> {
+    let (quarter, r, lost) = reduce(x.abs());
+    let square = r * r;
+    let rest = square.poly(&TAN) * square * r;
+    // What rounding r lost, times the derivative 1 + tan^2, which is up to 2.
+    let near = r + rest;
+    let small = lost.mad(near.mad(near, near.number(1.0)), rest);
+    let t = r + small;
+    // -1 / (t + low) = q + q^2 low with q = -1 / t, where low is what the sum lost.
+    let low = (r - t) + small;
+    let q = t.number(-1.0) / t;
+    let q = (q * q).mad(low, q);
+    let odd = (quarter & quarter.integer(1)).equal(quarter.integer(1));
+    odd.then(q, t).flip_with(x)
+}
+
+/// sin(r + quarter * pi / 2) for |r| up to pi / 4.
+fn wave<'m>(quarter: V<'m>, r: V<'m>) -> V<'m> {
+    let square = r * r;
+    let sin = square.poly(&SIN).mad(square * r, r);
+    let cos = square.poly(&COS).mad(square, square.number(-0.5)).mad(square, square.number(1.0));
+    let odd = (quarter & quarter.integer(1)).equal(quarter.integer(1));
+    let value = odd.then(cos, sin);
+    (value.bits() ^ (quarter & quarter.integer(2)).shl(30)).float()
+}
+
+/// `quarter` (a u32, modulo 4) and `r` within -pi/4..=pi/4, with what rounding it lost: `x = r + lost + quarter * pi / 2`, for
+/// positive x; NaN for infinity.
+///
+/// Payne and Hanek's reduction in fixed point: the product of the significand with those 96 bits of 2 / pi that make neither whole
+/// turns nor less than 2^-70. Integers, because f64 is slow or missing on many GPUs. The f32 closest to a multiple of pi / 2 leaves
+/// 31 of the 62 bits behind the point that are kept.
+fn reduce(x: V<'_>) -> (V<'_>, V<'_>, V<'_>) {
+    const LOW: u64 = u32::MAX as u64;
+    let bits = x.bits();
+    let significand = ((bits & bits.integer(0x7F_FFFF)) | bits.integer(1 << 23)).cast(DType::U64);
+    // The first bit of 2 / pi, after 32 zeros, whose product with the significand's last bit counts 2 quarter turns.
+    let first = bits.shr(23) - bits.integer(120);
+    let words: Vec<V<'_>> =
+        window(first.shr(5), 4, &quarter_turn_words()).into_iter().map(|w| w.cast(DType::U64)).collect();
+    let within = (first & first.integer(31)).cast(DType::U64);
+    let [upper, middle, lower] = [0, 1, 2].map(|n| (words[n].shl(32) | words[n + 1]).shl_by(within).shr(32));
+    let low = significand * lower;
+    let middle = significand * middle + low.shr(32);
+    let high = significand * upper + middle.shr(32);
+    // Quarter turns modulo 4, with 62 bits behind the point.
+    let turns = high.shl(32) | (middle & middle.integer(i128::from(LOW)));
+    let quarter = (turns + turns.integer(1 << 61)).shr(62);
+    let rest = (turns - quarter.shl(62)).bits_as(DType::I64);
+    let main = rest.cast(DType::F32);
+    let small = (rest - main.cast(DType::I64)).cast(DType::F32);
+    // To radians, with pi / 2 in two parts.
+    let unit = double::power(-62);
+    let [pi, pi_low] = [FRAC_PI_2_HI * unit, (FRAC_PI_2 - FRAC_PI_2_HI) * unit].map(|part| main.number(part));
+    let product = main * pi;
+    let low = small.mad(pi, main.mad(pi_low, main.mad(pi, -product)));
+    let r = product + low;
+    let lost = (product - r) + low;
+    let near = x.less(FRAC_PI_4);
+    let zero = x.number(0.0);
+    (near.then(bits.integer(0), quarter.cast(DType::U32)), near.then(x, r + x * zero), near.then(zero, lost))
+}
+
+pub(super) fn pow<'m>(x: V<'m>, y: V<'m>) -> V<'m> {
+    let a = x.abs();
+    let wide = a.cast(DType::F64);
+    let (e, m) = double::split_normal(wide);
+    let s = (m - 1.0) / (m + 1.0);
+    let log = s.mad((s * s).poly(&POW_LOG2), e);
+    let log = wide.less(f64::INFINITY).then(log, wide.number(f64::INFINITY));
+    let log = wide.more(0.0).then(log, wide.number(f64::NEG_INFINITY));
+    // 1 to the infinity is 1, and -1 too.
+    let exponent = wide.is(1.0).then(wide.number(0.0), y.cast(DType::F64) * log);
+    let magnitude = pow_exp2(exponent).cast(DType::F32);
+    double::pow_cases(x, y, magnitude)
+}
+
+/// 2 to the x, to about 2^-28, in f64.
+fn pow_exp2(x: V<'_>) -> V<'_> {
+    let x = x.clamp(-160.0, 130.0);
+    let shifted = x + double::SHIFT;
+    let r = x - (shifted - double::SHIFT);
+    let p = r.poly(&POW_EXP2).mad(r, r.number(1.0));
+    let bits = shifted.bits().shl(52);
+    p * (bits + bits.integer(i128::from(1f64.to_bits()))).float()
+}

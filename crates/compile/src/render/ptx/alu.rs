@@ -1,0 +1,159 @@
+//! What each operation is in PTX, on the registers of its operands.
+
+use panoply_ir::{Alu, DType};
+
+use super::writer::{Class, Writer, float_name, int_name};
+
+impl Writer<'_> {
+    /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`).
+    pub fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        match (op, dtype) {
+            (Alu::Select, _) => self.select(dtype, args),
+            (_, DType::Bool) => self.logic(op, args),
+            _ if dtype.is_float() => self.float(op, dtype, args),
+            _ => self.integer(op, dtype, args),
+        }
+    }
+
+    fn select(&mut self, dtype: DType, args: &[&str]) -> String {
+        let [condition, a, b] = [args[0], args[1], args[2]];
+        let class = Class::of(dtype);
+        if class != Class::Pred {
+            return self.op(class, &format!("selp.{}", class.name()), &[a, b, condition]);
+        }
+        let yes = self.test("and.pred", &[condition, a]);
+        let not = self.test("not.pred", &[condition]);
+        let no = self.test("and.pred", &[&not, b]);
+        self.test("or.pred", &[&yes, &no])
+    }
+
+    fn logic(&mut self, op: Alu, args: &[&str]) -> String {
+        match op {
+            Alu::Not => self.test("not.pred", args),
+            Alu::And => self.test("and.pred", args),
+            Alu::Or => self.test("or.pred", args),
+            Alu::Xor | Alu::Ne => self.test("xor.pred", args),
+            Alu::Eq => {
+                let differ = self.test("xor.pred", args);
+                self.test("not.pred", &[&differ])
+            }
+            _ => unreachable!("{} of bools", op.name()),
+        }
+    }
+
+    fn float(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        let (class, ty) = (Class::of(dtype), float_name(dtype));
+        let plain = |name: &str| format!("{name}.{ty}");
+        let result = match op {
+            Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Sqrt | Alu::Fma => {
+                self.op(class, &format!("{}.rn.{ty}", op.name()), args)
+            }
+            Alu::Rem => self.remainder(dtype, args),
+            // What follows is exact in every format, or no float at all.
+            Alu::Neg | Alu::Abs => return self.op(class, &plain(op.name()), args),
+            Alu::Floor => return self.op(class, &format!("cvt.rmi.{ty}.{ty}"), args),
+            Alu::Ceil => return self.op(class, &format!("cvt.rpi.{ty}.{ty}"), args),
+            Alu::Round => return self.op(class, &format!("cvt.rni.{ty}.{ty}"), args),
+            Alu::Trunc => return self.op(class, &format!("cvt.rzi.{ty}.{ty}"), args),
+            Alu::Min | Alu::Max => {
+                // min.NaN exists from capability 8.0 on only.
+                let relation = if op == Alu::Min { "lt" } else { "gt" };
+                let nan = self.test(&plain("setp.nan"), &[args[0], args[0]]);
+                let first = self.test(&format!("setp.{relation}.or.{ty}"), &[args[0], args[1], &nan]);
+                return self.op(class, &plain("selp"), &[args[0], args[1], &first]);
+            }
+            Alu::Lt | Alu::Le | Alu::Eq => return self.test(&format!("setp.{}.{ty}", op.name()), args),
+            Alu::Ne => return self.test(&plain("setp.neu"), args),
+            Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => {
+                unreachable!("{} was expanded before", op.name())
+            }
+            Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Pow => unreachable!("{} was expanded before", op.name()),
+            Alu::Select | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+                unreachable!("{} of {dtype}", op.name())
+            }
+        };
+        self.rounded(dtype, result)
+    }
+
+    fn integer(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        let (class, ty, bits) = (Class::of(dtype), int_name(dtype), Class::of(dtype).name());
+        let plain = format!("{}.{ty}", op.name());
+        let result = match op {
+            Alu::Add | Alu::Sub => self.op(class, &plain, args),
+            Alu::Mul => self.op(class, &format!("mul.lo.{ty}"), args),
+            Alu::Neg => self.op(class, &format!("sub.{ty}"), &["0", args[0]]),
+            Alu::Not => self.op(class, &format!("not.{bits}"), args),
+            Alu::Abs if !dtype.is_signed() => return args[0].to_string(),
+            Alu::Abs => {
+                let negated = self.op(class, &format!("sub.{ty}"), &["0", args[0]]);
+                self.op(class, &format!("max.{ty}"), &[args[0], &negated])
+            }
+            Alu::Div | Alu::Rem => self.divide(op, dtype, args),
+            Alu::Min | Alu::Max => return self.op(class, &plain, args),
+            Alu::And | Alu::Or | Alu::Xor => return self.op(class, &format!("{}.{bits}", op.name()), args),
+            Alu::Shl | Alu::Shr => {
+                let amount = self.amount(dtype, args[1]);
+                let kind = if op == Alu::Shl { bits } else { ty };
+                self.op(class, &format!("{}.{kind}", op.name()), &[args[0], &amount])
+            }
+            Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => return self.test(&format!("setp.{}.{ty}", op.name()), args),
+            _ => unreachable!("{} of {dtype}", op.name()),
+        };
+        self.narrow(dtype, result)
+    }
+
+    /// A shift's amount modulo the width, in 32 bits.
+    fn amount(&mut self, dtype: DType, text: &str) -> String {
+        let mask = dtype.bits() - 1;
+        if let Ok(amount) = text.parse::<i128>() {
+            return (amount & mask as i128).to_string();
+        }
+        let word = match dtype.bytes() {
+            8 => self.op(Class::B32, "cvt.u32.u64", &[text]),
+            _ => text.to_string(),
+        };
+        self.op(Class::B32, "and.b32", &[&word, &mask.to_string()])
+    }
+
+    /// Division defined for every divisor: one that the machine leaves undefined is replaced, then the result is.
+    fn divide(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        let (class, ty, bits) = (Class::of(dtype), int_name(dtype), Class::of(dtype).name());
+        let [a, b] = [args[0], args[1]];
+        let divide = format!("{}.{ty}", op.name());
+        if b.parse::<i128>().is_ok_and(|divisor| divisor > 0) {
+            return self.op(class, &divide, args);
+        }
+        let select = format!("selp.{bits}");
+        let zero = self.test(&format!("setp.eq.{ty}"), &[b, "0"]);
+        if !dtype.is_signed() {
+            let divisor = self.op(class, &select, &["1", b, &zero]);
+            let result = self.op(class, &divide, &[a, &divisor]);
+            return self.op(class, &select, &[if op == Alu::Div { "0" } else { a }, &result, &zero]);
+        }
+        let minus = self.test(&format!("setp.eq.{ty}"), &[b, "-1"]);
+        let either = self.test("or.pred", &[&zero, &minus]);
+        let divisor = self.op(class, &select, &["1", b, &either]);
+        let result = self.op(class, &divide, &[a, &divisor]);
+        if op == Alu::Rem {
+            // By 1 as by -1 nothing is left.
+            return self.op(class, &select, &[a, &result, &zero]);
+        }
+        let negated = self.op(class, &format!("sub.{ty}"), &["0", a]);
+        let result = self.op(class, &select, &[&negated, &result, &minus]);
+        self.op(class, &select, &["0", &result, &zero])
+    }
+
+    /// A 32-bit result as an integer of 8 or 16 bits is held.
+    pub fn narrow(&mut self, dtype: DType, value: String) -> String {
+        match dtype {
+            DType::U8 => self.op(Class::B32, "and.b32", &[&value, "255"]),
+            DType::U16 => self.op(Class::B32, "and.b32", &[&value, "65535"]),
+            DType::I8 | DType::I16 => {
+                let rest = (32 - dtype.bits()).to_string();
+                let high = self.op(Class::B32, "shl.b32", &[&value, &rest]);
+                self.op(Class::B32, "shr.s32", &[&high, &rest])
+            }
+            _ => value,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The program around a kernel's statements: versions, the entry point with its arguments, arrays, numbers of the launch.
+
+use panoply_ir::kernel::{Access, Builtin, Expr, Kernel, Memory, Param, Space};
+use panoply_ir::{DType, Scalar};
+
+use super::super::Rendered;
+use super::super::names::Names;
+use super::writer::{Class, Writer};
+use crate::opt::walk::live;
+
+/// The capabilities that have an instruction set of their own, with the version of PTX that brought each.
+const KNOWN: [(u32, &str); 18] = [
+    (50, "4.0"),
+    (52, "4.1"),
+    (53, "4.2"),
+    (60, "5.0"),
+    (61, "5.0"),
+    (62, "5.0"),
+    (70, "6.0"),
+    (72, "6.1"),
+    (75, "6.3"),
+    (80, "7.0"),
+    (86, "7.1"),
+    (87, "7.4"),
+    (89, "7.8"),
+    (90, "7.8"),
+    (100, "8.6"),
+    (103, "8.8"),
+    (120, "8.7"),
+    (121, "8.8"),
+];
+
+pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> Rendered {
+    let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
+    let mut names = Names::default();
+    let entry = names.pick(&kernel.name);
+    let mut writer = Writer::new(kernel, index);
+    let mut arrays = String::new();
+    for mem in &kernel.mems {
+        arrays += &array(mem, &mut names, &mut writer);
+    }
+    let params = writer.arguments();
+    writer.numbers();
+    writer.block(&kernel.body);
+    writer.line("ret");
+    let (level, version) = KNOWN.iter().rfind(|(level, _)| *level <= capability).unwrap_or(&KNOWN[0]);
+    let group = kernel.group.map_or(String::new(), |[x, y, z]| format!(".reqntid {x}, {y}, {z}\n"));
+    let source = format!(
+        ".version {version}\n.target sm_{level}\n.address_size 64\n\n.visible .entry {entry}(\n    {}\n)\n{group}{{\n{}{arrays}{}\n}}\n",
+        params.join(",\n    "),
+        writer.declarations(),
+        writer.lines.join("\n"),
+    );
+    Rendered { source, entry, index_bits }
+}
+
+/// An array's declaration; nothing for a buffer.
+fn array(mem: &Memory, names: &mut Names, writer: &mut Writer<'_>) -> String {
+    let (space, len) = match mem.space {
+        Space::Buffer(_) => {
+            writer.bases.push(String::new());
+            writer.lens.push(String::new());
+            return String::new();
+        }
+        Space::Shared(len) => ("shared", len),
+        Space::Private(len) => ("local", len),
+    };
+    let name = names.pick(&mem.name);
+    let bytes = (len as u64 * mem.dtype.bytes() as u64).max(1);
+    let text = format!("    .{space} .align 8 .b8 {name}[{bytes}];\n");
+    writer.bases.push(name);
+    writer.lens.push(len.to_string());
+    text
+}
+
+impl Writer<'_> {
+    /// Reads the arguments, as `Signature` in the crate `device` describes them, and gives their declarations.
+    fn arguments(&mut self) -> Vec<String> {
+        let mut declared = Vec::new();
+        let kernel = self.kernel;
+        let index = if self.index == DType::U32 { "u32" } else { "u64" };
+        for (position, param) in kernel.params.iter().enumerate() {
+            match param {
+                Param::Buffer(mem) => {
+                    let name = format!("p{position}");
+                    declared.push(format!(".param .u64 {name}, .param .{index} {name}off, .param .{index} {name}len"));
+                    let pointer = self.op(Class::B64, "ld.param.u64", &[&format!("[{name}]")]);
+                    let global = self.op(Class::B64, "cvta.to.global.u64", &[&pointer]);
+                    let offset = self.argument(self.index, &format!("{name}off"));
+                    self.lens[mem.index()] = self.argument(self.index, &format!("{name}len"));
+                    let bytes = kernel.mem(*mem).dtype.bytes() as u64;
+                    self.bases[mem.index()] = self.advance(&global, &offset, bytes);
+                    self.params.push(None);
+                }
+                Param::Scalar { ty, .. } => {
+                    let (dtype, name) = (self.element(ty.dtype()), format!("p{position}"));
+                    declared.push(format!(".param .{} {name}", in_memory(dtype)));
+                    let value = self.argument(dtype, &name);
+                    self.params.push(Some(value));
+                }
+            }
+        }
+        declared.push([0, 1, 2].map(|axis| format!(".param .{index} size{axis}")).join(", "));
+        declared.push([1, 2].map(|axis| format!(".param .u32 base{axis}")).join(", "));
+        declared
+    }
+
+    /// The value of an argument in a register.
+    fn argument(&mut self, dtype: DType, name: &str) -> String {
+        self.read("param", dtype, &format!("[{name}]"))
+    }
+
+    /// What the launch gives: the numbers the kernel asks for, and the end of work-items beyond an exact size.
+    fn numbers(&mut self) {
+        let mut wanted: Vec<Builtin> = Vec::new();
+        if self.kernel.group.is_none() {
+            for axis in 0..3 {
+                wanted.extend([Builtin::GlobalSize(axis), Builtin::GlobalId(axis)]);
+            }
+        }
+        for id in live(self.kernel) {
+            match self.kernel.exprs.get(id) {
+                Expr::Builtin(builtin) if !wanted.contains(&builtin) => wanted.push(builtin),
+                _ => {}
+            }
+        }
+        for builtin in wanted {
+            let value = self.number(builtin);
+            self.builtins.insert(builtin, value);
+        }
+        if self.kernel.group.is_none() {
+            // Launches are rounded up to whole groups; this kernel asked for exact sizes.
+            for axis in 0..3 {
+                let (id, size) = (&self.builtins[&Builtin::GlobalId(axis)], &self.builtins[&Builtin::GlobalSize(axis)]);
+                let (id, size) = (id.clone(), size.clone());
+                let compare = format!("setp.ge.{}", super::writer::int_name(self.index));
+                let beyond = self.test(&compare, &[&id, &size]);
+                self.line(format_args!("@{beyond} ret"));
+            }
+        }
+    }
+
+    fn number(&mut self, builtin: Builtin) -> String {
+        let axis_name = |axis: u8| ["x", "y", "z"][axis as usize];
+        match (builtin, self.kernel.group) {
+            (Builtin::GlobalSize(axis), _) => self.argument(self.index, &format!("size{axis}")),
+            (Builtin::GroupSize(axis), Some(group)) => group[axis as usize].to_string(),
+            (Builtin::GroupSize(axis), None) => self.special("ntid", axis_name(axis)),
+            (Builtin::LocalId(axis), _) => self.special("tid", axis_name(axis)),
+            (Builtin::GroupId(axis), _) => {
+                let group = self.group_id(axis);
+                self.as_index(group)
+            }
+            (Builtin::GroupCount(0), _) => self.special("nctaid", "x"),
+            (Builtin::GroupCount(axis), group) => {
+                // A launch may be one of several along this axis.
+                let width = group.map_or(1, |group| group[axis as usize]);
+                let (ty, class) = (super::writer::int_name(self.index), Class::of(self.index));
+                let size = self.argument(self.index, &format!("size{axis}"));
+                let most = self.op(class, &format!("add.{ty}"), &[&size, &(width - 1).to_string()]);
+                self.op(class, &format!("div.{ty}"), &[&most, &width.to_string()])
+            }
+            (Builtin::SubgroupLane, _) => "0".into(),
+            (Builtin::SubgroupSize, _) => "1".into(),
+            (Builtin::GlobalId(axis), _) => {
+                let group = self.group_id(axis);
+                let raw = ["ntid", "tid"].map(|name| format!("%{name}.{}", axis_name(axis)));
+                let [size, item] = raw.map(|name| self.op(Class::B32, "mov.u32", &[&name]));
+                if self.index == DType::U32 {
+                    return self.op(Class::B32, "mad.lo.u32", &[&group, &size, &item]);
+                }
+                let item = self.op(Class::B64, "cvt.u64.u32", &[&item]);
+                self.op(Class::B64, "mad.wide.u32", &[&group, &size, &item])
+            }
+        }
+    }
+
+    /// The group among those of all launches along an axis, in 32 bits.
+    fn group_id(&mut self, axis: u8) -> String {
+        let name = ["x", "y", "z"][axis as usize];
+        let group = self.op(Class::B32, "mov.u32", &[&format!("%ctaid.{name}")]);
+        if axis == 0 {
+            return group;
+        }
+        let base = self.argument(DType::U32, &format!("base{axis}"));
+        self.op(Class::B32, "add.u32", &[&group, &base])
+    }
+
+    /// A special register as an index.
+    fn special(&mut self, name: &str, axis: &str) -> String {
+        let value = self.op(Class::B32, "mov.u32", &[&format!("%{name}.{axis}")]);
+        self.as_index(value)
+    }
+
+    fn as_index(&mut self, value: String) -> String {
+        if self.index == DType::U32 { value } else { self.op(Class::B64, "cvt.u64.u32", &[&value]) }
+    }
+
+    /// Whether a memory is only read, so that reads may go through the cache that stores do not reach.
+    pub fn is_constant(&self, space: Space) -> bool {
+        space == Space::Buffer(Access::In)
+    }
+}
+
+/// The type of an element as it lies in memory.
+pub(super) fn in_memory(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool | DType::U8 => "u8",
+        DType::I8 => "s8",
+        DType::I16 => "s16",
+        DType::U16 | DType::BF16 => "u16",
+        DType::F16 => "b16",
+        DType::I32 => "s32",
+        DType::U32 => "u32",
+        DType::I64 => "s64",
+        DType::U64 => "u64",
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+    }
+}
+
+/// A constant as an operand. A bool has none: predicates take no literals.
+pub(super) fn literal(value: Scalar) -> String {
+    match value.dtype {
+        DType::F64 => format!("0d{:016X}", value.bits),
+        DType::F32 => format!("0f{:08X}", value.bits),
+        DType::F16 | DType::BF16 => format!("0f{:08X}", (value.to_f64() as f32).to_bits()),
+        DType::Bool => unreachable!("a bool is a predicate"),
+        _ => value.to_i128().to_string(),
+    }
+}

@@ -1,0 +1,135 @@
+//! Statements to instructions and labels.
+
+use panoply_ir::kernel::{AtomicOp, Block, LocalId, Op};
+
+use super::expr::Value;
+use super::writer::{Class, Writer, int_name};
+
+impl Writer<'_> {
+    /// The statements of a block, in order.
+    pub fn block(&mut self, block: &Block) {
+        for stmt in block {
+            self.statement(&stmt.op);
+        }
+    }
+
+    fn statement(&mut self, op: &Op) {
+        match op {
+            Op::Let { local, value } => {
+                let [value] = self.evaluate([*value]);
+                self.declare(*local, value);
+            }
+            Op::Assign { local, value } => {
+                let [value] = self.evaluate([*value]);
+                self.assign(*local, &value);
+            }
+            Op::Store { mem, index, value, guard } => {
+                let [index, value] = self.evaluate([*index, *value]);
+                self.store(*mem, &index[0], &value, *guard);
+            }
+            Op::Atomic { op, mem, index, value, expected, old, guard } => {
+                let [index, value, expected] = self.evaluate([*index, *value, expected.unwrap_or(*value)]);
+                // An exchange is of bits, whatever they are.
+                let class = Class::of(self.kernel.mem(*mem).dtype);
+                let value =
+                    if *op == AtomicOp::Exchange { self.in_register(class, &value[0]) } else { value[0].clone() };
+                let before = self.change(*op, *mem, &index[0], &value, &expected[0], *guard);
+                if let Some(old) = old {
+                    self.locals[old.index()] = vec![before];
+                }
+            }
+            Op::Collective { .. } => unreachable!("collectives were expanded before"),
+            Op::Barrier => self.line("bar.sync 0"),
+            Op::If { condition, then, otherwise } => {
+                let condition = self.scalar(*condition);
+                let (other, end) = (self.label(), self.label());
+                self.branch(&condition, false, &other);
+                self.block(then);
+                if otherwise.is_empty() {
+                    return self.place(&other);
+                }
+                self.line(format_args!("bra {end}"));
+                self.place(&other);
+                self.block(otherwise);
+                self.place(&end);
+            }
+            Op::For { counter, start, end, step, body } => {
+                let [start, end, step] = self.evaluate([*start, *end, *step]);
+                self.counted(*counter, [&start[0], &end[0], &step[0]], body);
+            }
+            Op::While { condition, body } => {
+                let (head, end) = (self.label(), self.label());
+                self.place(&head);
+                let condition = self.scalar(*condition);
+                self.branch(&condition, false, &end);
+                self.loops.push((head.clone(), end.clone()));
+                self.block(body);
+                self.loops.pop();
+                self.line(format_args!("bra {head}"));
+                self.place(&end);
+            }
+            Op::Break => {
+                let (_, end) = self.loops.last().expect("the verifier lets no break stand alone");
+                self.line(format!("bra {end}"));
+            }
+            Op::Continue => {
+                let (next, _) = self.loops.last().expect("the verifier lets no continue stand alone");
+                self.line(format!("bra {next}"));
+            }
+            Op::Return => self.line("ret"),
+        }
+    }
+
+    /// Introduces a local: an immutable one is its value's register, if that keeps it.
+    fn declare(&mut self, local: LocalId, value: Value) {
+        let known = self.kernel.local(local);
+        let class = self.class(known.ty);
+        self.locals[local.index()] = value
+            .into_iter()
+            .map(|value| {
+                let own = self.register(class);
+                self.set(class, &own, &value);
+                own
+            })
+            .collect();
+    }
+
+    fn assign(&mut self, local: LocalId, value: &Value) {
+        let class = self.class(self.kernel.local(local).ty);
+        let registers = self.locals[local.index()].clone();
+        // A lane's next value may be another lane's register, so all are copied before any is changed.
+        let value: Value = match registers.len() {
+            1 => value.clone(),
+            _ => value.iter().map(|lane| self.op(class, &format!("mov.{}", class.name()), &[lane])).collect(),
+        };
+        for (register, value) in registers.iter().zip(&value) {
+            self.set(class, register, value);
+        }
+    }
+
+    /// A counting loop; the counter never passes the end by wrapping around.
+    fn counted(&mut self, counter: LocalId, [start, end, step]: [&str; 3], body: &Block) {
+        let dtype = self.element(self.kernel.local(counter).ty.dtype());
+        let (class, ty) = (Class::of(dtype), int_name(dtype));
+        // What a mutable local held at the start is what counts.
+        let [count, end, step] = [start, end, step].map(|value| {
+            let own = self.register(class);
+            self.set(class, &own, value);
+            own
+        });
+        self.locals[counter.index()] = vec![count.clone()];
+        let (head, next, after) = (self.label(), self.label(), self.label());
+        let none = self.test(&format!("setp.ge.{ty}"), &[&count, &end]);
+        self.branch(&none, true, &after);
+        self.place(&head);
+        self.loops.push((next.clone(), after.clone()));
+        self.block(body);
+        self.loops.pop();
+        self.place(&next);
+        let left = self.op(class, &format!("sub.{ty}"), &[&end, &count]);
+        let more = self.test(&format!("setp.gt.{}", if class == Class::B64 { "u64" } else { "u32" }), &[&left, &step]);
+        self.line(format_args!("add.{ty} {count}, {count}, {step}"));
+        self.branch(&more, true, &head);
+        self.place(&after);
+    }
+}

@@ -1,0 +1,87 @@
+//! Quotients and remainders of unsigned lanes by one value: what index arithmetic is full of.
+//!
+//! A processor divides 64-bit integers one at a time and slowly. Below 2^50 the quotient is that of doubles: (x + ½) / n lies
+//! at least ½ / n from every integer, which is more than the rounding of 1 / n and of the product can move it.
+
+use std::slice;
+
+use crate::vm::isa::{Body, Machine};
+
+/// Lanes at or above this are divided one by one.
+const EXACT: u64 = 1 << 50;
+
+/// The quotient of lanes by a value; 0 if that is 0.
+pub struct Quotient;
+/// The remainder of lanes by a value; the lanes if that is 0.
+pub struct Remainder;
+
+#[inline(always)]
+fn each(dst: &mut [u64], a: &[u64], n: u64, of: impl Fn(u64, u64) -> u64) {
+    let largest = a.iter().fold(n, |all, x| all | x);
+    if n == 0 {
+        dst.iter_mut().zip(a).for_each(|(out, x)| *out = of(*x, 0));
+    } else if largest < EXACT {
+        let inverse = 1.0 / n as f64;
+        for (out, x) in dst.iter_mut().zip(a) {
+            let quotient = (*x as i64 as f64 + 0.5) * inverse;
+            // SAFETY: it is finite and lies in 0 .. 2^51.
+            let quotient = unsafe { quotient.to_int_unchecked::<i64>() } as u64;
+            *out = of(*x, quotient);
+        }
+    } else {
+        dst.iter_mut().zip(a).for_each(|(out, x)| *out = of(*x, x / n));
+    }
+}
+
+macro_rules! body {
+    ($name:ident, |$x:ident, $quotient:ident, $n:ident| $value:expr) => {
+        impl Body for $name {
+            #[inline(always)]
+            unsafe fn run<M: Machine>(lanes: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+                // SAFETY: the caller promises `lanes` aligned lanes that overlap no source.
+                let dst = unsafe { slice::from_raw_parts_mut(dst.cast::<u64>(), lanes) };
+                // SAFETY: the caller promises as many aligned lanes that nothing writes meanwhile.
+                let a = unsafe { slice::from_raw_parts(a.cast::<u64>(), lanes) };
+                // SAFETY: the caller promises one aligned value.
+                let $n = unsafe { *b.cast::<u64>() };
+                each(dst, a, $n, |$x, $quotient| $value);
+            }
+        }
+    };
+}
+
+body!(Quotient, |_x, quotient, n| quotient);
+body!(Remainder, |x, quotient, n| x - quotient * n);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_are_exact() {
+        let mut state = 7u64;
+        let mut draw = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..20_000 {
+            let n = draw() >> (draw() % 64);
+            let shift = 14 + draw() % 50;
+            let mut lanes = [0u64; 32];
+            lanes.iter_mut().for_each(|lane| *lane = draw() >> shift);
+            // Around multiples, where a rounding error would show.
+            for lane in lanes.iter_mut().take(16) {
+                *lane = (*lane / n.max(1) * n).wrapping_add(draw() % 3).wrapping_sub(1) & (u64::MAX >> 14);
+            }
+            let (mut quotients, mut remainders) = ([0; 32], [0; 32]);
+            each(&mut quotients, &lanes, n, |_, quotient| quotient);
+            each(&mut remainders, &lanes, n, |x, quotient| x - quotient * n);
+            for ((x, quotient), remainder) in lanes.iter().zip(quotients).zip(remainders) {
+                let want = x.checked_div(n).map_or((0, *x), |quotient| (quotient, x % n));
+                assert_eq!((quotient, remainder), want, "round {round}: {x} by {n}");
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The contract, for one CUDA device.
+//!
+//! A context costs a tenth of a second and memory, so it is opened at the first use, not by looking at a device. A failure to open
+//! it is the error of whatever asked, and is tried again.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+use panoply_device::{
+    AllocId, Device, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result, Routine,
+    Step, Target, Ticket,
+};
+
+use super::discovery::Place;
+use super::handles::{Context, Event};
+use super::info::{self, Query};
+use super::memory::Room;
+use super::program::Builder;
+use super::queue::Queue;
+use super::submit::{Encoder, Tables};
+use super::ticket::{Data, Submitted};
+use crate::lock::{exclusive, locked, shared};
+
+/// One CUDA device.
+pub struct CudaDevice {
+    place: Place,
+    info: DeviceInfo,
+    target: Target,
+    room: Room,
+    opening: Mutex<()>,
+    open: OnceLock<Open>,
+}
+
+/// What exists once the device was used.
+struct Open {
+    tables: RwLock<Tables>,
+    /// The moment from which times count, once somebody asked for some.
+    clock: OnceLock<Arc<Event>>,
+    context: Arc<Context>,
+}
+
+impl CudaDevice {
+    /// The device at a place, not yet used.
+    pub(super) fn new(place: Place) -> CudaDevice {
+        let info = info::info(&place);
+        let query = Query(&place);
+        CudaDevice {
+            target: info::target(&place, &info),
+            room: Room { total: query.memory(), pools: query.has_pools() },
+            place,
+            info,
+            opening: Mutex::new(()),
+            open: OnceLock::new(),
+        }
+    }
+
+    fn open(&self) -> Result<&Open> {
+        if let Some(open) = self.open.get() {
+            return Ok(open);
+        }
+        let _one_at_a_time = locked(&self.opening);
+        if self.open.get().is_none() {
+            let context = Context::retain(&self.place.api, self.place.device, self.info.spelling())?;
+            let queues = vec![Arc::new(Queue::new(&context)?)];
+            let tables = RwLock::new(Tables { queues, ..Tables::default() });
+            let _ = self.open.set(Open { tables, clock: OnceLock::new(), context });
+        }
+        Ok(self.open.get().expect("it was set above or before"))
+    }
+
+    fn queue_of<'a>(&self, tables: &'a Tables, queue: QueueId) -> Result<&'a Arc<Queue>> {
+        tables.queues.get(queue.0 as usize).ok_or_else(|| {
+            let (label, last) = (self.info.spelling(), tables.queues.len() - 1);
+            Error::mistake(format!("{label}: no queue {}; the last one is {last}", queue.0))
+        })
+    }
+
+    /// The queue, and the address of a region.
+    fn find(&self, queue: QueueId, region: &Region) -> Result<(Arc<Queue>, u64)> {
+        let open = self.open()?;
+        let tables = shared(&open.tables);
+        let address = tables.address(region, &open.context.label)?;
+        Ok((self.queue_of(&tables, queue)?.clone(), address))
+    }
+}
+
+impl Device for CudaDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        let (mut free, mut total) = (0, 0);
+        let known = self.open.get().is_some_and(|open| {
+            // SAFETY: the pointers are valid.
+            let ask = |api: &super::api::Api| unsafe { (api.cuMemGetInfo_v2)(&mut free, &mut total) };
+            open.context.ask("asking for free memory", ask).is_ok()
+        });
+        MemoryInfo { total: self.room.total, free: known.then_some(free as u64) }
+    }
+
+    fn offers(&self, _routine: &Routine) -> bool {
+        false
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        let open = self.open()?;
+        let mut tables = exclusive(&open.tables);
+        let allocation = self.room.allocate(bytes, &open.context, &tables.queues)?;
+        Ok(AllocId(tables.memory.insert(allocation)))
+    }
+
+    fn free(&self, alloc: AllocId) {
+        if let Some(open) = self.open.get() {
+            let mut tables = exclusive(&open.tables);
+            if let Some(allocation) = tables.memory.remove(alloc.0) {
+                allocation.release(&tables.queues);
+            }
+        }
+    }
+
+    fn compile(&self, program: &Given) -> Result<ProgramId> {
+        let open = self.open()?;
+        let built = Builder { context: &open.context, made_for: &self.target.name }.build(program)?;
+        Ok(ProgramId(exclusive(&open.tables).programs.insert(Arc::new(built))))
+    }
+
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
+        let program = shared(&self.open.get()?.tables).programs.get(program.0).cloned();
+        Some(program?.binary(&self.target.name))
+    }
+
+    fn release(&self, program: ProgramId) {
+        if let Some(open) = self.open.get() {
+            let program = exclusive(&open.tables).programs.remove(program.0);
+            // Unloaded here, outside the lock.
+            drop(program);
+        }
+    }
+
+    fn queue(&self) -> Result<QueueId> {
+        let open = self.open()?;
+        let queue = Arc::new(Queue::new(&open.context)?);
+        let queues = &mut exclusive(&open.tables).queues;
+        // Memory that was had in the default queue's order may be used here.
+        queue.stream.wait(&queues[0].stream.mark()?)?;
+        queues.push(queue);
+        Ok(QueueId(queues.len() as u32 - 1))
+    }
+
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        let open = self.open()?;
+        let tables = shared(&open.tables);
+        let queue = self.queue_of(&tables, queue)?;
+        let _order = queue.order();
+        if timed && open.clock.get().is_none() {
+            let _ = open.clock.set(Arc::new(Event::timed(&queue.stream)?));
+        }
+        Encoder { queue, tables: &tables }.run(steps, open.clock.get().filter(|_| timed))
+    }
+
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        let (queue, address) = self.find(queue, &to)?;
+        if bytes.is_empty() { Ok(()) } else { queue.write(address, bytes) }
+    }
+
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        let (queue, address) = self.find(queue, &from)?;
+        if from.bytes == 0 {
+            let event = queue.stream.mark()?;
+            return Ok(Submitted::ticket(&queue, event, None, Some(Data::Here(Vec::new()))));
+        }
+        queue.read(address, from)
+    }
+
+    fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
+        let (queue, address) = self.find(queue, &from)?;
+        if bytes.is_empty() { Ok(()) } else { queue.read_into(address, bytes) }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let Some(open) = self.open.get() else { return Ok(()) };
+        let queues = shared(&open.tables).queues.clone();
+        queues.iter().try_for_each(|queue| queue.stream.synchronize())
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CudaDevice({}, {})", self.info.spelling(), self.info.name)
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        // Memory and modules that the caller left are waited for, not torn from under running work.
+        let _ = self.synchronize();
+    }
+}

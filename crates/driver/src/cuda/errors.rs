@@ -1,0 +1,113 @@
+//! What CUDA's codes mean in Panoply's one error.
+
+use panoply_device::{Error, ErrorKind};
+
+pub const NOT_READY: i32 = 600;
+pub const OUT_OF_MEMORY: i32 = 2;
+
+/// The codes a caller may meet: the name without `CUDA_ERROR_`, the kind, the remedy.
+const CODES: &[(i32, &str, ErrorKind, &str)] = &[
+    (1, "INVALID_VALUE", ErrorKind::Driver, UPDATE),
+    (2, "OUT_OF_MEMORY", ErrorKind::OutOfMemory, "free buffers or use smaller ones"),
+    (3, "NOT_INITIALIZED", ErrorKind::Unavailable, RESTART),
+    (4, "DEINITIALIZED", ErrorKind::DeviceLost, "the program is ending; use no device from exit handlers"),
+    (
+        34,
+        "STUB_LIBRARY",
+        ErrorKind::Unavailable,
+        "a toolkit's stub was found before the driver; take it off the library path",
+    ),
+    (
+        46,
+        "DEVICE_UNAVAILABLE",
+        ErrorKind::Unavailable,
+        "another process has the device for itself; wait for it or change the compute mode",
+    ),
+    (100, "NO_DEVICE", ErrorKind::Unavailable, "the driver sees no GPU; look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
+    (101, "INVALID_DEVICE", ErrorKind::Unavailable, "look at CUDA_VISIBLE_DEVICES and `nvidia-smi`"),
+    (200, "INVALID_IMAGE", ErrorKind::Build, LOG),
+    (201, "INVALID_CONTEXT", ErrorKind::DeviceLost, LOST),
+    (209, "NO_BINARY_FOR_GPU", ErrorKind::Build, "the program is for a newer GPU; render it for this one"),
+    (214, "ECC_UNCORRECTABLE", ErrorKind::DeviceLost, "the GPU's memory is failing; look at `nvidia-smi -q`"),
+    (218, "INVALID_PTX", ErrorKind::Build, LOG),
+    (
+        221,
+        "JIT_COMPILER_NOT_FOUND",
+        ErrorKind::Unavailable,
+        "the driver's PTX compiler is missing; install the driver's complete package",
+    ),
+    (222, "UNSUPPORTED_PTX_VERSION", ErrorKind::Unavailable, "the driver is older than the GPU's PTX; update it"),
+    (301, "FILE_NOT_FOUND", ErrorKind::Unavailable, "reinstall the driver"),
+    (304, "OPERATING_SYSTEM", ErrorKind::Unavailable, "the system refused; look at the permissions of /dev/nvidia*"),
+    (400, "INVALID_HANDLE", ErrorKind::Driver, UPDATE),
+    (500, "NOT_FOUND", ErrorKind::Build, LOG),
+    (700, "ILLEGAL_ADDRESS", ErrorKind::DeviceLost, LOST),
+    (701, "LAUNCH_OUT_OF_RESOURCES", ErrorKind::Unsupported, "use a smaller group"),
+    (702, "LAUNCH_TIMEOUT", ErrorKind::DeviceLost, "a display's watchdog ended the kernel; make launches shorter"),
+    (709, "CONTEXT_IS_DESTROYED", ErrorKind::DeviceLost, LOST),
+    (710, "ASSERT", ErrorKind::DeviceLost, LOST),
+    (714, "HARDWARE_STACK_ERROR", ErrorKind::DeviceLost, LOST),
+    (715, "ILLEGAL_INSTRUCTION", ErrorKind::DeviceLost, LOST),
+    (716, "MISALIGNED_ADDRESS", ErrorKind::DeviceLost, LOST),
+    (717, "INVALID_ADDRESS_SPACE", ErrorKind::DeviceLost, LOST),
+    (718, "INVALID_PC", ErrorKind::DeviceLost, LOST),
+    (719, "LAUNCH_FAILED", ErrorKind::DeviceLost, LOST),
+    (800, "NOT_PERMITTED", ErrorKind::Unavailable, "run as a user who may use the GPU"),
+    (801, "NOT_SUPPORTED", ErrorKind::Unsupported, UPDATE),
+    (802, "SYSTEM_NOT_READY", ErrorKind::Unavailable, "start NVIDIA's fabric manager"),
+    (
+        803,
+        "SYSTEM_DRIVER_MISMATCH",
+        ErrorKind::Unavailable,
+        "library and kernel module differ; restart the machine after an update",
+    ),
+    (
+        804,
+        "COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        ErrorKind::Unavailable,
+        "take the compatibility library off the library path",
+    ),
+];
+
+const UPDATE: &str = "update the driver or report this";
+const RESTART: &str = "restart the program";
+const LOG: &str = "the notes hold the compiler's log";
+const LOST: &str = "its buffers are gone; restart the program";
+
+/// The error for a code; `doing` names the device and the attempt.
+pub fn failed(doing: impl std::fmt::Display, code: i32) -> Error {
+    let known = CODES.iter().find(|(known, ..)| *known == code);
+    let (name, kind, remedy) = match known {
+        Some((_, name, kind, remedy)) => (*name, *kind, *remedy),
+        None => ("UNKNOWN", ErrorKind::Driver, UPDATE),
+    };
+    Error::new(kind, format!("{doing}: CUDA_ERROR_{name} ({code}); {remedy}"))
+}
+
+/// The same while devices are looked for: whatever it is, the device is not to be had.
+pub fn unavailable(doing: impl std::fmt::Display, code: i32) -> Error {
+    Error::unavailable(failed(doing, code).message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_one_kind_and_a_sentence() {
+        for (code, kind) in [
+            (2, ErrorKind::OutOfMemory),
+            (34, ErrorKind::Unavailable),
+            (218, ErrorKind::Build),
+            (700, ErrorKind::DeviceLost),
+            (719, ErrorKind::DeviceLost),
+            (999, ErrorKind::Driver),
+        ] {
+            let error = failed("cuda:0: doing this", code);
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.message().starts_with("cuda:0: doing this: CUDA_ERROR_"), "{error}");
+            assert!(error.message().contains(&format!("({code}); ")), "{error}");
+        }
+        assert!(CODES.windows(2).all(|pair| pair[0].0 < pair[1].0), "the codes are in order");
+    }
+}

@@ -1,0 +1,328 @@
+//! The device's context and what lives in it, each owned once and given back once.
+//!
+//! A destruction that fails belongs to a lost device and is nobody's error.
+
+use std::ffi::c_void;
+use std::fmt::Display;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex};
+
+use panoply_device::{Error, Result};
+
+use super::api::{Api, DevicePtr, Handle, check};
+use super::errors::failed;
+use super::ticket::Tickets;
+use crate::lock::locked;
+
+/// CU_EVENT_DISABLE_TIMING.
+const NO_TIMING: u32 = 2;
+/// CU_STREAM_NON_BLOCKING: not ordered with the stream that every user of the context shares.
+const NON_BLOCKING: u32 = 1;
+/// Pinned memory comes in powers of two from here on.
+const SMALLEST_BLOCK: usize = 64 << 10;
+/// Free pinned memory that is kept, in bytes.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// A device's primary context, which others in the process may use too.
+pub struct Context {
+    pub api: Arc<Api>,
+    raw: Handle,
+    device: i32,
+    /// `cuda:0`, the beginning of every message.
+    pub label: String,
+    /// Submissions that streams may wait for.
+    pub tickets: Tickets,
+    idle_events: Mutex<Vec<Handle>>,
+    idle_blocks: Mutex<Vec<RawBlock>>,
+}
+
+/// While this lives the context is the thread's current one.
+pub struct Entered<'c>(&'c Context);
+
+impl Context {
+    /// Takes part in the device's primary context.
+    pub fn retain(api: &Arc<Api>, device: i32, label: String) -> Result<Arc<Context>> {
+        let mut raw = 0;
+        // SAFETY: the pointer is valid and the device was enumerated.
+        let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut raw, device) };
+        check(code).map_err(|code| failed(format_args!("{label}: opening the device"), code))?;
+        Ok(Arc::new(Context {
+            api: api.clone(),
+            raw,
+            device,
+            label,
+            tickets: Tickets::default(),
+            idle_events: Mutex::default(),
+            idle_blocks: Mutex::default(),
+        }))
+    }
+
+    /// Makes it current until the answer is dropped.
+    pub fn enter(&self) -> Result<Entered<'_>> {
+        // SAFETY: the context is retained as long as `self` lives.
+        let code = unsafe { (self.api.cuCtxPushCurrent_v2)(self.raw) };
+        check(code).map_err(|code| self.failed("entering the context", code))?;
+        Ok(Entered(self))
+    }
+
+    /// The error for a code that an attempt brought.
+    pub fn failed(&self, doing: impl Display, code: i32) -> Error {
+        failed(format_args!("{}: {doing}", self.label), code)
+    }
+
+    /// Calls a function of the driver in the context.
+    pub fn ask(&self, doing: impl Display, call: impl FnOnce(&Api) -> i32) -> Result<()> {
+        let _current = self.enter()?;
+        check(call(&self.api)).map_err(|code| self.failed(doing, code))
+    }
+
+    /// A new object.
+    fn make(&self, doing: &str, call: impl FnOnce(&Api, *mut Handle) -> i32) -> Result<Handle> {
+        let mut raw = 0;
+        self.ask(doing, |api| call(api, &mut raw))?;
+        Ok(raw)
+    }
+
+    /// Gives an object back.
+    fn discard(&self, call: impl FnOnce(&Api) -> i32) {
+        let _ = self.ask("giving back", call);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it was pushed on this thread; null is allowed.
+        unsafe { (self.0.api.cuCtxPopCurrent_v2)(ptr::null_mut()) };
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let events = std::mem::take(&mut *locked(&self.idle_events));
+        let blocks = std::mem::take(&mut *locked(&self.idle_blocks));
+        for event in events {
+            // SAFETY: nobody else has an idle event.
+            self.discard(|api| unsafe { (api.cuEventDestroy_v2)(event) });
+        }
+        for block in blocks {
+            // SAFETY: nobody else has an idle block, and no copy touches it.
+            self.discard(|api| unsafe { (api.cuMemFreeHost)(block.start.as_ptr()) });
+        }
+        // SAFETY: this gives back the one reference that `retain` took.
+        unsafe { (self.api.cuDevicePrimaryCtxRelease_v2)(self.device) };
+    }
+}
+
+/// A stream: work that is done in order.
+pub struct Stream {
+    pub raw: Handle,
+    pub context: Arc<Context>,
+}
+
+impl Stream {
+    pub fn new(context: &Arc<Context>) -> Result<Stream> {
+        // SAFETY: the pointer is valid and the context current.
+        let raw = context.make("creating a queue", |api, to| unsafe { (api.cuStreamCreate)(to, NON_BLOCKING) })?;
+        Ok(Stream { raw, context: context.clone() })
+    }
+
+    /// Calls a function of the driver that takes this stream.
+    pub fn ask(&self, doing: impl Display, call: impl FnOnce(&Api, Handle) -> i32) -> Result<()> {
+        self.context.ask(doing, |api| call(api, self.raw))
+    }
+
+    /// An event behind everything given to the stream so far.
+    pub fn mark(&self) -> Result<Event> {
+        Event::idle(&self.context)?.record(self)
+    }
+
+    /// Nothing given from here on begins before the event.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        // SAFETY: stream and event are live.
+        self.ask("waiting for another queue", |api, raw| unsafe { (api.cuStreamWaitEvent)(raw, event.raw, 0) })
+    }
+
+    /// Waits until everything given so far is done.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream is live.
+        self.ask("waiting", |api, raw| unsafe { (api.cuStreamSynchronize)(raw) })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the stream; the driver finishes what it was given.
+        self.context.discard(|api| unsafe { (api.cuStreamDestroy_v2)(self.raw) });
+    }
+}
+
+/// A mark in a stream. Those without times are used again.
+pub struct Event {
+    raw: Handle,
+    timed: bool,
+    context: Arc<Context>,
+}
+
+impl Event {
+    fn idle(context: &Arc<Context>) -> Result<Event> {
+        let idle = locked(&context.idle_events).pop();
+        let raw = match idle {
+            Some(raw) => raw,
+            // SAFETY: the pointer is valid and the context current.
+            None => context.make("creating an event", |api, to| unsafe { (api.cuEventCreate)(to, NO_TIMING) })?,
+        };
+        Ok(Event { raw, timed: false, context: context.clone() })
+    }
+
+    /// An event on a stream that knows its time.
+    pub fn timed(stream: &Stream) -> Result<Event> {
+        let context = &stream.context;
+        // SAFETY: the pointer is valid and the context current.
+        let raw = context.make("creating an event", |api, to| unsafe { (api.cuEventCreate)(to, 0) })?;
+        Event { raw, timed: true, context: context.clone() }.record(stream)
+    }
+
+    fn record(self, stream: &Stream) -> Result<Event> {
+        // SAFETY: event and stream are live and of one context.
+        stream.ask("marking a queue", |api, raw| unsafe { (api.cuEventRecord)(self.raw, raw) })?;
+        Ok(self)
+    }
+
+    /// Whether it was reached; its failure if what is before it failed.
+    pub fn is_done(&self) -> Result<bool> {
+        let _current = self.context.enter()?;
+        // SAFETY: the event is live.
+        match unsafe { (self.context.api.cuEventQuery)(self.raw) } {
+            super::errors::NOT_READY => Ok(false),
+            code => check(code).map(|()| true).map_err(|code| self.context.failed("running work", code)),
+        }
+    }
+
+    /// Waits until it was reached.
+    pub fn wait(&self) -> Result<()> {
+        // SAFETY: the event is live.
+        self.context.ask("running work", |api| unsafe { (api.cuEventSynchronize)(self.raw) })
+    }
+
+    /// Nanoseconds from another timed event to this one, both reached.
+    pub fn ns_after(&self, earlier: &Event) -> Result<f64> {
+        let mut milliseconds = 0f32;
+        // SAFETY: the pointer is valid and the events are live.
+        let call = |api: &Api| unsafe { (api.cuEventElapsedTime)(&mut milliseconds, earlier.raw, self.raw) };
+        self.context.ask("reading times", call)?;
+        Ok(f64::from(milliseconds) * 1e6)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if !self.timed {
+            // Streams that wait for it remember what it marked, so it may mark something else.
+            return locked(&self.context.idle_events).push(self.raw);
+        }
+        // SAFETY: nobody else has the event.
+        self.context.discard(|api| unsafe { (api.cuEventDestroy_v2)(self.raw) });
+    }
+}
+
+/// A module of compiled code.
+pub struct Module {
+    pub raw: Handle,
+    pub context: Arc<Context>,
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the module; the driver waits for kernels of it.
+        self.context.discard(|api| unsafe { (api.cuModuleUnload)(self.raw) });
+    }
+}
+
+/// Memory of the device.
+pub struct Memory {
+    pub address: DevicePtr,
+    pub context: Arc<Context>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the memory; the driver waits for work on it.
+        self.context.discard(|api| unsafe { (api.cuMemFree_v2)(self.address) });
+    }
+}
+
+struct RawBlock {
+    start: NonNull<c_void>,
+    bytes: usize,
+}
+
+// SAFETY: pinned memory belongs to no thread.
+unsafe impl Send for RawBlock {}
+
+/// Pinned host memory, which the device copies from and to by itself.
+pub struct Block {
+    raw: Option<RawBlock>,
+    context: Arc<Context>,
+}
+
+// SAFETY: pinned memory belongs to no thread, and a shared reference only reads it.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// At least so many bytes of any content.
+    pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Block> {
+        let bytes = bytes.next_power_of_two().max(SMALLEST_BLOCK);
+        let idle = {
+            let mut idle = locked(&context.idle_blocks);
+            idle.iter().position(|block| block.bytes == bytes).map(|at| idle.swap_remove(at))
+        };
+        let raw = match idle {
+            Some(raw) => raw,
+            None => {
+                let mut start = ptr::null_mut();
+                // SAFETY: the pointer is valid.
+                context.ask("pinning memory", |api| unsafe { (api.cuMemHostAlloc)(&mut start, bytes, 0) })?;
+                let start = NonNull::new(start).ok_or_else(|| context.failed("pinning memory", 2))?;
+                // SAFETY: the driver just gave this memory to us.
+                unsafe { start.cast::<u8>().write_bytes(0, bytes) };
+                RawBlock { start, bytes }
+            }
+        };
+        Ok(Block { raw: Some(raw), context: context.clone() })
+    }
+
+    /// The first byte.
+    pub fn start(&self) -> *mut c_void {
+        self.raw.as_ref().expect("a block has its memory until it is dropped").start.as_ptr()
+    }
+
+    /// The bytes, while no work touches them.
+    ///
+    /// # Safety
+    /// No copy under way writes the block, and there are so many bytes.
+    pub unsafe fn bytes(&self, count: usize) -> &[u8] {
+        // SAFETY: as the caller promised; the memory was initialised when it was pinned.
+        unsafe { std::slice::from_raw_parts(self.start().cast(), count) }
+    }
+
+    /// Puts bytes at the start.
+    pub fn fill(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.raw.as_ref().map_or(0, |raw| raw.bytes), "a block is asked for by its size");
+        // SAFETY: the block is ours alone and has room.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start().cast(), bytes.len()) };
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let Some(raw) = self.raw.take() else { return };
+        let mut idle = locked(&self.context.idle_blocks);
+        let kept: usize = idle.iter().map(|block| block.bytes).sum();
+        if kept + raw.bytes <= KEPT_BYTES {
+            return idle.push(raw);
+        }
+        drop(idle);
+        // SAFETY: nobody else has the block, and whoever dropped it waited for the copies.
+        self.context.discard(|api| unsafe { (api.cuMemFreeHost)(raw.start.as_ptr()) });
+    }
+}

@@ -1,0 +1,96 @@
+//! Memory of the device: had and given back in the order of the default queue where the driver can, else at once.
+//!
+//! Memory that was had in a queue's order may be touched by that queue only, or after it. So the other queues wait for the default
+//! one when memory is had, and it for them when memory is given back. Both are rare: `runtime` keeps memory for later use.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use panoply_device::{Error, ErrorKind, Result};
+
+use super::api::check;
+use super::errors::OUT_OF_MEMORY;
+use super::handles::{Context, Memory};
+use super::queue::Queue;
+
+/// An allocation and its size.
+pub struct Allocation {
+    pub memory: Memory,
+    /// Whether it was had in the default queue's order.
+    ordered: bool,
+}
+
+/// What allocations of a device need to know.
+#[derive(Clone, Copy)]
+pub struct Room {
+    /// Bytes in all.
+    pub total: u64,
+    /// Whether memory can be had in order.
+    pub pools: bool,
+}
+
+impl Room {
+    /// So many bytes of undefined content.
+    pub fn allocate(self, bytes: u64, context: &Arc<Context>, queues: &[Arc<Queue>]) -> Result<Allocation> {
+        let wanted = usize::try_from(bytes).ok().filter(|_| bytes <= self.total);
+        let Some(wanted) = wanted else { return Err(self.refused(bytes, context)) };
+        let mut address = 0;
+        let current = context.enter()?;
+        let ordered = context.api.cuMemAllocAsync.filter(|_| self.pools);
+        // SAFETY: the pointer is valid and the stream live.
+        let code = unsafe {
+            match ordered {
+                Some(allocate) => allocate(&mut address, wanted, queues[0].stream.raw),
+                None => (context.api.cuMemAlloc_v2)(&mut address, wanted),
+            }
+        };
+        drop(current);
+        match check(code) {
+            Ok(()) => {}
+            Err(OUT_OF_MEMORY) => return Err(self.refused(bytes, context)),
+            Err(code) => return Err(context.failed(format_args!("allocating {bytes} bytes"), code)),
+        }
+        let memory = Memory { address, context: context.clone() };
+        let allocation = Allocation { memory, ordered: ordered.is_some() };
+        if allocation.ordered && queues.len() > 1 {
+            let here = queues[0].stream.mark()?;
+            queues[1..].iter().try_for_each(|queue| queue.stream.wait(&here))?;
+        }
+        Ok(allocation)
+    }
+
+    fn refused(self, bytes: u64, context: &Context) -> Error {
+        let (label, total) = (&context.label, self.total);
+        let (mut free, mut all) = (0, 0);
+        // SAFETY: the pointers are valid.
+        let asked = context.ask("asking for free memory", |api| unsafe { (api.cuMemGetInfo_v2)(&mut free, &mut all) });
+        let free = if asked.is_ok() { format!("{free} free of ") } else { String::new() };
+        let message =
+            format!("out of memory on {label}: needs {bytes} bytes, {free}{total}; free buffers or use smaller ones");
+        Error::new(ErrorKind::OutOfMemory, message)
+    }
+}
+
+impl Allocation {
+    /// Gives memory back once everything given to the queues so far is done with it.
+    pub fn release(self, queues: &[Arc<Queue>]) {
+        let Some(free) = self.memory.context.api.cuMemFreeAsync.filter(|_| self.ordered) else {
+            // Dropping waits for the device.
+            return;
+        };
+        let others_first = queues[1..].iter().try_for_each(|queue| queues[0].stream.wait(&queue.stream.mark()?));
+        if others_first.is_err() {
+            return;
+        }
+        let memory = ManuallyDrop::new(self.memory);
+        // SAFETY: nobody else has the memory, and the stream is live.
+        let freed = queues[0].stream.ask("freeing", |_, stream| unsafe { free(memory.address, stream) });
+        if freed.is_ok() {
+            // Only the reference to the context is left to give back.
+            // SAFETY: the field is read once, and the memory around it is never dropped.
+            drop(unsafe { std::ptr::read(&memory.context) });
+        } else {
+            drop(ManuallyDrop::into_inner(memory));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A stream, and the pinned memory that copies under way still read.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use panoply_device::{Region, Result, Ticket};
+
+use super::handles::{Block, Context, Event, Stream};
+use super::ticket::{Data, Submitted};
+use crate::lock::locked;
+
+/// Writes up to this many bytes are staged in pinned memory; the driver stages larger ones itself.
+const STAGE_LIMIT: usize = 1 << 20;
+/// Staged writes under way after which the oldest is waited for.
+const STAGED_MOST: usize = 16;
+/// Reads up to this many bytes go through pinned memory while the host goes on.
+const PINNED_LIMIT: u64 = 64 << 20;
+
+/// A queue of the device.
+pub struct Queue {
+    pub stream: Stream,
+    staged: Mutex<Staged>,
+}
+
+/// Blocks that writes under way still read, the oldest first.
+type Staged = VecDeque<(Event, Block)>;
+
+impl Queue {
+    pub fn new(context: &Arc<Context>) -> Result<Queue> {
+        Ok(Queue { stream: Stream::new(context)?, staged: Mutex::default() })
+    }
+
+    /// Keeps other threads' work from coming between that of the holder.
+    pub fn order(&self) -> MutexGuard<'_, Staged> {
+        locked(&self.staged)
+    }
+
+    /// Copies host bytes to an address; they may be reused at return.
+    pub fn write(&self, to: u64, bytes: &[u8]) -> Result<()> {
+        let mut staged = self.order();
+        while let Some((event, _)) = staged.front() {
+            if staged.len() >= STAGED_MOST {
+                event.wait()?;
+            } else if !event.is_done()? {
+                break;
+            }
+            staged.pop_front();
+        }
+        if bytes.len() > STAGE_LIMIT {
+            // Of pageable memory the driver has taken a copy when the call returns.
+            return self.upload(to, bytes.as_ptr().cast(), bytes.len());
+        }
+        let mut block = Block::new(&self.stream.context, bytes.len())?;
+        block.fill(bytes);
+        self.upload(to, block.start(), bytes.len())?;
+        let event = self.stream.mark()?;
+        staged.push_back((event, block));
+        Ok(())
+    }
+
+    fn upload(&self, to: u64, from: *const std::ffi::c_void, bytes: usize) -> Result<()> {
+        // SAFETY: the range is inside the allocation (the caller's duty) and the host's bytes outlive the copy: pageable ones
+        // are copied by the call, pinned ones are kept until the event behind the copy.
+        self.stream.ask(format_args!("writing {bytes} bytes"), |api, stream| unsafe {
+            (api.cuMemcpyHtoDAsync_v2)(to, from, bytes, stream)
+        })
+    }
+
+    /// Starts copying from an address to the host.
+    pub fn read(self: &Arc<Queue>, from: u64, region: Region) -> Result<Ticket> {
+        let bytes = region.bytes as usize;
+        if region.bytes > PINNED_LIMIT {
+            let mut data = vec![0; bytes];
+            self.read_into(from, &mut data)?;
+            let event = self.stream.mark()?;
+            return Ok(Submitted::ticket(self, event, None, Some(Data::Here(data))));
+        }
+        let order = self.order();
+        let block = Block::new(&self.stream.context, bytes)?;
+        // SAFETY: the range is inside the allocation, and the ticket keeps the block until the copy is done.
+        self.stream.ask(format_args!("reading {bytes} bytes"), |api, stream| unsafe {
+            (api.cuMemcpyDtoHAsync_v2)(block.start(), from, bytes, stream)
+        })?;
+        let event = self.stream.mark()?;
+        drop(order);
+        Ok(Submitted::ticket(self, event, None, Some(Data::Pinned(block, bytes))))
+    }
+
+    /// Copies from an address into host bytes and waits for it.
+    pub fn read_into(&self, from: u64, bytes: &mut [u8]) -> Result<()> {
+        let count = bytes.len();
+        let start = bytes.as_mut_ptr().cast();
+        // SAFETY: the range is inside the allocation; the slice is ours until the stream was waited for.
+        let asked = self.stream.ask(format_args!("reading {count} bytes"), |api, stream| unsafe {
+            (api.cuMemcpyDtoHAsync_v2)(start, from, count, stream)
+        });
+        // Whatever was answered, nothing may write into the slice after this returns.
+        let waited = self.stream.synchronize();
+        asked.and(waited)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.stream.synchronize().is_err() {
+            // Nobody can say whether the device still reads these blocks, so they are never given back.
+            locked(&self.staged).drain(..).for_each(std::mem::forget);
+        }
+    }
+}

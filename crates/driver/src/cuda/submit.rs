@@ -1,0 +1,212 @@
+//! Steps to work on a stream.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+
+use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Step, Ticket, Type};
+
+use super::api::DevicePtr;
+use super::handles::{Context, Event};
+use super::memory::Allocation;
+use super::program::Program;
+use super::queue::Queue;
+use super::ticket::{Submitted, Times};
+use crate::fill::parts;
+use crate::table::Table;
+
+/// Most groups of a launch along each axis, on every device from Kepler on.
+const MAX_GROUPS: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
+
+/// What a device's ids mean.
+#[derive(Default)]
+pub struct Tables {
+    /// Programs.
+    pub programs: Table<Arc<Program>>,
+    /// Memory.
+    pub memory: Table<Allocation>,
+    /// Queues, by position.
+    pub queues: Vec<Arc<Queue>>,
+}
+
+impl Tables {
+    /// The address of a region.
+    pub fn address(&self, region: &Region, label: &str) -> Result<DevicePtr> {
+        let found = self.memory.get(region.alloc.0);
+        let allocation = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was freed", region.alloc)))?;
+        Ok(allocation.memory.address + region.offset)
+    }
+}
+
+/// Gives the steps of one submission to a stream.
+pub struct Encoder<'a> {
+    /// Where to.
+    pub queue: &'a Arc<Queue>,
+    /// The device's memory and programs.
+    pub tables: &'a Tables,
+}
+
+impl Encoder<'_> {
+    /// Gives the steps; with a clock the ticket knows each one's time.
+    pub fn run(&self, steps: &[Step], clock: Option<&Arc<Event>>) -> Result<Ticket> {
+        let stream = &self.queue.stream;
+        let mut times = match clock {
+            Some(clock) => Some(Times { clock: clock.clone(), first: Event::timed(stream)?, spans: Vec::new() }),
+            None => None,
+        };
+        for step in steps {
+            let measured = times.is_some() && !matches!(step, Step::Wait(_));
+            let start = if measured { Some(Event::timed(stream)?) } else { None };
+            self.step(step)?;
+            if let Some(times) = &mut times {
+                times.spans.push((start, Event::timed(stream)?));
+            }
+        }
+        Ok(Submitted::ticket(self.queue, stream.mark()?, times, None))
+    }
+
+    fn step(&self, step: &Step) -> Result<()> {
+        let label = &self.context().label;
+        match step {
+            Step::Dispatch(dispatch) => self.dispatch(dispatch),
+            Step::Copy { from, to } => self.copy(from, to),
+            Step::Fill { to, pattern } => self.fill(to, pattern),
+            Step::Wait(Ticket::Done) => Ok(()),
+            Step::Wait(Ticket::Pending(pending)) => {
+                let event = self.context().tickets.event(pending.token()).ok_or_else(|| {
+                    Error::mistake(format!("{label}: the ticket to wait for belongs to another device"))
+                })?;
+                self.queue.stream.wait(&event)
+            }
+            Step::Routine(routine, _) => {
+                Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
+            }
+        }
+    }
+
+    fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
+        let label = &self.context().label;
+        let found = self.tables.programs.get(dispatch.program.0);
+        let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
+        let values = self.arguments(program, dispatch)?;
+        let mut groups = [0; 3];
+        for axis in 0..3 {
+            // Whole groups; the size asked for is an argument of its own.
+            let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
+            let most = if axis > 0 && program.signature.hidden { u64::from(u32::MAX) } else { MAX_GROUPS[axis] };
+            if count > most {
+                return Err(Error::unsupported(format!(
+                    "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
+                )));
+            }
+            groups[axis] = count;
+        }
+        let starts = |axis: usize| (0..groups[axis]).step_by(MAX_GROUPS[axis] as usize);
+        for z in starts(2) {
+            for y in starts(1) {
+                let part = [groups[0], (groups[1] - y).min(MAX_GROUPS[1]), (groups[2] - z).min(MAX_GROUPS[2])];
+                self.launch(program, dispatch, &values, [y, z], part.map(|count| count as u32))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches some of the groups: those from the given ones on along the second and third axis.
+    fn launch(
+        &self,
+        program: &Program,
+        dispatch: &Dispatch,
+        values: &[u64],
+        first: [u64; 2],
+        [gx, gy, gz]: [u32; 3],
+    ) -> Result<()> {
+        let first = first.map(u64::to_le);
+        let pointers: Vec<*const c_void> =
+            values.iter().chain(&first).map(|value| ptr::from_ref(value).cast()).collect();
+        let [bx, by, bz] = dispatch.group;
+        let doing =
+            format_args!("launching {} over {:?} in groups of {:?}", program.entry, dispatch.grid, dispatch.group);
+        // SAFETY: function and stream are live and of one context; there is a pointer for every parameter, to as many bytes as it
+        // has, which the driver copies. Raw source has no use for the last two.
+        self.queue.stream.ask(doing, |api, stream| unsafe {
+            let params = pointers.as_ptr();
+            (api.cuLaunchKernel)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())
+        })
+    }
+
+    /// The bits of every parameter, low bytes first.
+    fn arguments(&self, program: &Program, dispatch: &Dispatch) -> Result<Vec<u64>> {
+        let label = &self.context().label;
+        let signature = &program.signature;
+        let wrong = |what: String| {
+            Error::mistake(format!("{label}: a launch was given {what}; launch with what its signature asks"))
+        };
+        if dispatch.args.len() != signature.params.len() {
+            return Err(wrong(format!("{} arguments for {}", dispatch.args.len(), signature.params.len())));
+        }
+        let mut values = Vec::with_capacity(3 * dispatch.args.len() + 3);
+        for (param, arg) in signature.params.iter().zip(&dispatch.args) {
+            match (param, arg) {
+                (ParamType::Buffer(dtype), Arg::Buffer(region)) if signature.hidden => {
+                    let elem = dtype.bytes() as u64;
+                    let start = Region { offset: 0, ..*region };
+                    values.push(self.tables.address(&start, label)?);
+                    values.extend([region.offset / elem, region.bytes / elem]);
+                }
+                (ParamType::Buffer(_), Arg::Buffer(region)) => values.push(self.tables.address(region, label)?),
+                (ParamType::Scalar(Type::Index), Arg::Index(value)) => values.push(*value),
+                (ParamType::Scalar(ty), Arg::Scalar(scalar)) if ty.dtype() == Some(scalar.dtype) => {
+                    values.push(scalar.bits);
+                }
+                _ => return Err(wrong(format!("{arg:?} for {param:?}"))),
+            }
+        }
+        if signature.hidden {
+            values.extend(dispatch.grid);
+        }
+        Ok(values.into_iter().map(u64::to_le).collect())
+    }
+
+    fn copy(&self, from: &Region, to: &Region) -> Result<()> {
+        let label = &self.context().label;
+        let (source, target) = (self.tables.address(from, label)?, self.tables.address(to, label)?);
+        let bytes = from.bytes as usize;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the ranges lie inside live allocations.
+        self.queue.stream.ask(format_args!("copying {bytes} bytes"), |api, stream| unsafe {
+            (api.cuMemcpyDtoDAsync_v2)(target, source, bytes, stream)
+        })
+    }
+
+    fn fill(&self, to: &Region, pattern: &[u8]) -> Result<()> {
+        let start = self.tables.address(to, &self.context().label)?;
+        // Allocations are aligned, so a place in one is aligned as its offset is.
+        for part in parts(to.offset, to.bytes, pattern) {
+            let at = start + (part.offset - to.offset);
+            let count = part.bytes as usize / part.pattern.len();
+            let doing = format_args!("filling {} bytes", part.bytes);
+            let word =
+                |from: usize| part.pattern[from..].iter().take(4).rev().fold(0, |word, b| word << 8 | u32::from(*b));
+            // SAFETY: the range lies inside a live allocation and is a multiple of the pattern, as its place is.
+            self.queue.stream.ask(doing, |api, stream| unsafe {
+                match part.pattern.len() {
+                    1 => (api.cuMemsetD8Async)(at, word(0) as u8, count, stream),
+                    2 => (api.cuMemsetD16Async)(at, word(0) as u16, count, stream),
+                    4 => (api.cuMemsetD32Async)(at, word(0), count, stream),
+                    // Rows of one word, each 8 bytes after the one before: first the low halves, then the high ones.
+                    _ => match (api.cuMemsetD2D32Async)(at, 8, word(0), 1, count, stream) {
+                        0 => (api.cuMemsetD2D32Async)(at + 4, 8, word(4), 1, count, stream),
+                        code => code,
+                    },
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        &self.queue.stream.context
+    }
+}

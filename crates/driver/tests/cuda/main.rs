@@ -1,0 +1,108 @@
+//! The CUDA driver on a library that only pretends to be NVIDIA's: what it says when something is missing, forbidden, too old or
+//! broken, and that it gives back what it took.
+//!
+//! What the pretended driver offers is fixed for a process, so each choice is a child process: this binary again, with [`child`] as
+//! its one test and the environment set.
+
+#![cfg(feature = "cuda")]
+
+mod jobs;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use panoply_device::{Driver, ErrorKind};
+use panoply_driver::CudaDriver;
+
+const JOB: &str = "PANOPLY_TEST_CHILD";
+
+/// Runs the job that the parent process named; nothing by itself.
+#[test]
+fn child() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let known = jobs::ALL.iter().find(|(name, _)| *name == job);
+    known.unwrap_or_else(|| panic!("no job {job}")).1();
+}
+
+/// Does a job in a process of its own, whose driver offers what `choices` say.
+fn run(job: &str, choices: &str) {
+    run_with(job, &[("PANOPLY_FAKE_CUDA", choices)]);
+}
+
+fn run_with(job: &str, settings: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture"]).env(JOB, job).envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{job} with {settings:?} failed ({}):\n{log}", output.status);
+}
+
+/// Asking for devices fails as expected, twice alike.
+fn absent(choices: &str, expected: &str) {
+    run_with("absent", &[("PANOPLY_FAKE_CUDA", choices), ("EXPECT", expected)]);
+}
+
+#[test]
+fn without_devices_the_reason_and_the_remedy_are_named() {
+    absent("devices=0", "CUDA_ERROR_NO_DEVICE (100); the driver sees no GPU; look at CUDA_VISIBLE_DEVICES");
+    absent("driver=8000", "the driver is for CUDA 8.0, this program needs 9.0 or later; update NVIDIA's driver");
+    absent("init=34", "CUDA_ERROR_STUB_LIBRARY (34); a toolkit's stub was found before the driver");
+    absent(
+        "init=304",
+        "CUDA_ERROR_OPERATING_SYSTEM (304); the system refused; look at the permissions of /dev/nvidia*",
+    );
+    absent(
+        "init=803",
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803); library and kernel module differ; restart the machine",
+    );
+    absent("init=999", "CUDA_ERROR_UNKNOWN (999)");
+    absent("capability=35", "has compute capability 3.5, this program needs 5.0 or later; use it through OpenCL");
+    absent("prohibited=0", "is in a compute mode that admits nobody; `nvidia-smi -i 0 -c 0` admits all");
+}
+
+#[test]
+fn a_library_that_is_missing_or_another() {
+    let message = |library: &str| {
+        let driver = CudaDriver { library: Some(PathBuf::from(library)) };
+        let error = driver.probe().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(driver.refused().is_empty());
+        error.to_string()
+    };
+    let missing = message("/nowhere/libcuda.so.1");
+    assert!(missing.starts_with("cuda: /nowhere/libcuda.so.1 cannot be loaded; install NVIDIA's driver"), "{missing}");
+    if cfg!(target_os = "linux") {
+        let other = message("libm.so.6");
+        assert!(other.starts_with("cuda: libm.so.6 lacks cuInit, so it is no NVIDIA driver"), "{other}");
+    } else {
+        println!("SKIPPED: a library that is not NVIDIA's: only Linux surely has one of a known name");
+    }
+}
+
+#[test]
+fn one_of_two_cards_is_refused_and_the_other_computes() {
+    run("second of two", "devices=2,prohibited=0");
+    run("first is broken", "devices=2,broken=0");
+}
+
+#[test]
+fn memory_with_and_without_pools() {
+    for choices in ["pools=1", "pools=0", "driver=11010,pools=0"] {
+        run("out of memory", &format!("memory=16777216,{choices}"));
+        run("everything is given back", choices);
+        run("queues share memory", choices);
+    }
+}
+
+#[test]
+fn failures_have_their_kind() {
+    run("an illegal address loses the device", "");
+    run("a failed launch is an error once", "");
+    run("the driver's compiler is missing", "");
+}
+
+#[test]
+fn refused_programs() {
+    run("refused programs", "");
+    run("newer than the device", "capability=61");
+}

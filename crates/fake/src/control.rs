@@ -1,0 +1,52 @@
+//! Steering the shared library from a test: where it is, what it counts, what shall fail.
+
+use std::ffi::{CString, c_char};
+use std::path::PathBuf;
+
+use dlopen2::raw::Library;
+
+/// The shared library that cargo built beside the test that runs.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let name = format!("{}panoply_fake{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let places =
+        test.ancestors().skip(1).take(3).flat_map(|folder| [folder.join(&name), folder.join("deps").join(&name)]);
+    let found: Vec<PathBuf> = places.filter(|path| path.exists()).collect();
+    found.first().cloned().unwrap_or_else(|| panic!("no {name} near {}; depend on panoply-fake", test.display()))
+}
+
+/// The library of this process, opened once more.
+pub struct Control(Library);
+
+impl Control {
+    /// Opens the library.
+    pub fn open() -> Control {
+        let path = library();
+        Control(Library::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+    }
+
+    /// Makes calls of a function answer with a code, from the next one after `skip` others on, `times` times.
+    pub fn fail(&self, function: &str, code: i32, skip: u32, times: u32) {
+        let name = CString::new(function).expect("a name has no zero byte");
+        // SAFETY: the library defines this function with this type.
+        let fail: extern "C" fn(*const c_char, i32, u32, u32) =
+            unsafe { self.0.symbol("panoply_fake_fail") }.expect("the library is ours");
+        fail(name.as_ptr(), code, skip, times);
+    }
+
+    /// How often a function was called.
+    pub fn calls(&self, function: &str) -> u64 {
+        let name = CString::new(function).expect("a name has no zero byte");
+        // SAFETY: the library defines this function with this type.
+        let calls: extern "C" fn(*const c_char) -> u64 =
+            unsafe { self.0.symbol("panoply_fake_calls") }.expect("the library is ours");
+        calls(name.as_ptr())
+    }
+
+    /// How many objects of all kinds (contexts, streams, events, modules, allocations) are held.
+    pub fn live(&self) -> u64 {
+        // SAFETY: the library defines this function with this type.
+        let live: extern "C" fn() -> u64 = unsafe { self.0.symbol("panoply_fake_live") }.expect("the library is ours");
+        live()
+    }
+}

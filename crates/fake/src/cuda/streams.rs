@@ -1,0 +1,199 @@
+//! Streams and events: work that is done as late as the API allows.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::codes::*;
+use super::state::{Answer, State};
+use crate::ptx::Module;
+use crate::ptx::run::{Launch, run};
+
+/// A stream of a device.
+pub struct Stream {
+    pub device: usize,
+    pub work: VecDeque<Work>,
+}
+
+/// An event.
+pub struct Event {
+    pub device: usize,
+    pub timing: bool,
+    /// Whether nobody destroyed it.
+    pub live: bool,
+    /// Every recording: on which stream, and whether it is done. Who waits means the latest when the wait is asked for.
+    pub recordings: Vec<Recording>,
+    pub at: Duration,
+}
+
+/// One use of an event.
+#[derive(Clone, Copy)]
+pub struct Recording {
+    pub stream: u64,
+    pub done: bool,
+}
+
+impl Event {
+    /// The latest recording; one that is done if there was none.
+    pub fn latest(&self) -> Recording {
+        self.recordings.last().copied().unwrap_or(Recording { stream: 0, done: true })
+    }
+}
+
+/// A host address that outlives the work, as the caller promised.
+#[derive(Clone, Copy)]
+pub struct Host(pub *mut u8);
+
+// SAFETY: the API's callers promise that pinned memory lives until the work on it is done.
+unsafe impl Send for Host {}
+
+/// Something a stream does.
+pub enum Work {
+    Kernel {
+        module: Arc<Module>,
+        entry: String,
+        grid: [u32; 3],
+        block: [u32; 3],
+        params: Vec<u64>,
+    },
+    Upload {
+        to: u64,
+        bytes: Vec<u8>,
+    },
+    UploadPinned {
+        to: u64,
+        from: Host,
+        bytes: u64,
+    },
+    Download {
+        to: Host,
+        from: u64,
+        bytes: u64,
+    },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: u64,
+    },
+    /// `rows` times `pattern`, each `pitch` bytes after the one before.
+    Fill {
+        to: u64,
+        pattern: Vec<u8>,
+        pitch: u64,
+        rows: u64,
+    },
+    Record {
+        event: u64,
+        serial: usize,
+    },
+    Wait {
+        event: u64,
+        serial: usize,
+    },
+    Free(u64),
+}
+
+impl State {
+    /// Adds work to a stream.
+    pub fn push(&mut self, stream: u64, work: Work) -> Answer {
+        self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?.work.push_back(work);
+        Ok(())
+    }
+
+    /// Does everything a stream has to do.
+    pub fn drain(&mut self, stream: u64) -> Answer {
+        while self.step(stream)? {}
+        Ok(())
+    }
+
+    /// Does everything a device has to do.
+    pub fn drain_device(&mut self, device: usize) -> Answer {
+        let streams = self.streams.iter().filter(|(_, stream)| stream.device == device);
+        let streams: Vec<u64> = streams.map(|(handle, _)| *handle).collect();
+        streams.into_iter().try_for_each(|stream| self.drain(stream))
+    }
+
+    /// Goes on until an event's recording, counted from 1, is done; 0 is done.
+    pub fn reach(&mut self, event: u64, serial: usize) -> Answer {
+        loop {
+            let known = self.events.get(&event).ok_or(INVALID_HANDLE)?;
+            let Some(recording) = serial.checked_sub(1).map(|at| known.recordings[at]) else { return Ok(()) };
+            if recording.done {
+                return Ok(());
+            }
+            if !self.step(recording.stream)? {
+                return Err(UNKNOWN);
+            }
+        }
+    }
+
+    /// Does one thing on a stream; false if there was nothing to do. A failure is the device's from now on.
+    pub fn step(&mut self, stream: u64) -> Result<bool, i32> {
+        let Some(known) = self.streams.get_mut(&stream) else { return Ok(false) };
+        let device = known.device;
+        if let Some(code) = self.devices[device].lost {
+            return Err(code);
+        }
+        let Some(work) = known.work.pop_front() else { return Ok(false) };
+        let done = self.perform(device, work);
+        if let Err(code) = done {
+            self.devices[device].lost = Some(code);
+        }
+        done.map(|()| true)
+    }
+
+    fn perform(&mut self, device: usize, work: Work) -> Answer {
+        const ILLEGAL: i32 = crate::ptx::run::ILLEGAL_ADDRESS;
+        let memory = &mut self.devices[device].memory;
+        match work {
+            Work::Kernel { module, entry, grid, block, params } => {
+                let entry = &module.entries[&entry];
+                run(&Launch { entry, grid, block, params: &params }, memory).map_err(|fault| {
+                    eprintln!("fake cuda: {}", fault.what);
+                    fault.code
+                })
+            }
+            Work::Upload { to, bytes } => {
+                memory.at(to, bytes.len() as u64).ok_or(ILLEGAL)?.copy_from_slice(&bytes);
+                Ok(())
+            }
+            Work::UploadPinned { to, from, bytes } => {
+                let place = memory.at(to, bytes).ok_or(ILLEGAL)?;
+                // SAFETY: the caller of the API promised that the memory lives until this is done.
+                place.copy_from_slice(unsafe { std::slice::from_raw_parts(from.0, bytes as usize) });
+                Ok(())
+            }
+            Work::Download { to, from, bytes } => {
+                let place = memory.at(from, bytes).ok_or(ILLEGAL)?;
+                // SAFETY: the caller of the API promised that the memory lives until this is done.
+                unsafe { std::slice::from_raw_parts_mut(to.0, bytes as usize) }.copy_from_slice(place);
+                Ok(())
+            }
+            Work::Copy { to, from, bytes } => {
+                let moved = memory.at(from, bytes).ok_or(ILLEGAL)?.to_vec();
+                memory.at(to, bytes).ok_or(ILLEGAL)?.copy_from_slice(&moved);
+                Ok(())
+            }
+            Work::Fill { to, pattern, pitch, rows } => (0..rows).try_for_each(|row| {
+                memory.at(to + row * pitch, pattern.len() as u64).ok_or(ILLEGAL)?.copy_from_slice(&pattern);
+                Ok(())
+            }),
+            Work::Record { event, serial } => {
+                let at = self.started.elapsed();
+                if let Some(event) = self.events.get_mut(&event) {
+                    event.recordings[serial - 1].done = true;
+                    event.at = at;
+                }
+                Ok(())
+            }
+            Work::Wait { event, serial } => self.reach(event, serial),
+            Work::Free(address) => {
+                if memory.free(address) {
+                    Ok(())
+                } else {
+                    Err(INVALID_VALUE)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A module's directives and declarations.
+
+use std::collections::HashMap;
+
+use super::decode::{Instruction, decode};
+use super::lex::{Token, tokens};
+use super::types::Ty;
+
+/// A program: entry points by name.
+pub struct Module {
+    /// What can be launched.
+    pub entries: HashMap<String, Entry>,
+    /// The architecture of `.target`, as 86 for `sm_86`.
+    pub target: u32,
+}
+
+/// An entry point.
+#[derive(Default)]
+pub struct Entry {
+    /// Bytes of every parameter, in order.
+    pub params: Vec<usize>,
+    /// What `.reqntid` demands.
+    pub required: Option<[u32; 3]>,
+    /// The body.
+    pub code: Vec<Instruction>,
+    /// Registers of a thread.
+    pub registers: usize,
+    /// Bytes of shared memory.
+    pub shared: u64,
+    /// Bytes of local memory of a thread.
+    pub local: u64,
+}
+
+/// What names in a body mean.
+#[derive(Default)]
+pub(super) struct Scope {
+    /// First register, how many, and their type, by prefix.
+    pub registers: HashMap<String, (u32, u32, Ty)>,
+    /// Offset in shared or local memory, whose name comes with it.
+    pub arrays: HashMap<String, (&'static str, u64)>,
+    pub params: HashMap<String, (usize, usize)>,
+    pub labels: HashMap<String, usize>,
+}
+
+/// A module from its text; an error names the line.
+pub fn module(source: &str) -> Result<Module, String> {
+    let tokens = tokens(source)?;
+    let mut reader = Reader { tokens: &tokens, at: 0 };
+    let mut module = Module { entries: HashMap::new(), target: 0 };
+    reader.expect(".version")?;
+    reader.next()?;
+    reader.expect(".target")?;
+    let target = reader.next()?;
+    module.target = target
+        .text
+        .strip_prefix("sm_")
+        .and_then(|level| level.parse().ok())
+        .ok_or_else(|| format!("line {}: {} is no target", target.line, target.text))?;
+    reader.expect(".address_size")?;
+    reader.expect("64")?;
+    while !reader.is_done() {
+        reader.expect(".visible")?;
+        reader.expect(".entry")?;
+        let name = reader.next()?.text.clone();
+        let entry = entry(&mut reader)?;
+        module.entries.insert(name, entry);
+    }
+    Ok(module)
+}
+
+fn entry(reader: &mut Reader<'_>) -> Result<Entry, String> {
+    let (mut entry, mut scope) = (Entry::default(), Scope::default());
+    reader.expect("(")?;
+    while !reader.take(")") {
+        reader.expect(".param")?;
+        let ty = reader.ty()?;
+        let name = reader.next()?.text.clone();
+        scope.params.insert(name, (entry.params.len(), ty.bytes()));
+        entry.params.push(ty.bytes());
+        reader.take(",");
+    }
+    if reader.take(".reqntid") {
+        let mut sizes = [1; 3];
+        for (axis, size) in sizes.iter_mut().enumerate() {
+            if axis > 0 && !reader.take(",") {
+                break;
+            }
+            *size = reader.number()? as u32;
+        }
+        entry.required = Some(sizes);
+    }
+    reader.expect("{")?;
+    let mut statements: Vec<&[Token]> = Vec::new();
+    while !reader.take("}") {
+        let first = reader.peek()?;
+        match first.text.as_str() {
+            ".reg" => registers(reader, &mut entry, &mut scope)?,
+            ".shared" | ".local" => array(reader, &mut entry, &mut scope)?,
+            _ if reader.tokens.get(reader.at + 1).is_some_and(|token| token.text == ":") => {
+                if scope.labels.insert(first.text.clone(), statements.len()).is_some() {
+                    return Err(format!("line {}: label {} stands twice", first.line, first.text));
+                }
+                reader.at += 2;
+            }
+            _ => statements.push(reader.statement()?),
+        }
+    }
+    entry.code = statements.into_iter().map(|tokens| decode(tokens, &scope)).collect::<Result<_, _>>()?;
+    Ok(entry)
+}
+
+fn registers(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> Result<(), String> {
+    reader.expect(".reg")?;
+    let ty = reader.ty()?;
+    let prefix = reader.next()?.text.clone();
+    reader.expect("<")?;
+    let count = reader.number()? as u32;
+    reader.expect(">")?;
+    reader.expect(";")?;
+    scope.registers.insert(prefix, (entry.registers as u32, count, ty));
+    entry.registers += count as usize;
+    Ok(())
+}
+
+fn array(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> Result<(), String> {
+    let shared = reader.next()?.text == ".shared";
+    reader.expect(".align")?;
+    let align = reader.number()?;
+    let ty = reader.ty()?;
+    let name = reader.next()?.text.clone();
+    reader.expect("[")?;
+    let count = reader.number()?;
+    reader.expect("]")?;
+    reader.expect(";")?;
+    let (space, used) = if shared { ("shared", &mut entry.shared) } else { ("local", &mut entry.local) };
+    let start = used.next_multiple_of(align.max(1));
+    *used = start + count * ty.bytes() as u64;
+    scope.arrays.insert(name, (space, start));
+    Ok(())
+}
+
+struct Reader<'t> {
+    tokens: &'t [Token],
+    at: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn is_done(&self) -> bool {
+        self.at >= self.tokens.len()
+    }
+
+    fn peek(&self) -> Result<&'t Token, String> {
+        self.tokens.get(self.at).ok_or_else(|| "the text ends in the middle".to_string())
+    }
+
+    fn next(&mut self) -> Result<&'t Token, String> {
+        let token = self.peek()?;
+        self.at += 1;
+        Ok(token)
+    }
+
+    fn take(&mut self, text: &str) -> bool {
+        let found = self.tokens.get(self.at).is_some_and(|token| token.text == text);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, text: &str) -> Result<(), String> {
+        let token = self.next()?;
+        if token.text == text {
+            return Ok(());
+        }
+        Err(format!("line {}: expected {text}, found {}", token.line, token.text))
+    }
+
+    fn ty(&mut self) -> Result<Ty, String> {
+        let token = self.next()?;
+        let ty = token.text.strip_prefix('.').and_then(Ty::parse);
+        ty.ok_or_else(|| format!("line {}: {} is no type", token.line, token.text))
+    }
+
+    fn number(&mut self) -> Result<u64, String> {
+        let token = self.next()?;
+        token.text.parse().map_err(|_| format!("line {}: {} is no number", token.line, token.text))
+    }
+
+    /// The tokens up to the next semicolon.
+    fn statement(&mut self) -> Result<&'t [Token], String> {
+        let start = self.at;
+        while self.next()?.text != ";" {}
+        Ok(&self.tokens[start..self.at - 1])
+    }
+}

@@ -1,0 +1,61 @@
+//! IDX files, as MNIST and its relatives are kept: bytes with a count for each axis; plain or compressed with gzip.
+//!
+//! Source: Y. LeCun, C. Cortes, C. Burges, The MNIST Database, "File formats".
+
+use std::io::Read;
+use std::path::Path;
+
+use panoply_tensor::{Error, Result};
+
+use super::{Dataset, read};
+
+/// Bytes with lengths for each axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes {
+    /// Lengths of the axes.
+    pub dims: Vec<usize>,
+    /// The elements in row-major order.
+    pub data: Vec<u8>,
+}
+
+/// The largest file that is taken, unpacked.
+const MAX_BYTES: u64 = 1 << 31;
+
+/// Reads a file of unsigned bytes.
+pub fn load(path: &Path) -> Result<Bytes> {
+    let packed = read(path)?;
+    let bytes = match packed.starts_with(&[0x1f, 0x8b]) {
+        false => packed,
+        true => {
+            let mut bytes = Vec::new();
+            let unpacked = flate2::read::GzDecoder::new(&packed[..]).take(MAX_BYTES).read_to_end(&mut bytes);
+            unpacked.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
+            bytes
+        }
+    };
+    parse(&bytes).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))
+}
+
+fn parse(bytes: &[u8]) -> Result<Bytes, String> {
+    let (rank, rest) = match bytes {
+        [0, 0, 8, rank, rest @ ..] => (usize::from(*rank), rest),
+        [0, 0, kind, ..] => return Err(format!("element type 0x{kind:02x} is not unsigned bytes (0x08)")),
+        _ => return Err("it does not begin as an IDX file".to_string()),
+    };
+    let (lengths, data) = rest.split_at_checked(4 * rank).ok_or("it ends within its lengths")?;
+    let dims: Vec<usize> =
+        lengths.chunks_exact(4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]) as usize).collect();
+    let size = dims.iter().try_fold(1usize, |size, dim| size.checked_mul(*dim));
+    if size != Some(data.len()) {
+        return Err(format!("{} bytes do not fill {dims:?}", data.len()));
+    }
+    Ok(Bytes { dims, data: data.to_vec() })
+}
+
+/// Images, scaled to 0 ..= 1, with a class each, from two files such as MNIST's.
+pub fn classified(images: &Path, labels: &Path, classes: usize) -> Result<Dataset> {
+    let (images, labels) = (load(images)?, load(labels)?);
+    let width = images.dims.iter().skip(1).product();
+    let features = images.data.iter().map(|byte| f32::from(*byte) / 255.0);
+    Dataset::new(features.collect(), width, labels.data.iter().map(|label| i32::from(*label)).collect(), classes)
+}

@@ -1,0 +1,81 @@
+//! NumPy's `.npy` files: one array each.
+//!
+//! Source: NumPy Enhancement Proposal 1, versions 1 to 3.
+
+use std::path::Path;
+
+use panoply_tensor::{DType, Error, Result, Shape, Tensor};
+
+use super::read;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Reads an array, little-endian and in C order, onto the current device.
+pub fn load(path: &Path) -> Result<Tensor> {
+    let bytes = read(path)?;
+    let (shape, dtype, data) = parse(&bytes).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))?;
+    let tensor = Tensor::from_bytes(data, shape, dtype);
+    tensor.check()?;
+    Ok(tensor)
+}
+
+/// Writes a tensor; the file appears whole or not at all.
+pub fn save(tensor: &Tensor, path: &Path) -> Result<()> {
+    let Some((code, _)) = CODES.iter().find(|(_, dtype)| *dtype == tensor.dtype()) else {
+        return Err(Error::mistake(format!("{tensor:?}: NumPy has no such element type; cast it to f32 first")));
+    };
+    let dims: Vec<String> = tensor.shape()?.dims().iter().map(usize::to_string).collect();
+    // A tuple of one has a comma.
+    let dims = dims.join(", ") + if dims.len() == 1 { "," } else { "" };
+    let header = format!("{{'descr': '{code}', 'fortran_order': False, 'shape': ({dims}), }}");
+    // The data begin at a multiple of 64, after a line feed.
+    let padding = (64 - (MAGIC.len() + 4 + header.len() + 1) % 64) % 64;
+    let length = u16::try_from(header.len() + padding + 1)
+        .map_err(|error| Error::mistake(format!("{tensor:?} has too many axes for a file")).caused_by(error))?;
+    let start = [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes()].concat();
+    let whole = [&start[..], &vec![b' '; padding], b"\n", &tensor.to_bytes()?].concat();
+    crate::checkpoint::write_whole(path, &whole)
+}
+
+const CODES: [(&str, DType); 12] = [
+    ("|b1", DType::Bool),
+    ("|i1", DType::I8),
+    ("<i2", DType::I16),
+    ("<i4", DType::I32),
+    ("<i8", DType::I64),
+    ("|u1", DType::U8),
+    ("<u2", DType::U16),
+    ("<u4", DType::U32),
+    ("<u8", DType::U64),
+    ("<f2", DType::F16),
+    ("<f4", DType::F32),
+    ("<f8", DType::F64),
+];
+
+/// The parts of a file, or what is wrong with it.
+fn parse(bytes: &[u8]) -> Result<(Shape, DType, &[u8]), String> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or("it does not begin as a NumPy array")?;
+    let (length, rest) = match rest {
+        [1, _, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]) as usize, rest),
+        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+        _ => return Err("its version is not 1, 2 or 3".to_string()),
+    };
+    let (header, data) = rest.split_at_checked(length).ok_or("it ends within its header")?;
+    let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
+    let entry = |key: &str| header.split_once(&format!("'{key}':")).map(|(_, value)| value.trim_start());
+    if !entry("fortran_order").is_some_and(|value| value.starts_with("False")) {
+        return Err("it is not in C order; save it with `numpy.ascontiguousarray`".to_string());
+    }
+    let code = entry("descr").and_then(|value| value.strip_prefix('\'')?.split_once('\'')).map(|(code, _)| code);
+    let dtype = CODES.iter().find(|(known, _)| Some(*known) == code).map(|(_, dtype)| *dtype);
+    let dtype = dtype.ok_or_else(|| format!("element type {} is not known here", code.unwrap_or("(none)")))?;
+    let dims = entry("shape").and_then(|value| value.strip_prefix('(')?.split_once(')')).map(|(dims, _)| dims);
+    let dims = dims.ok_or("its header names no shape")?.split(',').map(str::trim).filter(|dim| !dim.is_empty());
+    let dims: Result<Vec<usize>, _> = dims.map(str::parse).collect();
+    let dims = dims.map_err(|error| format!("its shape: {error}"))?;
+    let size = dims.iter().try_fold(dtype.bytes(), |size, dim| size.checked_mul(*dim));
+    if size != Some(data.len()) {
+        return Err(format!("{} bytes do not fill {dtype}{dims:?}", data.len()));
+    }
+    Ok((Shape::new(dims), dtype, data))
+}

@@ -1,0 +1,89 @@
+//! How good a classifier is, beyond its loss.
+
+use panoply_tensor::{DType, Error, Result, Tensor};
+
+/// The share of rows of logits `[batch, classes]` whose right class, `[batch]` i32, is among the `count` largest: a tensor
+/// of shape `[]`.
+pub fn top_k_accuracy(logits: &Tensor, labels: &Tensor, count: usize) -> Tensor {
+    let (_, places) = logits.top_k(count, -1);
+    places.eq(&labels.unsqueeze(-1)).any(-1).cast(DType::F32).mean(..)
+}
+
+/// How often each class was taken for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confusion {
+    /// How many classes there are.
+    pub classes: usize,
+    /// One row for each right class, in it one count for each predicted class.
+    pub counts: Vec<u64>,
+}
+
+impl Confusion {
+    /// From right and predicted classes, `[batch]` i32 both. The counting is done on their device.
+    pub fn new(labels: &Tensor, predicted: &Tensor, classes: usize) -> Result<Confusion> {
+        if labels.shape()? != predicted.shape()? || labels.shape()?.rank() != 1 {
+            return Err(Error::mistake(format!("{labels:?} and {predicted:?} are not one class for each example")));
+        }
+        // Products of ones and zeros, and sums below 2^24: exact.
+        let [right, found] = [labels, predicted].map(|tensor| tensor.one_hot(classes, DType::F32));
+        let counts = right.t().matmul(&found).cast(DType::I32).flatten(0).to_vec::<i32>()?;
+        Ok(Confusion { classes, counts: counts.into_iter().map(|count| count as u64).collect() })
+    }
+
+    /// How many examples of a class were taken for another.
+    pub fn count(&self, right: usize, predicted: usize) -> u64 {
+        self.counts[right * self.classes + predicted]
+    }
+
+    /// Share of right answers.
+    pub fn accuracy(&self) -> f64 {
+        let right: u64 = (0..self.classes).map(|class| self.count(class, class)).sum();
+        ratio(right, self.counts.iter().sum())
+    }
+
+    /// Of what was taken for a class, the share that is it.
+    pub fn precision(&self, class: usize) -> f64 {
+        ratio(self.count(class, class), (0..self.classes).map(|right| self.count(right, class)).sum())
+    }
+
+    /// Of a class, the share that was found.
+    pub fn recall(&self, class: usize) -> f64 {
+        ratio(self.count(class, class), (0..self.classes).map(|predicted| self.count(class, predicted)).sum())
+    }
+
+    /// Harmonic mean of precision and recall; 0 if both are.
+    pub fn f1(&self, class: usize) -> f64 {
+        let (precision, recall) = (self.precision(class), self.recall(class));
+        if precision + recall > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 }
+    }
+
+    /// Mean of [`Confusion::f1`] over the classes.
+    pub fn macro_f1(&self) -> f64 {
+        (0..self.classes).map(|class| self.f1(class)).sum::<f64>() / self.classes.max(1) as f64
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+/// The area under the curve of true over false positives: how likely a positive example scores above a negative one, a tie
+/// counting half. [Hanley and McNeil 1982] An error if one kind is missing or a score is NaN.
+pub fn auc(scores: &[f32], positive: &[bool]) -> Result<f64> {
+    let positives = positive.iter().filter(|positive| **positive).count();
+    let negatives = positive.len() - positives;
+    if scores.len() != positive.len() || positives == 0 || negatives == 0 || scores.iter().any(|score| score.is_nan()) {
+        let message = format!("auc: {} scores of {positives} positive and {negatives} negative examples", scores.len());
+        return Err(Error::mistake(message).note("both kinds and a number for each example are needed"));
+    }
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+    let (mut below, mut doubled) = (0u64, 0u64);
+    for equal in order.chunk_by(|a, b| scores[*a] == scores[*b]) {
+        let up = equal.iter().filter(|i| positive[**i]).count() as u64;
+        let down = equal.len() as u64 - up;
+        doubled += up * (2 * below + down);
+        below += down;
+    }
+    Ok(doubled as f64 / 2.0 / (positives as f64 * negatives as f64))
+}

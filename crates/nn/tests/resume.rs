@@ -1,0 +1,125 @@
+//! A run that was stopped, saved and loaded goes on bit for bit as one that was not; and the measures of a classifier.
+
+use panoply_nn::data::digits;
+use panoply_nn::fit::{StepReport, Watch};
+use panoply_nn::metrics::{Confusion, auc, top_k_accuracy};
+use panoply_nn::{
+    AdamW, BatchNorm, Dropout, DropoutLayer, EpochReport, Linear, Map, Module, Run, Schedule, Sequential, Training,
+};
+use panoply_tensor::{Device, Rng, Tensor};
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+/// Stops at a step of an epoch.
+struct StopAt(usize, usize);
+
+impl Watch for StopAt {
+    fn step(&mut self, report: &StepReport) -> bool {
+        (report.epoch, report.step) != (self.0, self.1)
+    }
+
+    fn epoch(&mut self, _: &EpochReport) -> bool {
+        true
+    }
+}
+
+/// With everything that leaves a trace: dropout, running statistics, moments, a schedule.
+fn fresh(seed: u64) -> Run<Sequential, panoply_nn::optimiser::AdamWRule> {
+    let mut rng = Rng::seed(seed);
+    let model = Sequential::new()
+        .then(Linear::new(64, 24, &mut rng))
+        .then(BatchNorm::new(24))
+        .then(Map(Tensor::relu))
+        .then(DropoutLayer { probability: 0.2 })
+        .then(Linear::new(24, 10, &mut rng));
+    Run::new(model, AdamW::new(1e-2).clip_norm(1.0), rng)
+}
+
+fn bits(model: &dyn Module) -> Vec<u32> {
+    let params = model.named_params();
+    params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).map(f32::to_bits).collect()
+}
+
+#[test]
+fn a_resumed_run_equals_an_uninterrupted_one() {
+    on_cpu(|| {
+        let (train, held) = digits::load().unwrap().split(0.5, &mut Rng::seed(3)).unwrap();
+        let folder = std::env::temp_dir().join(format!("panoply-resume-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("run.safetensors");
+        let training = Training { schedule: Schedule::Cosine { steps: 45, floor: 0.1 }, ..Training::new(3, 64) };
+        let mut whole = fresh(1);
+        whole.classify(&training, (&train, &held), &mut StopAt(0, 0)).unwrap();
+
+        // Stopped in the middle of the second epoch, and again at the end of it.
+        let saved = Training { file: Some(file.clone()), ..training.clone() };
+        let mut run = fresh(1);
+        run.classify(&saved, (&train, &held), &mut StopAt(2, 5)).unwrap();
+        assert_eq!((run.progress.history.len(), run.progress.step), (1, 5));
+        for stop in [StopAt(2, 15), StopAt(0, 0)] {
+            // Another start, of which nothing may remain.
+            run = fresh(99);
+            run.load(&file).unwrap();
+            run.classify(&saved, (&train, &held), &mut { stop }).unwrap();
+        }
+        assert_eq!(bits(&run.model), bits(&whole.model));
+        assert_eq!(bits(run.best_model()), bits(whole.best_model()));
+        assert_eq!((&run.rng, &run.order, run.optimiser.steps), (&whole.rng, &whole.order, whole.optimiser.steps));
+        let losses = |run: &Run<_, _>| -> Vec<(f64, f64, f64)> {
+            let history: &[EpochReport] = &run.progress.history;
+            history.iter().map(|epoch| (epoch.loss, epoch.validation_loss, epoch.accuracy)).collect()
+        };
+        assert_eq!(losses(&run), losses(&whole));
+        assert!(whole.progress.history.len() == 3 && whole.progress.history[2].accuracy > 0.9);
+
+        // A file of another make, cut short, or of parameters alone changes nothing.
+        let mut other = fresh(5);
+        other.model.layers.pop();
+        let before = bits(&other.model);
+        let error = other.load(&file).unwrap_err();
+        assert!(error.message().contains("2 extra (4.bias, 4.weight)"), "{error}");
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(other.load(&file).unwrap_err().is_corrupt());
+        panoply_nn::checkpoint::save(&whole.model, &file, Default::default()).unwrap();
+        let error = other.load(&file).unwrap_err();
+        assert!(error.message().contains("holds no training under way"), "{error}");
+        assert_eq!((bits(&other.model), other.optimiser.steps), (before, 0));
+        std::fs::remove_dir_all(&folder).unwrap();
+    });
+}
+
+#[test]
+fn a_dropout_that_cannot_be_is_a_mistake() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(0);
+        let wrong = Tensor::ones([2], panoply_tensor::DType::F32).dropout(1.5, &mut panoply_nn::Pass::train(&mut rng));
+        assert!(wrong.check().unwrap_err().message().contains("probability 1.5"));
+    });
+}
+
+#[test]
+fn measures_of_a_classifier() {
+    on_cpu(|| {
+        let labels = Tensor::from_slice(&[0i32, 0, 0, 1, 1, 2], [6]);
+        let predicted = Tensor::from_slice(&[0i32, 0, 1, 1, 0, 1], [6]);
+        let confusion = Confusion::new(&labels, &predicted, 3).unwrap();
+        assert_eq!(confusion.counts, [2, 1, 0, 1, 1, 0, 0, 1, 0]);
+        assert_eq!(confusion.accuracy(), 0.5);
+        assert_eq!((confusion.precision(0), confusion.recall(0)), (2.0 / 3.0, 2.0 / 3.0));
+        assert_eq!((confusion.precision(2), confusion.recall(2), confusion.f1(2)), (0.0, 0.0, 0.0));
+        // scikit-learn: f1_score(..., average="macro") of these is 0.3555…
+        assert!((confusion.macro_f1() - (2.0 / 3.0 + 0.4) / 3.0).abs() < 1e-12);
+        let logits = Tensor::from_slice(&[0.1f32, 0.9, 0.5, 0.3, 0.2, 0.1, 1.0, 2.0, 3.0], [3, 3]);
+        let labels = Tensor::from_slice(&[2i32, 1, 0], [3]);
+        let share = |count| top_k_accuracy(&logits, &labels, count).item().unwrap();
+        assert_eq!((share(1), share(3)), (0.0, 1.0));
+        assert!((share(2) - 2.0 / 3.0).abs() < 1e-6);
+    });
+    // Counted by hand: of 2 · 3 pairs 3 are in order and 2 are ties.
+    assert_eq!(auc(&[0.9, 0.4, 0.4, 0.1, 0.9], &[true, true, false, false, false]).unwrap(), (3.0 + 1.0) / 6.0);
+    assert_eq!(auc(&[1.0, 2.0], &[true, false]).unwrap(), 0.0);
+    assert!(auc(&[1.0, 2.0], &[true, true]).unwrap_err().message().contains("2 positive and 0 negative"));
+}

@@ -1,0 +1,111 @@
+//! NVIDIA's assembler compiles the PTX of every kernel that ships, and of random ones, for GPUs from Maxwell to Blackwell.
+//!
+//! What it says of registers and spills stands in `docs/measured/ptxas.md`; `UPDATE_GOLDEN=1` writes that anew.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use panoply::kernels;
+use panoply_compile::opt::{self, optimize};
+use panoply_compile::render::{Options, render_with};
+use panoply_ir::kernel::Kernel;
+use panoply_ir::random::{Options as Random, case};
+use panoply_ir::verify::verify;
+use panoply_ir::{Target, Verified};
+
+/// The oldest GPU there is code for, three in between and the newest.
+const CAPABILITIES: [u32; 5] = [50, 75, 80, 90, 120];
+
+/// What the assembler says of a kernel.
+struct Cost {
+    registers: u32,
+    spilled_bytes: u32,
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The assembler that `cargo xtask install` put in place; without it one loud line.
+fn ptxas() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(root().join(".tools/venv/lib")).ok().into_iter().flatten().flatten();
+    let at = |version: std::fs::DirEntry| version.path().join("site-packages/nvidia/cuda_nvcc/bin/ptxas");
+    let found = versions.map(at).find(|file| file.is_file());
+    if found.is_none() {
+        eprintln!("SKIPPED: no PTX was compiled: NVIDIA's ptxas is not installed; `cargo xtask install` installs it");
+    }
+    found
+}
+
+fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits: u32) -> Cost {
+    let target = Target::cuda_minimum(capability);
+    let kernel = optimize(kernel.clone(), &target, &opt::Options::default());
+    let text = render_with(&kernel, &target, &Options { index_bits }).expect("the kernel renders").source;
+    let folder = std::env::temp_dir().join(format!("panoply-ptxas-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join(format!("{}-{capability}-{index_bits}.ptx", kernel.name));
+    std::fs::write(&file, &text).unwrap();
+    let mut command = Command::new(ptxas);
+    command.args(["--verbose", "--gpu-name", &format!("sm_{capability}"), "--output-file"]);
+    let output = command.arg(file.with_extension("cubin")).arg(&file).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{} for sm_{capability}: {log}\n{text}", kernel.name);
+    for made in [file.with_extension("cubin"), file] {
+        std::fs::remove_file(made).unwrap();
+    }
+    // The folder goes with its last file.
+    let _ = std::fs::remove_dir(folder);
+    let before = |words: &str| {
+        let end = log.find(words).unwrap_or_else(|| panic!("no {words:?} in {log}"));
+        log[..end].split_whitespace().last().and_then(|number| number.parse().ok()).expect("a number")
+    };
+    let spilled_bytes: u32 = before(" bytes spill stores");
+    Cost { registers: before(" registers"), spilled_bytes }
+}
+
+/// Every kernel that ships, by its name.
+fn shipped() -> Vec<(&'static str, Verified<Kernel>)> {
+    let all = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
+    all.map(|(name, build)| (*name, verify(build().expect("it builds")).expect("it verifies"))).collect()
+}
+
+#[test]
+fn the_kernels_that_ship_compile_without_spills() {
+    let Some(ptxas) = ptxas() else { return };
+    let mut table = "\
+# Registers of the shipped kernels
+
+Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test ptxas`: what ptxas 12.9.86 makes of the PTX of each kernel that ships, with
+32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; none spills. These are counts, not timings: no card has
+run them.
+
+| kernel |"
+        .to_string();
+    CAPABILITIES.iter().for_each(|capability| table += &format!(" sm_{capability} |"));
+    table += &format!("\n|---|{}\n", "---|".repeat(CAPABILITIES.len()));
+    for (name, kernel) in shipped() {
+        table += &format!("| `{name}` |");
+        for capability in CAPABILITIES {
+            let [narrow, wide] = [32, 64].map(|bits| assemble(&ptxas, &kernel, capability, bits));
+            assert_eq!(narrow.spilled_bytes + wide.spilled_bytes, 0, "{name} spills on sm_{capability}");
+            table += &format!(" {} / {} |", narrow.registers, wide.registers);
+        }
+        table.push('\n');
+    }
+    let path = root().join("docs/measured/ptxas.md");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &table).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == table, "{} differs; UPDATE_GOLDEN=1 accepts this:\n{table}", path.display());
+}
+
+#[test]
+fn random_kernels_compile() {
+    let Some(ptxas) = ptxas() else { return };
+    for seed in 1..=15 {
+        let case = case(seed, &Random { transcendentals: seed % 5 == 0, ..Random::default() });
+        let capability = CAPABILITIES[seed as usize % CAPABILITIES.len()];
+        assemble(&ptxas, &case.kernel, capability, 64);
+    }
+}

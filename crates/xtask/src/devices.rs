@@ -1,0 +1,100 @@
+//! `cargo xtask devices`: README's table of devices, from what the last `cargo xtask test` ran on.
+//!
+//! The conformance suite prints a line `TESTED kind | device` for each device it passed on; `test` keeps those lines in
+//! `target/tested`. What nobody ran on is in the table as untested, whatever the code says.
+
+use crate::place::Place;
+use std::collections::BTreeSet;
+
+/// A kind of device: its names, how it is reached, and what a machine without the hardware leaves open.
+struct Row {
+    kinds: &'static [&'static str],
+    how: &'static str,
+    open: &'static str,
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        kinds: &["cpu"],
+        how: "our vector machine (AVX-512, AVX2, portable), `gemm` for matrix products",
+        open: "NEON compiles and was never run",
+    },
+    Row { kinds: &["cuda"], how: "NVIDIA's driver alone, by PTX of our own", open: "every real card" },
+    Row { kinds: &["opencl"], how: "any driver, through the ICD loader", open: "every real GPU" },
+    Row {
+        kinds: &["rocm", "metal", "oneapi", "vulkan", "dx12", "webgpu"],
+        how: "not built yet; `panoply devices` says so",
+        open: "–",
+    },
+];
+
+const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the last test run -->";
+const END: &str = "<!-- end of devices -->";
+
+/// Rewrites the table.
+pub fn run(place: &Place) -> bool {
+    match write(place) {
+        Ok(()) => true,
+        Err(why) => {
+            println!("devices: {why}");
+            false
+        }
+    }
+}
+
+/// Keeps what a test run said.
+pub fn keep(place: &Place, tested: &[String]) -> std::io::Result<()> {
+    std::fs::create_dir_all(place.target())?;
+    std::fs::write(place.target().join("tested"), tested.join("\n"))
+}
+
+fn write(place: &Place) -> Result<(), String> {
+    let tested = std::fs::read_to_string(place.target().join("tested"))
+        .map_err(|_| "no test run to read; run `cargo xtask test` first".to_string())?;
+    let readme = place.root.join("README.md");
+    let text = std::fs::read_to_string(&readme).map_err(|error| format!("README.md: {error}"))?;
+    let new = replaced(&text, &table(&tested)).ok_or_else(|| format!("README.md lacks {BEGIN} or {END}"))?;
+    std::fs::write(readme, new).map_err(|error| format!("README.md: {error}"))
+}
+
+fn table(tested: &str) -> String {
+    let mut lines = String::from("| device | how it is reached | tested on | untested |\n|---|---|---|---|\n");
+    for Row { kinds, how, open } in ROWS {
+        let ran: BTreeSet<&str> = tested
+            .lines()
+            .filter_map(|line| line.strip_prefix("TESTED ")?.split_once(" | "))
+            .filter(|(kind, _)| kinds.contains(kind))
+            .map(|(_, device)| device)
+            .collect();
+        let ran = if ran.is_empty() { "–".to_string() } else { ran.into_iter().collect::<Vec<&str>>().join("; ") };
+        let names: Vec<String> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
+        lines += &format!("| {} | {how} | {ran} | {open} |\n", names.join(" "));
+    }
+    lines
+}
+
+fn replaced(text: &str, table: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_names_what_ran_and_nothing_else() {
+        let table =
+            table("TESTED opencl | PoCL\nTESTED opencl | Intel\nTESTED opencl | PoCL\nnoise\nTESTED cpu | Xeon");
+        assert!(
+            table.contains("| `opencl` | any driver, through the ICD loader | Intel; PoCL | every real GPU |"),
+            "{table}"
+        );
+        assert!(table.contains("| Xeon | NEON"), "{table}");
+        assert!(table.contains("| `cuda` | NVIDIA's driver alone, by PTX of our own | – |"), "{table}");
+        let text = format!("a\n{BEGIN}\nold\n{END}\nb");
+        assert_eq!(replaced(&text, "new\n"), Some(format!("a\n{BEGIN}\n\nnew\n\n{END}\nb")));
+        assert_eq!(replaced("a", "new"), None);
+    }
+}
