@@ -35,13 +35,19 @@ fn triad(a: &mut [f32], b: &[f32], c: &[f32], s: f32) {
 #[kernel]
 fn empty(_x: &mut [f32]) {}
 
-const TRIAD: Shipped =
-    Shipped { name: "triad", about: "a = b + s c, the limit", kernels: &[("triad", triad::build)], job: triad_job };
+const TRIAD: Shipped = Shipped {
+    name: "triad",
+    about: "a = b + s c, the limit",
+    kernels: &[("triad", triad::build)],
+    source: include_str!("kernels.rs"),
+    job: triad_job,
+};
 
 const EMPTY: Shipped = Shipped {
     name: "empty launch",
     about: "one work-item, no work",
     kernels: &[("empty", empty::build)],
+    source: include_str!("kernels.rs"),
     job: empty_job,
 };
 
