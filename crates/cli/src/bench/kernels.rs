@@ -92,7 +92,7 @@ pub fn run(Arguments { options, small }: &Arguments) -> Result<ExitCode> {
     let mut show = |shipped: &Shipped, outcome: &Outcome| {
         failed += usize::from(!outcome.verdict.passed());
         if options.json {
-            println!("{}", row(shipped, outcome, &limit, &device.spelling()));
+            println!("{}", row(shipped, outcome, &limit, device.spelling()));
         } else {
             println!("{}", line(shipped, outcome, &limit));
         }
