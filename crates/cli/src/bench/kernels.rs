@@ -38,8 +38,8 @@ fn empty(_x: &mut [f32]) {}
 const TRIAD: Shipped = Shipped {
     name: "triad",
     about: "a = b + s c, the limit",
-    source: include_str!("kernels.rs"),
     kernels: &[("triad", triad::build)],
+    source: include_str!("kernels.rs"),
     job: triad_job,
 };
 
@@ -48,6 +48,7 @@ const EMPTY: Shipped = Shipped {
     about: "one work-item, no work",
     source: include_str!("kernels.rs"),
     kernels: &[("empty", empty::build)],
+    source: include_str!("kernels.rs"),
     job: empty_job,
 };
 

@@ -79,7 +79,7 @@ mod tests {
             each(&mut quotients, &lanes, n, |_, quotient| quotient);
             each(&mut remainders, &lanes, n, |x, quotient| x - quotient * n);
             for ((x, quotient), remainder) in lanes.iter().zip(quotients).zip(remainders) {
-                let want = if n == 0 { (0, *x) } else { (x / n, x % n) };
+                let want = x.checked_div(n).map_or((0, *x), |quotient| (quotient, x % n));
                 assert_eq!((quotient, remainder), want, "round {round}: {x} by {n}");
             }
         }
