@@ -46,7 +46,6 @@ const TRIAD: Shipped = Shipped {
 const EMPTY: Shipped = Shipped {
     name: "empty launch",
     about: "one work-item, no work",
-    source: include_str!("kernels.rs"),
     kernels: &[("empty", empty::build)],
     source: include_str!("kernels.rs"),
     job: empty_job,
