@@ -47,7 +47,9 @@ pub use panoply_runtime::{
     Buffer, Device, DeviceInfo, Event, Grid, How, Kind, Launch, LaunchArg, Profile, ProfileReport, Queue, Reading,
     Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
-pub use panoply_tensor::{Attention, Conv, CrossEntropy, Ends, Order, Range, Rng, Rotary, Shape, Tensor, Window, eval};
+pub use panoply_tensor::{
+    Attention, Conv, CrossEntropy, Ends, Order, Range, Rng, Rotary, Shape, Tensor, Window, eval, plan_counts,
+};
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
 #[doc(hidden)]
@@ -62,3 +64,18 @@ pub mod internal {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The programs of the guide, likewise.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/1-tensors.md")]
+    struct Tensors;
+    #[doc = include_str!("../../../docs/guide/2-network.md")]
+    struct Network;
+    #[doc = include_str!("../../../docs/guide/3-own.md")]
+    struct Own;
+    #[doc = include_str!("../../../docs/guide/4-devices.md")]
+    struct Devices;
+    #[doc = include_str!("../../../docs/guide/coming-from-pytorch.md")]
+    struct ComingFromPyTorch;
+}
