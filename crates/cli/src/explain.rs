@@ -20,7 +20,7 @@ use crate::output::{self, DeviceChoice};
 /// Every stage of a kernel or tensor expression, down to the device's own text.
 #[derive(Args)]
 pub struct Arguments {
-    /// A shipped kernel (saxpy, softmax …) or an expression (relu, gelu, softmax_rows, layer_norm, attention, conv, dense, training_step).
+    /// A shipped kernel (saxpy, softmax …) or an expression (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
     name: String,
     /// Only this stage.
     #[arg(long, value_enum)]
@@ -67,14 +67,6 @@ const EXPRESSIONS: &[(&str, Expression)] = &[
     ("gelu", |rng| vec![given(rng, &[64, 128]).gelu()]),
     ("softmax_rows", |rng| vec![given(rng, &[64, 1000]).softmax(-1)]),
     ("layer_norm", |rng| vec![given(rng, &[64, 1000]).layer_norm(1e-5)]),
-    ("attention", |rng| {
-        let [q, k, v] = [(); 3].map(|()| given(rng, &[4, 8, 128, 64]));
-        vec![q.attention(&k, &v, &Attention { causal: true, ..Attention::default() })]
-    }),
-    ("conv", |rng| {
-        let same = Conv { padding: [1, 1], ..Conv::default() };
-        vec![given(rng, &[8, 32, 14, 14]).conv(&given(rng, &[64, 32, 3, 3]), &same).relu()]
-    }),
     ("dense", |rng| {
         let (x, w, b) = (given(rng, &[64, 784]), given(rng, &[784, 128]), given(rng, &[128]));
         vec![(x.matmul(&w) + &b).softmax(-1)]

@@ -28,16 +28,16 @@ fn a_convolutional_network_learns_digits() {
         let padded = Conv { padding: [1, 1], ..Conv::default() };
         Sequential::new()
             .then(Unflatten(vec![1, 8, 8]))
-            .then(Conv2d::with(1, 8, [3, 3], padded, rng))
-            .then(BatchNorm::new(8))
+            .then(Conv2d::with(1, 12, [3, 3], padded, rng).without_bias())
+            .then(BatchNorm::new(12))
             .then(Map(Tensor::relu))
             .then(MaxPool::new([2, 2]))
-            .then(Conv2d::with(8, 16, [3, 3], padded, rng))
-            .then(BatchNorm::new(16))
+            .then(Conv2d::with(12, 24, [3, 3], padded, rng).without_bias())
+            .then(BatchNorm::new(24))
             .then(Map(Tensor::relu))
             .then(MaxPool::new([2, 2]))
             .then(Flatten)
-            .then(Linear::new(64, 10, rng))
+            .then(Linear::new(96, 10, rng))
     };
     let schedule = Schedule::one_cycle(6 * 23);
     let accuracy = best(network, Training { schedule, ..Training::new(6, 64) }, 2e-2);

@@ -1,5 +1,8 @@
 //! A kernel as an operation on tensors, with a gradient, among fused operations, on every device here.
 
+#[path = "../examples/05_kernel_in_a_network.rs"]
+mod example;
+
 use panoply::prelude::*;
 use panoply::{DType, Shape, Tensor, runtime};
 
@@ -82,4 +85,9 @@ fn what_does_not_fit_is_a_mistake() {
     let wrong = Tensor::call_with_gradient("wrong", [&x], (), |[x], ()| x.exp(), |[x], _, _, ()| [Some(x.sum(..))]);
     let error = wrong.sum(..).gradients(&[&x]).unwrap_err();
     assert!(error.message().contains("gradient of wrong: ") && error.message().contains("does not fit"), "{error}");
+}
+
+#[test]
+fn the_example_learns() {
+    Device::get("cpu").unwrap().scope(|| example::main().unwrap());
 }

@@ -19,7 +19,11 @@ const ROWS: &[Row] = &[
         how: "our vector machine (AVX-512, AVX2, portable), `gemm` for matrix products",
         open: "NEON compiles and was never run",
     },
-    Row { kinds: &["cuda"], how: "NVIDIA's driver alone, by PTX of our own", open: "every real card" },
+    Row {
+        kinds: &["cuda"],
+        how: "PTX through NVIDIA's driver alone ([more](docs/backends/cuda.md))",
+        open: "every real card",
+    },
     Row { kinds: &["opencl"], how: "any driver, through the ICD loader", open: "every real GPU" },
     Row {
         kinds: &["rocm", "metal", "oneapi", "vulkan", "dx12", "webgpu"],
@@ -92,7 +96,10 @@ mod tests {
             "{table}"
         );
         assert!(table.contains("| Xeon | NEON"), "{table}");
-        assert!(table.contains("| `cuda` | NVIDIA's driver alone, by PTX of our own | – |"), "{table}");
+        assert!(
+            table.contains("| `cuda` | PTX through NVIDIA's driver alone ([more](docs/backends/cuda.md)) | – |"),
+            "{table}"
+        );
         let text = format!("a\n{BEGIN}\nold\n{END}\nb");
         assert_eq!(replaced(&text, "new\n"), Some(format!("a\n{BEGIN}\n\nnew\n\n{END}\nb")));
         assert_eq!(replaced("a", "new"), None);

@@ -70,7 +70,7 @@ impl Network {
                 let mut channels = 1;
                 for next in &self.hidden {
                     layers = layers
-                        .then(Conv2d::with(channels, *next, [3, 3], padded, rng))
+                        .then(Conv2d::with(channels, *next, [3, 3], padded, rng).without_bias())
                         .then(BatchNorm::new(*next))
                         .then(Map(Tensor::relu))
                         .then(MaxPool::new([2, 2]));

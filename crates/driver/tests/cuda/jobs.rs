@@ -110,7 +110,10 @@ fn second_of_two() {
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
     assert_eq!(indices, [1], "indices are the driver's own");
     let refused = driver().refused();
-    assert!(refused.len() == 1 && refused[0].message().starts_with("cuda:0 (Fake GPU 0) is in a compute mode"));
+    assert!(
+        refused.len() == 1
+            && refused[0].message().starts_with("cuda:0 (PTX interpreter 0, no card) is in a compute mode")
+    );
     works(&*devices[0]);
 }
 

@@ -46,7 +46,7 @@ exported! {
     fn cuDeviceGetName(text: *mut c_char, length: i32, device: i32) {
         State::call("cuDeviceGetName", |state| {
             known(state, device)?;
-            let name = format!("Fake GPU {device}\0");
+            let name = format!("PTX interpreter {device}, no card\0");
             let bytes = name.len().min(length as usize);
             // SAFETY: the caller's buffer has `length` bytes.
             unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), text, bytes) };

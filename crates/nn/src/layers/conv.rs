@@ -38,6 +38,14 @@ impl<const N: usize> Convolution<N> {
         let bias = Param::new(init::uniform(&[outputs], bound, rng));
         Convolution { weight: Param::new(weight), bias: Some(bias), conv }
     }
+
+    /// Without a bias, for a batch normalisation behind it, which takes any constant away: a bias there gets nothing but
+    /// rounding errors for a gradient, and Adam follows them.
+    #[must_use]
+    pub fn without_bias(mut self) -> Convolution<N> {
+        self.bias = None;
+        self
+    }
 }
 
 impl<const N: usize> Layer for Convolution<N> {

@@ -22,6 +22,13 @@ impl Linear {
         let weight = Param::new(init::uniform(&[outputs, inputs], bound, rng));
         Linear { weight, bias: Some(Param::new(init::uniform(&[outputs], bound, rng))) }
     }
+
+    /// Without a bias.
+    #[must_use]
+    pub fn without_bias(mut self) -> Linear {
+        self.bias = None;
+        self
+    }
 }
 
 impl Layer for Linear {

@@ -178,7 +178,7 @@ impl Tensor {
     }
 
     /// `step - 1` zeros between neighbouring elements of an axis.
-    fn spread_along(&self, axis: usize, step: usize) -> Tensor {
+    pub(crate) fn spread_along(&self, axis: usize, step: usize) -> Tensor {
         let dims = self.0.shape.dims();
         if step == 1 || dims[axis] == 0 {
             return self.clone();

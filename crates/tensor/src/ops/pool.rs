@@ -7,6 +7,9 @@ use panoply_ir::{DType, Error, Shape};
 use super::window::Window;
 use crate::tensor::Tensor;
 
+/// Windows of more elements than this are combined in a loop, not by an expression with a term for each.
+const MOST_ELEMS: usize = 32;
+
 impl Tensor {
     /// Largest of each window over the last N axes, after `padding` elements of minus infinity on both sides. Equal
     /// extremes share the gradient.
@@ -16,15 +19,34 @@ impl Tensor {
             let message = format!("max_pool: padding {padding:?} is more than half a window of {:?}", window.size);
             return if self.is_mistake() { self.clone() } else { Tensor::mistake(Error::mistake(message)) };
         }
-        self.padded_with(&padding, f64::NEG_INFINITY).pooled(window, Tensor::maximum)
+        let padded = self.padded_with(&padding, f64::NEG_INFINITY);
+        if window.elems() > MOST_ELEMS {
+            return padded.windows(window).over_last::<N>(ReduceOp::Max);
+        }
+        Tensor::call_with_gradient(
+            "max_pool",
+            [&padded],
+            *window,
+            |[x], window| x.pooled(window, Tensor::maximum),
+            |[x], y, g, window| [Some(extreme_flow(x, y, g, window))],
+        )
     }
 
     /// Mean of each window over the last N axes, after `padding` zeros on both sides; the zeros count.
     #[track_caller]
     pub fn average_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
-        let sums = self.padded_with(&padding, 0.0).pooled(window, |a, b| a + b);
-        let count = sums.literal(window.size.iter().product::<usize>() as f64);
-        sums / count
+        let padded = self.padded_with(&padding, 0.0);
+        if window.elems() > MOST_ELEMS {
+            let sums = padded.windows(window).over_last::<N>(ReduceOp::Sum);
+            return &sums / sums.literal(window.elems() as f64);
+        }
+        Tensor::call_with_gradient(
+            "average_pool",
+            [&padded],
+            *window,
+            |[x], window| x.pooled(window, |a, b| a + b) / x.literal(window.elems() as f64),
+            |[x], _, g, window| [Some(average_flow(x, g, window))],
+        )
     }
 
     /// Means of parts of equal length over the last N axes, `sizes` of them; where the lengths do not divide, the parts
@@ -102,6 +124,58 @@ impl Tensor {
         pooled
     }
 
+    /// Combined over the last N axes, which go away.
+    fn over_last<const N: usize>(&self, op: ReduceOp) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let kept = self.0.shape.rank() - N;
+        let shape = Shape::from(&self.0.shape.dims()[..kept]);
+        self.reduced(op, (kept..kept + N).collect()).reshaped(shape)
+    }
+
+    /// Of each window the element at a place.
+    fn part<const N: usize>(&self, window: &Window<N>, place: [usize; N]) -> Tensor {
+        let Ok(counts) = self.window_counts(window) else { return self.clone() };
+        let lead = self.0.shape.rank() - N;
+        let mut slices = self.whole();
+        for (along, count) in counts.into_iter().enumerate() {
+            let step = window.stride[along] as isize;
+            slices[lead + along] = Slice { start: place[along], step, len: count };
+        }
+        self.sliced(slices)
+    }
+
+    /// One number for each window put where the windows' elements at a place stand in `whole`, zeros elsewhere.
+    fn put_at<const N: usize>(&self, window: &Window<N>, place: [usize; N], whole: &Tensor) -> Tensor {
+        let lead = self.0.shape.rank() - N;
+        let mut put = self.clone();
+        let mut widths = vec![(0, 0); lead];
+        for (along, before) in place.into_iter().enumerate() {
+            put = put.spread_along(lead + along, window.stride[along]);
+            let (length, filled) = (whole.0.shape.dims()[lead + along], put.0.shape.dims()[lead + along]);
+            widths.push((before, length - before - filled));
+        }
+        put.pad(&widths)
+    }
+
+    /// One number for each window put at all its elements in `whole`; the windows stand side by side.
+    fn put_at_all<const N: usize>(&self, window: &Window<N>, whole: &Tensor) -> Tensor {
+        let lead = self.0.shape.rank() - N;
+        let mut put = self.clone();
+        let mut widths = vec![(0, 0); lead];
+        for along in 0..N {
+            let axis = lead + along;
+            let dims = put.0.shape.dims().to_vec();
+            let size = window.size[along];
+            let apart = Shape::new([&dims[..axis + 1], &[size], &dims[axis + 1..]].concat());
+            let joined = Shape::new([&dims[..axis], &[dims[axis] * size], &dims[axis + 1..]].concat());
+            put = put.unsqueeze(axis as isize + 1).expand_to(&apart).reshaped(joined);
+            widths.push((0, whole.0.shape.dims()[axis] - dims[axis] * size));
+        }
+        put.pad(&widths)
+    }
+
     /// Elements of this value on both sides of the last N axes.
     #[track_caller]
     pub(crate) fn padded_with(&self, padding: &[usize], value: f64) -> Tensor {
@@ -120,4 +194,28 @@ impl Tensor {
         let inside = Tensor::ones(self.0.shape.clone(), DType::Bool).pad(&widths);
         padded.where_(&inside, &self.literal(value))
     }
+}
+
+/// The derivative by what was pooled: each window's flow goes to its largest elements.
+fn extreme_flow<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
+    let hit = |place: [usize; N]| x.part(window, place).eq(y);
+    let hits = window.places().map(|place| hit(place).cast(g.dtype())).reduce(|sum, hit| sum + hit);
+    let share = hits.map_or_else(|| g.clone(), |hits| g / hits);
+    let zero = g.literal(0.0);
+    if window.is_apart() {
+        let largest = x.eq(&y.put_at_all(window, x));
+        return share.put_at_all(window, x).where_(&largest, &zero);
+    }
+    let parts = window.places().map(|place| share.where_(&hit(place), &zero).put_at(window, place, x));
+    parts.reduce(|sum, part| sum + part).unwrap_or_else(|| x.zeros_like())
+}
+
+/// The derivative by what was averaged: each window's flow goes to all its elements alike.
+fn average_flow<const N: usize>(x: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
+    let share = g / g.literal(window.elems() as f64);
+    if window.is_apart() {
+        return share.put_at_all(window, x);
+    }
+    let parts = window.places().map(|place| share.put_at(window, place, x));
+    parts.reduce(|sum, part| sum + part).unwrap_or_else(|| x.zeros_like())
 }

@@ -9,6 +9,7 @@
 use panoply_ir::graph::Slice;
 use panoply_ir::{Error, Shape};
 
+use crate::settings::Settings;
 use crate::tensor::Tensor;
 
 /// A window's extent along each of N axes and how it moves.
@@ -28,6 +29,30 @@ impl<const N: usize> Window<N> {
         Window { size, stride: [1; N], dilation: [1; N] }
     }
 
+    /// How many elements a window has.
+    pub(crate) fn elems(&self) -> usize {
+        self.size.iter().product()
+    }
+
+    /// Whether windows stand side by side.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.stride == self.size && self.dilation == [1; N]
+    }
+
+    /// The places of a window's elements.
+    pub(crate) fn places(&self) -> impl Iterator<Item = [usize; N]> {
+        (0..self.elems()).map(|element| {
+            let mut rest = element;
+            let mut place = self.size.map(|size| {
+                let along = rest % size;
+                rest /= size;
+                along
+            });
+            place.iter_mut().zip(self.dilation).for_each(|(along, dilation)| *along *= dilation);
+            place
+        })
+    }
+
     /// Elements from a window's first to its last along an axis.
     fn span(&self, along: usize) -> usize {
         (self.size[along] - 1) * self.dilation[along] + 1
@@ -37,6 +62,12 @@ impl<const N: usize> Window<N> {
     fn count(&self, along: usize, length: usize) -> Option<usize> {
         let positive = self.size[along] > 0 && self.stride[along] > 0 && self.dilation[along] > 0;
         (positive && self.span(along) <= length).then(|| (length - self.span(along)) / self.stride[along] + 1)
+    }
+}
+
+impl<const N: usize> Settings for Window<N> {
+    fn words(&self, words: &mut Vec<u64>) {
+        [self.size, self.stride, self.dilation].words(words);
     }
 }
 

@@ -40,6 +40,14 @@ pub const ROWS: &[Row] = &[
         x[0].conv_transposed(&x[1], &Conv { stride: [2, 3], dilation: [2, 1], groups: 2, ..Conv::default() }, [0, 0])
     }),
     smooth("max_pool", &[IMAGE], |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
+    smooth("max_pool side by side", &[IMAGE], |x| {
+        x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])
+    }),
+    smooth("max_pool of large windows", &[IMAGE], |x| x[0].max_pool(&Window::new([6, 6]), [0, 0])),
+    smooth("average_pool of large windows", &[IMAGE], |x| x[0].average_pool(&Window::new([6, 6]), [0, 0])),
+    smooth("average_pool overlapping", &[IMAGE], |x| {
+        x[0].average_pool(&Window { stride: [2, 1], dilation: [1, 2], ..Window::new([3, 2]) }, [0, 0])
+    }),
     smooth("average_pool", &[IMAGE], |x| x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
     smooth("adaptive_average_pool", &[IMAGE], |x| x[0].adaptive_average_pool([3, 4])),
     smooth("adaptive_max_pool", &[IMAGE], |x| x[0].adaptive_max_pool([2, 3])),

@@ -107,6 +107,7 @@ const CASES: &[Case] = &[
         x[0].conv_transposed(&x[1], &Conv { padding: [2, 1], ..Conv::default() }, [0, 0])
     }),
     ("max_pool", |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
+    ("max_pool side by side", |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])),
     ("average_pool", |x| x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
     ("adaptive_average_pool", |x| x[0].adaptive_average_pool([3, 4])),
     ("adaptive_max_pool", |x| x[0].adaptive_max_pool([2, 3])),
