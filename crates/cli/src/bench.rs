@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use panoply::{Attention, Conv, Device, Result, Tensor, eval};
+use panoply::{Attention, Conv, Device, Profile, Result, Tensor, eval};
 use serde_json::json;
 
 use crate::output::DeviceChoice;
@@ -130,7 +130,7 @@ fn tensors(options: &Options) -> Result<ExitCode> {
     let device = choice.device();
     device.scope(|| {
         ROWS.iter().try_for_each(|row| {
-            let seconds = median(device, row, options.seconds)?;
+            let seconds = median(device, row, options)?;
             let (gbps, gflops) = (row.bytes / seconds / 1e9, row.flops / seconds / 1e9);
             if options.json {
                 println!(
@@ -152,7 +152,7 @@ fn tensors(options: &Options) -> Result<ExitCode> {
 }
 
 /// The median time of one evaluation, warm.
-fn median(device: &Device, row: &Row, budget: f64) -> Result<f64> {
+fn median(device: &Device, row: &Row, options: &Options) -> Result<f64> {
     let mut rng = panoply::Rng::seed(1);
     let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| rng.uniform(*shape) - 0.5).collect();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
@@ -164,8 +164,13 @@ fn median(device: &Device, row: &Row, budget: f64) -> Result<f64> {
         Ok(start.elapsed().as_secs_f64())
     };
     run()?;
+    if options.profile {
+        let profile = Profile::start(device)?;
+        run()?;
+        eprintln!("{}\n{}", row.name, profile.finish()?);
+    }
     let mut times = vec![run()?];
-    while times.len() < 10_000 && times.iter().sum::<f64>() < budget {
+    while times.len() < 10_000 && times.iter().sum::<f64>() < options.seconds {
         times.push(run()?);
     }
     times.sort_by(f64::total_cmp);

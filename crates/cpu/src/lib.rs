@@ -15,6 +15,7 @@ pub mod device;
 pub mod host;
 pub mod math;
 pub mod memory;
+mod pages;
 pub mod pool;
 pub mod routine;
 pub mod vm;

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use panoply_device::{Error, ErrorKind, Region, Result};
 
 use crate::host;
+use crate::pages::Pages;
 
 /// What allocations are aligned to: a cache line, and the widest vector.
 const ALIGN: usize = 64;
@@ -20,6 +21,8 @@ const LARGE: u64 = 64 << 20;
 pub struct Allocation {
     start: NonNull<u8>,
     layout: Layout,
+    /// What holds it, if it is not the allocator.
+    pages: Option<Pages>,
 }
 
 // SAFETY: it is plain memory; whoever makes a pointer into it answers for what other threads do there.
@@ -38,10 +41,13 @@ impl Allocation {
         }
         let layout = usize::try_from(bytes.max(1)).ok().and_then(|bytes| Layout::from_size_align(bytes, ALIGN).ok());
         let layout = layout.ok_or_else(|| out_of_memory(bytes, None))?;
+        if let Some(pages) = Pages::huge(layout.size()) {
+            return Ok(Allocation { start: pages.start, layout, pages: Some(pages) });
+        }
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
         let start = start.ok_or_else(|| out_of_memory(bytes, host::Memory::now().available))?;
-        Ok(Allocation { start, layout })
+        Ok(Allocation { start, layout, pages: None })
     }
 
     /// The address of a region's first byte.
@@ -58,8 +64,10 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        if self.pages.is_none() {
+            // SAFETY: it was allocated with this layout.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        }
     }
 }
 
