@@ -205,8 +205,13 @@ fn knows_no_opencl(place: &Place) -> bool {
 }
 
 fn no_opencl(run: &mut Run) -> Outcome {
-    let mut tests =
-        cargo(run.place, &["test", "--package", "panoply-runtime", "--no-fail-fast", "--", "--show-output"]);
+    // Named one by one out of the whole workspace: the package alone would have other features and be built again.
+    let mut arguments = vec!["test".to_string(), "--workspace".to_string(), "--no-fail-fast".to_string()];
+    for name in runtime_tests(run.place) {
+        arguments.extend(["--test".to_string(), name]);
+    }
+    arguments.extend(["--".to_string(), "--show-output".to_string()]);
+    let mut tests = cargo(run.place, &arguments.iter().map(String::as_str).collect::<Vec<&str>>());
     // A file of the loader's name that is no library stands before the real one.
     let hiding = run.place.root.join("target").join("no-opencl");
     let hidden = std::fs::create_dir_all(&hiding).and_then(|()| std::fs::write(hiding.join("libOpenCL.so.1"), ""));
@@ -216,6 +221,16 @@ fn no_opencl(run: &mut Run) -> Outcome {
     }
     tests.env(NO_OPENCL, "1").env("LD_LIBRARY_PATH", &hiding);
     run.tests(&mut tests)
+}
+
+/// The names of the runtime's test programs.
+fn runtime_tests(place: &Place) -> Vec<String> {
+    let folder = std::fs::read_dir(place.root.join("crates/runtime/tests"));
+    let files = folder.into_iter().flatten().flatten().map(|entry| entry.path());
+    let tests = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let mut names: Vec<String> = tests.filter_map(|path| Some(path.file_stem()?.to_str()?.to_string())).collect();
+    names.sort();
+    names
 }
 
 fn docs(run: &mut Run) -> Outcome {
