@@ -117,8 +117,11 @@ fn merged(nest: &Nest, slow: Var, fast: Var, both: Var) -> Nest {
     })
 }
 
-/// The innermost outer variables as one until it takes this many values, whatever quotients that costs: for a machine whose
-/// every step along the others is a program run anew.
+/// Rows shorter than this are walked together even if memory is then no longer walked in even steps.
+const SHORT: u64 = 48;
+
+/// The innermost outer variables as one until it takes this many values: for a machine whose every step along the others is a
+/// program run anew. Quotients in bounds are its price, and for short rows quotients in positions too.
 pub fn lengthened(mut nest: Nest, length: u64) -> Nest {
     let mut next = largest_id(&nest) + 1;
     while let [.., slow, fast] = nest.outer[..]
@@ -126,12 +129,25 @@ pub fn lengthened(mut nest: Nest, length: u64) -> Nest {
     {
         let both = Var { id: next, extent: slow.extent * fast.extent };
         next += 1;
+        let longer = merged(&nest, slow, fast, both);
+        if fast.extent >= SHORT && uneven(&longer) > uneven(&nest) {
+            break;
+        }
         let mut outer = nest.outer.clone();
         outer.truncate(outer.len() - 2);
         outer.push(both);
-        nest = with_vars(merged(&nest, slow, fast, both), 0, outer);
+        nest = with_vars(longer, 0, outer);
     }
     nest
+}
+
+/// Quotients and remainders in the positions of what is read and written.
+fn uneven(nest: &Nest) -> usize {
+    let loads = nest.values.iter().filter_map(|(value, _)| match value {
+        Value::Load(_, form) => Some(form),
+        _ => None,
+    });
+    loads.chain(nest.stores.iter().map(|store| &store.at)).map(Form::divisions).sum()
 }
 
 fn forms(nest: &Nest) -> impl Iterator<Item = &Form> {

@@ -72,7 +72,7 @@ impl Mapping {
         let Style::Cpu { block } = target.style else { return None };
         let alone = self.lanes.is_none() && self.tile.is_none();
         let last = nest.outer.last().filter(|_| nest.outer.len() > 1)?;
-        (alone && last.extent < SHORT_ROW).then_some(block as u64 / 2)
+        (alone && last.extent < block as u64 / 4).then_some(block as u64 / 2)
     }
 }
 
