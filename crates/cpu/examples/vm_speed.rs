@@ -12,7 +12,7 @@ use panoply_cpu::vm::launch::{Compiled, scalar_bits};
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::verify::verify;
-use panoply_ir::{Alu, DType, Scalar};
+use panoply_ir::{Alu, DType, Math, Scalar};
 
 /// Elements of a buffer: from memory, or from the cache, which is quieter on a busy machine.
 static N: OnceLock<usize> = OnceLock::new();
@@ -128,7 +128,7 @@ fn exp_tanh() -> Kernel {
     let v = b.load(x, i, Guard::Checked);
     let scaled = b.alu(Alu::Mul, &[a, v]);
     let moved = b.alu(Alu::Add, &[scaled, c]);
-    let (e, t) = (b.alu(Alu::Exp, &[moved]), b.alu(Alu::Tanh, &[v]));
+    let (e, t) = (b.alu(Alu::Math(Math::Exp), &[moved]), b.alu(Alu::Math(Math::Tanh), &[v]));
     let product = b.alu(Alu::Mul, &[e, t]);
     b.store(y, i, product, Guard::Checked);
     b.finish().expect("valid")

@@ -20,30 +20,8 @@ pub enum Alu {
     Not,
     /// Magnitude; wraps for the smallest integer.
     Abs,
-    /// e to the x. Float.
-    Exp,
-    /// 2 to the x. Float.
-    Exp2,
-    /// Natural logarithm; NaN below 0, -inf at 0. Float.
-    Ln,
-    /// Logarithm to base 2. Float.
-    Log2,
-    /// ln(1 + x), accurate near 0. Float.
-    Log1p,
-    /// exp(x) - 1, accurate near 0. Float.
-    Expm1,
-    /// Sine of radians. Float.
-    Sin,
-    /// Cosine of radians. Float.
-    Cos,
-    /// Tangent of radians. Float.
-    Tan,
-    /// Arc tangent in (-pi/2, pi/2). Float.
-    Atan,
-    /// Hyperbolic tangent. Float.
-    Tanh,
-    /// Gauss error function. Float.
-    Erf,
+    /// A transcendental function. Float.
+    Math(Math),
     /// Square root, correctly rounded; NaN below 0. Float.
     Sqrt,
     /// Largest integer not above x. Float.
@@ -96,6 +74,61 @@ pub enum Alu {
     Fma,
 }
 
+/// A transcendental function of one float: what every executor computes in its own way, within the numeric contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Math {
+    /// e to the x.
+    Exp,
+    /// 2 to the x.
+    Exp2,
+    /// Natural logarithm; NaN below 0, -inf at 0.
+    Ln,
+    /// Logarithm to base 2.
+    Log2,
+    /// ln(1 + x), accurate near 0.
+    Log1p,
+    /// exp(x) - 1, accurate near 0.
+    Expm1,
+    /// Sine of radians.
+    Sin,
+    /// Cosine of radians.
+    Cos,
+    /// Tangent of radians.
+    Tan,
+    /// Arc tangent in (-pi/2, pi/2).
+    Atan,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Gauss error function.
+    Erf,
+}
+
+impl Math {
+    /// Every function, in declaration order.
+    pub const ALL: [Math; 12] = {
+        use Math::*;
+        [Exp, Exp2, Ln, Log2, Log1p, Expm1, Sin, Cos, Tan, Atan, Tanh, Erf]
+    };
+
+    /// The spelling in the text form: the variant's name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Math::Exp => "exp",
+            Math::Exp2 => "exp2",
+            Math::Ln => "ln",
+            Math::Log2 => "log2",
+            Math::Log1p => "log1p",
+            Math::Expm1 => "expm1",
+            Math::Sin => "sin",
+            Math::Cos => "cos",
+            Math::Tan => "tan",
+            Math::Atan => "atan",
+            Math::Tanh => "tanh",
+            Math::Erf => "erf",
+        }
+    }
+}
+
 /// What operands an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domain {
@@ -114,20 +147,31 @@ pub enum Domain {
 impl Alu {
     /// Every operation, in declaration order.
     #[rustfmt::skip]
-    pub const ALL: [Alu; 39] = [
-        Alu::Neg, Alu::Not, Alu::Abs, Alu::Exp, Alu::Exp2, Alu::Ln, Alu::Log2, Alu::Log1p, Alu::Expm1, Alu::Sin, Alu::Cos,
-        Alu::Tan, Alu::Atan, Alu::Tanh, Alu::Erf, Alu::Sqrt, Alu::Floor, Alu::Ceil, Alu::Round, Alu::Trunc, Alu::Add,
-        Alu::Sub, Alu::Mul, Alu::Div, Alu::Rem, Alu::Min, Alu::Max, Alu::Pow, Alu::And, Alu::Or, Alu::Xor, Alu::Shl,
-        Alu::Shr, Alu::Lt, Alu::Le, Alu::Eq, Alu::Ne, Alu::Select, Alu::Fma,
-    ];
+    pub const ALL: [Alu; 39] = {
+        use self::Math::*;
+        [
+            Alu::Neg, Alu::Not, Alu::Abs, Alu::Math(Exp), Alu::Math(Exp2), Alu::Math(Ln), Alu::Math(Log2),
+            Alu::Math(Log1p), Alu::Math(Expm1), Alu::Math(Sin), Alu::Math(Cos), Alu::Math(Tan), Alu::Math(Atan),
+            Alu::Math(Tanh), Alu::Math(Erf), Alu::Sqrt, Alu::Floor, Alu::Ceil, Alu::Round, Alu::Trunc, Alu::Add,
+            Alu::Sub, Alu::Mul, Alu::Div, Alu::Rem, Alu::Min, Alu::Max, Alu::Pow, Alu::And, Alu::Or, Alu::Xor, Alu::Shl,
+            Alu::Shr, Alu::Lt, Alu::Le, Alu::Eq, Alu::Ne, Alu::Select, Alu::Fma,
+        ]
+    };
 
     /// How many operands: 1, 2 or 3.
     pub const fn arity(self) -> usize {
         match self {
+            Alu::Neg | Alu::Not | Alu::Abs | Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round => 1,
+            Alu::Trunc => 1,
+            Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Rem | Alu::Min | Alu::Max | Alu::Pow => 2,
+            Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => 2,
             Alu::Select | Alu::Fma => 3,
-            _ if (self as u8) < Alu::Add as u8 => 1,
-            _ => 2,
         }
+    }
+
+    /// Whether it is a function that every executor computes in its own way, within the numeric contract.
+    pub const fn is_transcendental(self) -> bool {
+        matches!(self, Alu::Math(_) | Alu::Pow)
     }
 
     /// Whether the result is a bool whatever the operands are.
@@ -144,8 +188,7 @@ impl Alu {
     pub const fn domain(self) -> Domain {
         use Alu::*;
         match self {
-            Exp | Exp2 | Ln | Log2 | Log1p | Expm1 | Sin | Cos | Tan | Atan | Tanh | Erf | Sqrt | Floor | Ceil
-            | Round | Trunc | Pow | Fma => Domain::Float,
+            Math(_) | Sqrt | Floor | Ceil | Round | Trunc | Pow | Fma => Domain::Float,
             Neg | Abs | Add | Sub | Mul | Div | Rem | Min | Max | Lt | Le => Domain::Number,
             Shl | Shr => Domain::Int,
             Not | And | Or | Xor => Domain::Bits,
@@ -160,18 +203,7 @@ impl Alu {
             Neg => "neg",
             Not => "not",
             Abs => "abs",
-            Exp => "exp",
-            Exp2 => "exp2",
-            Ln => "ln",
-            Log2 => "log2",
-            Log1p => "log1p",
-            Expm1 => "expm1",
-            Sin => "sin",
-            Cos => "cos",
-            Tan => "tan",
-            Atan => "atan",
-            Tanh => "tanh",
-            Erf => "erf",
+            Math(function) => function.name(),
             Sqrt => "sqrt",
             Floor => "floor",
             Ceil => "ceil",

@@ -8,7 +8,7 @@
 //! its operand to the operand's type first, then the value to the result's. **Integers and bools** are exact and wrap as
 //! [`crate::alu`] says.
 
-use crate::alu::Alu;
+use crate::alu::{Alu, Math};
 use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, Op, Slice};
@@ -313,18 +313,18 @@ fn float(op: Alu, x: &[f64]) -> Number {
     let value = match op {
         Alu::Neg => -x[0],
         Alu::Abs => x[0].abs(),
-        Alu::Exp => x[0].exp(),
-        Alu::Exp2 => x[0].exp2(),
-        Alu::Ln => x[0].ln(),
-        Alu::Log2 => x[0].log2(),
-        Alu::Log1p => x[0].ln_1p(),
-        Alu::Expm1 => x[0].exp_m1(),
-        Alu::Sin => x[0].sin(),
-        Alu::Cos => x[0].cos(),
-        Alu::Tan => x[0].tan(),
-        Alu::Atan => x[0].atan(),
-        Alu::Tanh => x[0].tanh(),
-        Alu::Erf => erf(x[0]),
+        Alu::Math(Math::Exp) => x[0].exp(),
+        Alu::Math(Math::Exp2) => x[0].exp2(),
+        Alu::Math(Math::Ln) => x[0].ln(),
+        Alu::Math(Math::Log2) => x[0].log2(),
+        Alu::Math(Math::Log1p) => x[0].ln_1p(),
+        Alu::Math(Math::Expm1) => x[0].exp_m1(),
+        Alu::Math(Math::Sin) => x[0].sin(),
+        Alu::Math(Math::Cos) => x[0].cos(),
+        Alu::Math(Math::Tan) => x[0].tan(),
+        Alu::Math(Math::Atan) => x[0].atan(),
+        Alu::Math(Math::Tanh) => x[0].tanh(),
+        Alu::Math(Math::Erf) => erf(x[0]),
         Alu::Sqrt => x[0].sqrt(),
         Alu::Floor => x[0].floor(),
         Alu::Ceil => x[0].ceil(),
@@ -376,10 +376,7 @@ fn int(op: Alu, dtype: DType, x: &[i128]) -> i128 {
         Alu::Le => i128::from(x[0] <= x[1]),
         Alu::Eq => i128::from(x[0] == x[1]),
         Alu::Ne => i128::from(x[0] != x[1]),
-        Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => {
-            unreachable!("the graph was verified")
-        }
-        Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => {
+        Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => {
             unreachable!("the graph was verified")
         }
         Alu::Pow | Alu::Fma | Alu::Select => unreachable!("the graph was verified"),

@@ -30,7 +30,7 @@ pub mod target;
 pub mod text;
 pub mod verify;
 
-pub use alu::Alu;
+pub use alu::{Alu, Math};
 pub use dtype::{DType, Element, Scalar, Type};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{bf16, f16};

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use panoply::kernels;
 use panoply_compile::opt::{self, optimize};
@@ -41,7 +42,10 @@ fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits
     let target = Target::cuda_minimum(capability);
     let kernel = optimize(kernel.clone(), &target, &opt::Options::default());
     let text = render_with(&kernel, &target, &Options { index_bits }).expect("the kernel renders").source;
-    let folder = std::env::temp_dir().join(format!("panoply-ptxas-{}", std::process::id()));
+    // A folder for each call: tests run side by side.
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("panoply-ptxas-{}-{call}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join(format!("{}-{capability}-{index_bits}.ptx", kernel.name));
     std::fs::write(&file, &text).unwrap();
@@ -50,11 +54,7 @@ fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits
     let output = command.arg(file.with_extension("cubin")).arg(&file).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{} for sm_{capability}: {log}\n{text}", kernel.name);
-    for made in [file.with_extension("cubin"), file] {
-        std::fs::remove_file(made).unwrap();
-    }
-    // The folder goes with its last file.
-    let _ = std::fs::remove_dir(folder);
+    std::fs::remove_dir_all(folder).unwrap();
     let before = |words: &str| {
         let end = log.find(words).unwrap_or_else(|| panic!("no {words:?} in {log}"));
         log[..end].split_whitespace().last().and_then(|number| number.parse().ok()).expect("a number")

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::kernel::ReduceOp;
-use panoply_ir::{Alu, Error, Result, Shape};
+use panoply_ir::{Alu, Error, Math, Result, Shape};
 
 use crate::tensor::{Node, Source, Tensor};
 
@@ -242,18 +242,18 @@ fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<
     match op {
         Alu::Neg => one(-g),
         Alu::Abs => one(g * x[0].sign()),
-        Alu::Exp => one(g * y),
-        Alu::Exp2 => one(g * y * number(std::f64::consts::LN_2)),
-        Alu::Ln => one(g / &x[0]),
-        Alu::Log2 => one(g * number(std::f64::consts::LOG2_E) / &x[0]),
-        Alu::Log1p => one(g / (&x[0] + number(1.0))),
-        Alu::Expm1 => one(g * (y + number(1.0))),
-        Alu::Sin => one(g * x[0].cos()),
-        Alu::Cos => one(-(g * x[0].sin())),
-        Alu::Tan => one(g * (y.square() + number(1.0))),
-        Alu::Atan => one(g / (x[0].square() + number(1.0))),
-        Alu::Tanh => one(g * (number(1.0) - y.square())),
-        Alu::Erf => one(g * (-x[0].square()).exp() * number(std::f64::consts::FRAC_2_SQRT_PI)),
+        Alu::Math(Math::Exp) => one(g * y),
+        Alu::Math(Math::Exp2) => one(g * y * number(std::f64::consts::LN_2)),
+        Alu::Math(Math::Ln) => one(g / &x[0]),
+        Alu::Math(Math::Log2) => one(g * number(std::f64::consts::LOG2_E) / &x[0]),
+        Alu::Math(Math::Log1p) => one(g / (&x[0] + number(1.0))),
+        Alu::Math(Math::Expm1) => one(g * (y + number(1.0))),
+        Alu::Math(Math::Sin) => one(g * x[0].cos()),
+        Alu::Math(Math::Cos) => one(-(g * x[0].sin())),
+        Alu::Math(Math::Tan) => one(g * (y.square() + number(1.0))),
+        Alu::Math(Math::Atan) => one(g / (x[0].square() + number(1.0))),
+        Alu::Math(Math::Tanh) => one(g * (number(1.0) - y.square())),
+        Alu::Math(Math::Erf) => one(g * (-x[0].square()).exp() * number(std::f64::consts::FRAC_2_SQRT_PI)),
         Alu::Sqrt => one(g * number(0.5) / y),
         // Flat between jumps: the derivative is zero wherever there is one, as in PyTorch.
         Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => one(x[0].zeros_like()),

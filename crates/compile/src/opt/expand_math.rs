@@ -16,6 +16,7 @@ mod value;
 
 use std::collections::HashMap;
 
+use panoply_ir::alu::Math as Function;
 use panoply_ir::kernel::{Expr, ExprId, Kernel};
 use panoply_ir::{Alu, DType, Type};
 
@@ -24,7 +25,7 @@ use value::{Math, V};
 
 /// The kernel without transcendental functions. It verifies if the kernel did.
 pub(crate) fn expand(kernel: Kernel) -> Kernel {
-    let is_wanted = |id: &ExprId| matches!(kernel.exprs.get(*id), Expr::Alu(op, _) if is_transcendental(op));
+    let is_wanted = |id: &ExprId| matches!(kernel.exprs.get(*id), Expr::Alu(op, _) if op.is_transcendental());
     let live = live(&kernel);
     if !live.iter().any(is_wanted) {
         return kernel;
@@ -34,7 +35,7 @@ pub(crate) fn expand(kernel: Kernel) -> Kernel {
     for id in live {
         let expr = math.expr(id).map_operands(|operand| made[&operand]);
         let new = match expr {
-            Expr::Alu(op, args) if is_transcendental(op) => {
+            Expr::Alu(op, args) if op.is_transcendental() => {
                 function(op, args.iter().map(|arg| math.value(*arg)).collect())
             }
             other => math.add(other).id,
@@ -45,15 +46,6 @@ pub(crate) fn expand(kernel: Kernel) -> Kernel {
     let mut body = std::mem::take(&mut kernel.body);
     map_block(&mut body, &mut |id| made[&id]);
     Kernel { body, ..kernel }
-}
-
-fn is_transcendental(op: Alu) -> bool {
-    use Alu::*;
-    match op {
-        Exp | Exp2 | Ln | Log2 | Log1p | Expm1 | Sin | Cos | Tan | Atan | Tanh | Erf | Pow => true,
-        Neg | Not | Abs | Sqrt | Floor | Ceil | Round | Trunc | Add | Sub | Mul | Div | Rem | Min | Max | And | Or
-        | Xor | Shl | Shr | Lt | Le | Eq | Ne | Select | Fma => false,
-    }
 }
 
 /// The function of operands; 16-bit floats go through f32.
@@ -69,41 +61,39 @@ fn function(op: Alu, args: Vec<V<'_>>) -> ExprId {
 
 fn single<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
     let x = args[0];
-    match op {
-        Alu::Exp => single::exp(x),
-        Alu::Exp2 => single::exp2(x),
-        Alu::Expm1 => single::expm1(x),
-        Alu::Ln => single::ln(x),
-        Alu::Log2 => single::log2(x),
-        Alu::Log1p => single::log1p(x),
-        Alu::Sin => single::sin(x),
-        Alu::Cos => single::cos(x),
-        Alu::Tan => single::tan(x),
-        Alu::Atan => single::atan(x),
-        Alu::Tanh => single::tanh(x),
-        Alu::Erf => single::erf(x),
-        Alu::Pow => single::pow(x, args[1]),
-        _ => unreachable!("{} is no transcendental function", op.name()),
+    let Alu::Math(function) = op else { return single::pow(x, args[1]) };
+    match function {
+        Function::Exp => single::exp(x),
+        Function::Exp2 => single::exp2(x),
+        Function::Expm1 => single::expm1(x),
+        Function::Ln => single::ln(x),
+        Function::Log2 => single::log2(x),
+        Function::Log1p => single::log1p(x),
+        Function::Sin => single::sin(x),
+        Function::Cos => single::cos(x),
+        Function::Tan => single::tan(x),
+        Function::Atan => single::atan(x),
+        Function::Tanh => single::tanh(x),
+        Function::Erf => single::erf(x),
     }
 }
 
 fn double<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
     let x = args[0];
-    match op {
-        Alu::Exp => double::exp(x),
-        Alu::Exp2 => double::exp2(x),
-        Alu::Expm1 => double::expm1(x),
-        Alu::Ln => double::ln(x),
-        Alu::Log2 => double::log2(x),
-        Alu::Log1p => double::log1p(x),
-        Alu::Sin => double::sin(x),
-        Alu::Cos => double::cos(x),
-        Alu::Tan => double::tan(x),
-        Alu::Atan => double::atan(x),
-        Alu::Tanh => double::tanh(x),
-        Alu::Erf => double::erf(x),
-        Alu::Pow => double::pow(x, args[1]),
-        _ => unreachable!("{} is no transcendental function", op.name()),
+    let Alu::Math(function) = op else { return double::pow(x, args[1]) };
+    match function {
+        Function::Exp => double::exp(x),
+        Function::Exp2 => double::exp2(x),
+        Function::Expm1 => double::expm1(x),
+        Function::Ln => double::ln(x),
+        Function::Log2 => double::log2(x),
+        Function::Log1p => double::log1p(x),
+        Function::Sin => double::sin(x),
+        Function::Cos => double::cos(x),
+        Function::Tan => double::tan(x),
+        Function::Atan => double::atan(x),
+        Function::Tanh => double::tanh(x),
+        Function::Erf => double::erf(x),
     }
 }
 

@@ -86,8 +86,7 @@ fn own_cost(kernel: &Kernel, id: ExprId) -> u32 {
         Expr::Cast(..) => 1,
         Expr::Load { .. } => DEAR,
         Expr::Alu(op, _) => match op {
-            Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => 16,
-            Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Pow => 16,
+            Alu::Math(_) | Alu::Pow => 16,
             Alu::Div | Alu::Rem | Alu::Sqrt => DEAR,
             Alu::Neg | Alu::Not | Alu::Abs | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Add | Alu::Sub => {
                 1

@@ -145,10 +145,7 @@ fn operation(op: Alu, x: &[Range], whole: Range) -> Option<Range> {
         Alu::Select => x[1].join(x[2]),
         Alu::Not | Alu::Div | Alu::Rem | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => return None,
         Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => return None,
-        Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => {
-            return None;
-        }
-        Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => return None,
+        Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => return None,
         Alu::Pow | Alu::Fma => return None,
     })
 }

@@ -4,7 +4,7 @@
 //! asks for relaxed mathematics.
 
 use panoply_ir::kernel::{AtomicOp, Builtin};
-use panoply_ir::{Alu, DType};
+use panoply_ir::{Alu, DType, Math};
 
 use super::dialect::Dialect;
 
@@ -31,7 +31,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     entry,
     builtin,
     barrier: "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
-    math: &[(Alu::Abs, "fabs"), (Alu::Ln, "log"), (Alu::Round, "rint"), (Alu::Rem, "fmod")],
+    math: &[(Alu::Abs, "fabs"), (Alu::Math(Math::Ln), "log"), (Alu::Round, "rint"), (Alu::Rem, "fmod")],
     math_f32: "",
     bits_as: [
         (DType::I32, "as_int"),

@@ -44,10 +44,7 @@ impl Ops {
             Alu::Sub => infix("-", args),
             Alu::Mul => infix("*", args),
             Alu::Div => infix("/", args),
-            Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => {
-                self.math(op, register, args)
-            }
-            Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Sqrt | Alu::Pow | Alu::Fma => self.math(op, register, args),
+            Alu::Math(_) | Alu::Sqrt | Alu::Pow | Alu::Fma => self.math(op, register, args),
             // What follows is exact in every format, or no float at all.
             Alu::Neg => return format!("(-{})", args[0]),
             Alu::Abs | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Rem => {
@@ -95,25 +92,9 @@ impl Ops {
                 infix(">>", &[args[0].clone(), amount])
             }
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select => compare_or_select(op, args),
-            Alu::Exp
-            | Alu::Exp2
-            | Alu::Ln
-            | Alu::Log2
-            | Alu::Log1p
-            | Alu::Expm1
-            | Alu::Sin
-            | Alu::Cos
-            | Alu::Tan
-            | Alu::Atan
-            | Alu::Tanh
-            | Alu::Erf
-            | Alu::Sqrt
-            | Alu::Floor
-            | Alu::Ceil
-            | Alu::Round
-            | Alu::Trunc
-            | Alu::Pow
-            | Alu::Fma => unreachable!("{} of {dtype}", op.name()),
+            Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Pow | Alu::Fma => {
+                unreachable!("{} of {dtype}", op.name())
+            }
         }
     }
 

@@ -95,7 +95,7 @@ fn alu_cost(alu: Alu) -> f64 {
         Lt | Le | Eq | Ne | Select | Fma => 0.05,
         Div | Sqrt => 0.2,
         Rem => 0.4,
-        Exp | Exp2 | Ln | Log2 | Log1p | Expm1 | Sin | Cos | Tan | Atan | Tanh | Erf => 0.5,
+        Math(_) => 0.5,
         Pow => 1.0,
     }
 }

@@ -1,6 +1,6 @@
 //! Writing graphs in tests: shapes and types follow from the inputs.
 
-use panoply_ir::alu::Alu;
+use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Graph, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Scalar, Shape};
@@ -147,7 +147,7 @@ impl Build {
     pub fn softmax(&mut self, x: NodeId, axis: usize) -> NodeId {
         let top = self.reduce(ReduceOp::Max, x, &[axis]);
         let centred = self.with(Alu::Sub, x, top);
-        let powers = self.alu(Alu::Exp, &[centred]);
+        let powers = self.alu(Alu::Math(Math::Exp), &[centred]);
         let sum = self.sum(powers, &[axis]);
         self.with(Alu::Div, powers, sum)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use panoply_compile::plan::{PlanStep, plan};
-use panoply_ir::alu::Alu;
+use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Call, Graph, Op};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Target};
@@ -33,8 +33,8 @@ fn chain_of_five_operations_is_one_kernel() {
     let mut b = Build::default();
     let (x, a) = (b.f32(&[5, 40]), b.f32(&[1, 40]));
     let y = b.with(Alu::Mul, x, a);
-    let y = b.alu(Alu::Exp, &[y]);
-    let y = b.alu(Alu::Tanh, &[y]);
+    let y = b.alu(Alu::Math(Math::Exp), &[y]);
+    let y = b.alu(Alu::Math(Math::Tanh), &[y]);
     let y = b.alu(Alu::Add, &[y, x]);
     let y = b.alu(Alu::Sqrt, &[y]);
     expect("chain", b.done(&[y]), 1, 0);
@@ -110,7 +110,7 @@ fn movement_never_copies() {
     let y = b.reshape(y, &[10, 24]);
     let y = b.slice(y, &[(9, -2, 5), (3, 2, 10)]);
     let y = b.pad(y, &[(1, 2), (0, 3)]);
-    let y = b.alu(Alu::Exp, &[y]);
+    let y = b.alu(Alu::Math(Math::Exp), &[y]);
     expect("moved", b.done(&[y]), 1, 0);
 }
 
@@ -119,7 +119,7 @@ fn what_is_asked_for_as_it_is_costs_nothing() {
     let mut b = Build::default();
     let x = b.f32(&[4, 6]);
     let same = b.reshape(x, &[24]);
-    let y = b.alu(Alu::Exp, &[x]);
+    let y = b.alu(Alu::Math(Math::Exp), &[x]);
     let flat = b.reshape(y, &[2, 12]);
     expect("aliases", b.done(&[x, same, y, flat]), 1, 0);
 }
@@ -236,11 +236,11 @@ fn kernels_that_read_the_same_are_joined() {
     expect("column sums", b.done(&[sums, products]), 1, 0);
     let mut b = Build::default();
     let x = b.f32(&[20, 60]);
-    let (e, s) = (b.alu(Alu::Exp, &[x]), b.alu(Alu::Sin, &[x]));
+    let (e, s) = (b.alu(Alu::Math(Math::Exp), &[x]), b.alu(Alu::Math(Math::Sin), &[x]));
     expect("two functions", b.done(&[e, s]), 1, 0);
     let mut b = Build::default();
     let (x, at) = (b.f32(&[9, 8]), b.leaf(&[6], DType::I32));
-    let (g, e) = (b.gather(x, at, 0), b.alu(Alu::Exp, &[x]));
+    let (g, e) = (b.gather(x, at, 0), b.alu(Alu::Math(Math::Exp), &[x]));
     let h = b.gather(e, at, 0);
     expect("two gathers", b.done(&[g, h]), 1, 0);
 }
@@ -263,7 +263,7 @@ fn a_product_wanted_transposed_is_written_transposed() {
     let (x, w) = (b.f32(&[20, 30]), b.f32(&[30, 40]));
     let product = b.matmul(x, w);
     let turned = b.permute(product, &[1, 0]);
-    let turned = b.alu(Alu::Exp, &[turned]);
+    let turned = b.alu(Alu::Math(Math::Exp), &[turned]);
     expect("product both ways", b.done(&[product, turned]), 1, 1);
 }
 

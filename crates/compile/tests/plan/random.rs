@@ -3,7 +3,7 @@
 //! `PANOPLY_GRAPHS` sets how many (some hundred by default) and `PANOPLY_SEED` the first; a failure names the seed.
 
 use panoply_ir::DType;
-use panoply_ir::alu::Alu;
+use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::reduce::ReduceOp;
 
@@ -47,7 +47,7 @@ impl Maker {
         if self.b.shape(id).iter().product::<usize>() > MOST {
             return;
         }
-        let (id, bound) = if bound > 40.0 { (self.b.alu(Alu::Tanh, &[id]), 1.0) } else { (id, bound) };
+        let (id, bound) = if bound > 40.0 { (self.b.alu(Alu::Math(Math::Tanh), &[id]), 1.0) } else { (id, bound) };
         self.floats.push((id, bound));
     }
 
@@ -87,10 +87,10 @@ impl Maker {
                 let (op, bound) = match self.draw.below(5) {
                     0 => (Alu::Neg, bound),
                     1 => (Alu::Abs, bound),
-                    2 => (Alu::Tanh, 1.0),
-                    3 => (Alu::Sin, 1.0),
-                    _ if bound < 3.0 => (Alu::Exp, bound.exp()),
-                    _ => (Alu::Atan, 1.6),
+                    2 => (Alu::Math(Math::Tanh), 1.0),
+                    3 => (Alu::Math(Math::Sin), 1.0),
+                    _ if bound < 3.0 => (Alu::Math(Math::Exp), bound.exp()),
+                    _ => (Alu::Math(Math::Atan), 1.6),
                 };
                 let y = self.b.alu(op, &[x]);
                 self.add(y, bound);

@@ -1,7 +1,7 @@
 //! A table of graphs whose plans must compute what the graph interpreter computes.
 
 use panoply_ir::DType;
-use panoply_ir::alu::Alu;
+use panoply_ir::alu::{Alu, Math};
 use panoply_ir::reduce::ReduceOp;
 
 use crate::build::Build;
@@ -51,7 +51,7 @@ graphs! {
     }
     padded_value_with_two_users |b| {
         let x = b.f32(&[6]);
-        let e = b.alu(Alu::Exp, &[x]);
+        let e = b.alu(Alu::Math(Math::Exp), &[x]);
         let p = b.pad(e, &[(2, 2)]);
         let left = b.slice(p, &[(0, 1, 8)]);
         let right = b.slice(p, &[(2, 1, 8)]);
@@ -135,7 +135,7 @@ graphs! {
     reduction_of_a_reduction |b| {
         let x = b.f32(&[8, 9, 10]);
         let y = b.sum(x, &[2]);
-        let e = b.alu(Alu::Exp, &[y]);
+        let e = b.alu(Alu::Math(Math::Exp), &[y]);
         let z = b.reduce(ReduceOp::Max, e, &[1]);
         let w = b.sum(z, &[0]);
         [w]
@@ -166,7 +166,7 @@ graphs! {
     }
     products_of_computed_and_cut_operands |b| {
         let (x, y) = (b.f32(&[6, 8]), b.f32(&[9, 5]));
-        let x = b.alu(Alu::Exp, &[x]);
+        let x = b.alu(Alu::Math(Math::Exp), &[x]);
         let y = b.slice(y, &[(8, -1, 8), (1, 2, 2)]);
         let z = b.matmul(x, y);
         let p = b.pad(x, &[(1, 0), (0, 0)]);
@@ -205,7 +205,7 @@ graphs! {
     gathers |b| {
         let (x, at) = (b.f32(&[5, 6, 3]), b.leaf(&[2, 4], DType::I32));
         let first = b.gather(x, at, 0);
-        let e = b.alu(Alu::Exp, &[x]);
+        let e = b.alu(Alu::Math(Math::Exp), &[x]);
         let middle = b.gather(e, at, 1);
         let total = b.sum(middle, &[3]);
         [first, total]
@@ -225,7 +225,7 @@ graphs! {
     }
     scatters_of_many_columns |b| {
         let (x, at, rows) = (b.f32(&[6, 40]), b.leaf(&[2, 5], DType::I32), b.f32(&[2, 5, 40]));
-        let e = b.alu(Alu::Exp, &[rows]);
+        let e = b.alu(Alu::Math(Math::Exp), &[rows]);
         let y = b.scatter_add(x, at, e, 0);
         let twice = b.alu(Alu::Add, &[y, y]);
         let (h, rows) = (b.leaf(&[8, 7, 5], DType::F16), b.leaf(&[8, 7, 5], DType::F16));
@@ -249,12 +249,12 @@ graphs! {
         let top = b.reduce(ReduceOp::Max, x, &[0]);
         let product = b.matmul(y, x);
         let padded = b.pad(x, &[(1, 1), (0, 0)]);
-        let none = b.alu(Alu::Exp, &[x]);
+        let none = b.alu(Alu::Math(Math::Exp), &[x]);
         [sum, top, product, padded, none]
     }
     single_elements |b| {
         let x = b.f32(&[]);
-        let y = b.alu(Alu::Exp, &[x]);
+        let y = b.alu(Alu::Math(Math::Exp), &[x]);
         let z = b.f32(&[1, 1]);
         let z = b.softmax(z, 1);
         let w = b.sum(z, &[0, 1]);
@@ -275,8 +275,8 @@ graphs! {
     }
     shared_producer_in_many_places |b| {
         let x = b.f32(&[40, 30]);
-        let e = b.alu(Alu::Exp, &[x]);
-        let t = b.alu(Alu::Tanh, &[e]);
+        let e = b.alu(Alu::Math(Math::Exp), &[x]);
+        let t = b.alu(Alu::Math(Math::Tanh), &[e]);
         let rows = b.sum(t, &[1]);
         let columns = b.sum(t, &[0]);
         let y = b.with(Alu::Div, t, rows);

@@ -6,7 +6,7 @@
 
 use half::{bf16, f16};
 
-use crate::alu::Alu;
+use crate::alu::{Alu, Math};
 use crate::dtype::{DType, Scalar};
 
 /// The result of an operation on operands of the types it is defined for; an index is a `u64`.
@@ -175,18 +175,18 @@ fn f64_unary(op: Alu, x: f64) -> f64 {
     match op {
         Alu::Neg => -x,
         Alu::Abs => x.abs(),
-        Alu::Exp => libm::exp(x),
-        Alu::Exp2 => libm::exp2(x),
-        Alu::Ln => libm::log(x),
-        Alu::Log2 => libm::log2(x),
-        Alu::Log1p => libm::log1p(x),
-        Alu::Expm1 => libm::expm1(x),
-        Alu::Sin => libm::sin(x),
-        Alu::Cos => libm::cos(x),
-        Alu::Tan => libm::tan(x),
-        Alu::Atan => libm::atan(x),
-        Alu::Tanh => libm::tanh(x),
-        Alu::Erf => libm::erf(x),
+        Alu::Math(Math::Exp) => libm::exp(x),
+        Alu::Math(Math::Exp2) => libm::exp2(x),
+        Alu::Math(Math::Ln) => libm::log(x),
+        Alu::Math(Math::Log2) => libm::log2(x),
+        Alu::Math(Math::Log1p) => libm::log1p(x),
+        Alu::Math(Math::Expm1) => libm::expm1(x),
+        Alu::Math(Math::Sin) => libm::sin(x),
+        Alu::Math(Math::Cos) => libm::cos(x),
+        Alu::Math(Math::Tan) => libm::tan(x),
+        Alu::Math(Math::Atan) => libm::atan(x),
+        Alu::Math(Math::Tanh) => libm::tanh(x),
+        Alu::Math(Math::Erf) => libm::erf(x),
         Alu::Sqrt => x.sqrt(),
         Alu::Floor => x.floor(),
         Alu::Ceil => x.ceil(),

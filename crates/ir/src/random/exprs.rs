@@ -9,17 +9,6 @@ use crate::kernel::*;
 /// Indices stay below.
 const INDEX_BOUND: u64 = 1 << 31;
 
-/// Whether the result of an operation is the same on every device, to the bit.
-fn is_exact(op: Alu) -> bool {
-    match op {
-        Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => false,
-        Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Pow => false,
-        Alu::Neg | Alu::Not | Alu::Abs | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => true,
-        Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Rem | Alu::Min | Alu::Max | Alu::And | Alu::Or => true,
-        Alu::Xor | Alu::Shl | Alu::Shr | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select | Alu::Fma => true,
-    }
-}
-
 fn takes(op: Alu, dtype: DType) -> bool {
     match op.domain() {
         Domain::Float => dtype.is_float(),
@@ -78,7 +67,7 @@ impl Generator<'_> {
         if dtype == DType::Bool && self.random.chance(70) {
             return self.comparison(lanes, depth);
         }
-        let fits = |op: &Alu| is_exact(*op) && !op.is_comparison() && *op != Alu::Select && takes(*op, dtype);
+        let fits = |op: &Alu| !op.is_transcendental() && !op.is_comparison() && *op != Alu::Select && takes(*op, dtype);
         let ops: Vec<Alu> = Alu::ALL.into_iter().filter(fits).collect();
         let op = self.random.pick(&ops);
         let operands: Vec<ExprId> = (0..op.arity()).map(|_| self.value(with_lanes(dtype, lanes), depth - 1)).collect();
@@ -235,7 +224,7 @@ impl Generator<'_> {
     /// A transcendental function of something exact. Operands of `pow` and of what grows fast are kept small, so that
     /// not all results are infinite.
     pub(super) fn transcendental(&mut self, dtype: DType) -> ExprId {
-        let ops: Vec<Alu> = Alu::ALL.into_iter().filter(|op| !is_exact(*op)).collect();
+        let ops: Vec<Alu> = Alu::ALL.into_iter().filter(|op| op.is_transcendental()).collect();
         let op = self.random.pick(&ops);
         let mut operands = Vec::new();
         for _ in 0..op.arity() {

@@ -5,7 +5,7 @@
 
 use panoply_ir::dtype::Scalar;
 use panoply_ir::interpret::scalar;
-use panoply_ir::{Alu, Element};
+use panoply_ir::{Alu, Element, Math};
 
 pub use super::number::{Atomic, AtomicInt, Float, Int, Number};
 use super::number::{Constant, Value};
@@ -71,7 +71,7 @@ pub fn maximum<T: Number>(a: T, b: T) -> T {
 
 /// The Gauss error function.
 pub fn erf<T: Float>(x: T) -> T {
-    computed(Alu::Erf, &[x])
+    computed(Alu::Math(Math::Erf), &[x])
 }
 
 /// Conversion as Rust's `as`, also to and from a type parameter and the half floats: `cast::<T>(0.5)`.

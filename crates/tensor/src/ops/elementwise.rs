@@ -5,7 +5,7 @@
 
 use panoply_ir::alu::Domain;
 use panoply_ir::graph::Op;
-use panoply_ir::{Alu, DType, Error};
+use panoply_ir::{Alu, DType, Error, Math};
 
 use crate::tensor::Tensor;
 
@@ -135,12 +135,12 @@ impl Tensor {
 }
 
 macro_rules! unary {
-    ($($(#[$doc:meta])* $name:ident $alu:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident $alu:expr;)*) => {
         impl Tensor {$(
             $(#[$doc])*
             #[track_caller]
             pub fn $name(&self) -> Tensor {
-                Tensor::alu(Alu::$alu, &[self])
+                Tensor::alu($alu, &[self])
             }
         )*}
     };
@@ -148,43 +148,43 @@ macro_rules! unary {
 
 unary! {
     /// Magnitude.
-    abs Abs;
+    abs Alu::Abs;
     /// e to the x.
-    exp Exp;
+    exp Alu::Math(Math::Exp);
     /// 2 to the x.
-    exp2 Exp2;
+    exp2 Alu::Math(Math::Exp2);
     /// Natural logarithm.
-    ln Ln;
+    ln Alu::Math(Math::Ln);
     /// Logarithm to base 2.
-    log2 Log2;
+    log2 Alu::Math(Math::Log2);
     /// ln(1 + x), accurate near 0.
-    log1p Log1p;
+    log1p Alu::Math(Math::Log1p);
     /// exp(x) - 1, accurate near 0.
-    expm1 Expm1;
+    expm1 Alu::Math(Math::Expm1);
     /// Sine of radians.
-    sin Sin;
+    sin Alu::Math(Math::Sin);
     /// Cosine of radians.
-    cos Cos;
+    cos Alu::Math(Math::Cos);
     /// Tangent of radians.
-    tan Tan;
+    tan Alu::Math(Math::Tan);
     /// Arc tangent.
-    atan Atan;
+    atan Alu::Math(Math::Atan);
     /// Hyperbolic tangent.
-    tanh Tanh;
+    tanh Alu::Math(Math::Tanh);
     /// Gauss error function.
-    erf Erf;
+    erf Alu::Math(Math::Erf);
     /// Square root.
-    sqrt Sqrt;
+    sqrt Alu::Sqrt;
     /// Largest integer not above x.
-    floor Floor;
+    floor Alu::Floor;
     /// Smallest integer not below x.
-    ceil Ceil;
+    ceil Alu::Ceil;
     /// Nearest integer, ties to even.
-    round Round;
+    round Alu::Round;
     /// Towards zero.
-    trunc Trunc;
+    trunc Alu::Trunc;
     /// Bits inverted; logical not for bools.
-    logical_not Not;
+    logical_not Alu::Not;
 }
 
 macro_rules! binary {

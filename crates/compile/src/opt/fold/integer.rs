@@ -21,10 +21,7 @@ impl Folder<'_> {
             Alu::Shl | Alu::Shr => self.shift(op, ty, args),
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => self.comparison(op, ty, args),
             Alu::Abs | Alu::Select => None,
-            Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => {
-                None
-            }
-            Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => None,
+            Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => None,
             Alu::Pow | Alu::Fma => None,
         }
     }

@@ -64,10 +64,7 @@ impl Writer<'_> {
             }
             Alu::Lt | Alu::Le | Alu::Eq => return self.test(&format!("setp.{}.{ty}", op.name()), args),
             Alu::Ne => return self.test(&plain("setp.neu"), args),
-            Alu::Exp | Alu::Exp2 | Alu::Ln | Alu::Log2 | Alu::Log1p | Alu::Expm1 | Alu::Sin | Alu::Cos | Alu::Tan => {
-                unreachable!("{} was expanded before", op.name())
-            }
-            Alu::Atan | Alu::Tanh | Alu::Erf | Alu::Pow => unreachable!("{} was expanded before", op.name()),
+            Alu::Math(_) | Alu::Pow => unreachable!("{} was expanded before", op.name()),
             Alu::Select | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("{} of {dtype}", op.name())
             }

@@ -344,8 +344,7 @@ pub fn round_after(alu: Alu, round: Round) -> Round {
     match alu {
         Neg | Not | Abs | Floor | Ceil | Round | Trunc | Min | Max | And | Or | Xor | Shl | Shr | Lt | Le | Eq | Ne
         | Select => self::Round::None,
-        Exp | Exp2 | Ln | Log2 | Log1p | Expm1 | Sin | Cos | Tan | Atan | Tanh | Erf | Sqrt | Add | Sub | Mul | Div
-        | Rem | Pow | Fma => round,
+        Math(_) | Sqrt | Add | Sub | Mul | Div | Rem | Pow | Fma => round,
     }
 }
 

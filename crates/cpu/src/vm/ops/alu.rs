@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use panoply_ir::Alu;
+use panoply_ir::{Alu, Math};
 
 use super::loops::{Binary, Is, Iv, Sv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
 use super::number::{Bits, Float, Number};
@@ -205,18 +205,18 @@ fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
     match alu {
         Alu::Neg => unary::<M, Neg<T>>(mode),
         Alu::Abs => unary::<M, Abs<T>>(mode),
-        Alu::Exp => unary::<M, Exp<T>>(mode),
-        Alu::Exp2 => unary::<M, Exp2<T>>(mode),
-        Alu::Ln => unary::<M, Ln<T>>(mode),
-        Alu::Log2 => unary::<M, Log2<T>>(mode),
-        Alu::Log1p => unary::<M, Log1p<T>>(mode),
-        Alu::Expm1 => unary::<M, Expm1<T>>(mode),
-        Alu::Sin => unary::<M, Sin<T>>(mode),
-        Alu::Cos => unary::<M, Cos<T>>(mode),
-        Alu::Tan => unary::<M, Tan<T>>(mode),
-        Alu::Atan => unary::<M, Atan<T>>(mode),
-        Alu::Tanh => unary::<M, Tanh<T>>(mode),
-        Alu::Erf => unary::<M, Erf<T>>(mode),
+        Alu::Math(Math::Exp) => unary::<M, Exp<T>>(mode),
+        Alu::Math(Math::Exp2) => unary::<M, Exp2<T>>(mode),
+        Alu::Math(Math::Ln) => unary::<M, Ln<T>>(mode),
+        Alu::Math(Math::Log2) => unary::<M, Log2<T>>(mode),
+        Alu::Math(Math::Log1p) => unary::<M, Log1p<T>>(mode),
+        Alu::Math(Math::Expm1) => unary::<M, Expm1<T>>(mode),
+        Alu::Math(Math::Sin) => unary::<M, Sin<T>>(mode),
+        Alu::Math(Math::Cos) => unary::<M, Cos<T>>(mode),
+        Alu::Math(Math::Tan) => unary::<M, Tan<T>>(mode),
+        Alu::Math(Math::Atan) => unary::<M, Atan<T>>(mode),
+        Alu::Math(Math::Tanh) => unary::<M, Tanh<T>>(mode),
+        Alu::Math(Math::Erf) => unary::<M, Erf<T>>(mode),
         Alu::Sqrt => unary::<M, Sqrt<T>>(mode),
         Alu::Floor => unary::<M, Floor<T>>(mode),
         Alu::Ceil => unary::<M, Ceil<T>>(mode),

@@ -1,7 +1,7 @@
 //! The functions of the language, each under its name in [`super::super::language`].
 
 use panoply_ir::kernel::{AtomicOp, Builtin, CollectiveOp, ExprId, MemId, ReduceOp, Scope};
-use panoply_ir::{Alu, DType, Scalar};
+use panoply_ir::{Alu, DType, Math, Scalar};
 
 use super::Emitter;
 
@@ -139,7 +139,7 @@ impl Emitter {
 
     /// `erf(x)`.
     pub fn erf(&self, x: ExprId) -> ExprId {
-        self.alu(Alu::Erf, &[x])
+        self.alu(Alu::Math(Math::Erf), &[x])
     }
 
     fn atomic(&self, op: AtomicOp, mem: MemId, index: ExprId, value: ExprId, expected: Option<ExprId>) -> ExprId {

@@ -5,16 +5,16 @@
 
 use panoply_ir::dtype::{DType, Scalar, Type};
 use panoply_ir::kernel::{Expr, ExprId};
-use panoply_ir::{Alu, kernel::ReduceOp};
+use panoply_ir::{Alu, Math, kernel::ReduceOp};
 
 use super::Emitter;
 use crate::kernel::number::Value;
 
 macro_rules! unary {
-    ($($name:ident => $alu:ident;)*) => {$(
+    ($($name:ident => $alu:expr;)*) => {$(
         #[doc = concat!("`x.", stringify!($name), "()`.")]
         pub fn $name(&self, x: ExprId) -> ExprId {
-            self.alu(Alu::$alu, &[x])
+            self.alu($alu, &[x])
         }
     )*};
 }
@@ -30,7 +30,7 @@ macro_rules! binary {
 
 /// Operators.
 impl Emitter {
-    unary! { neg => Neg; not => Not; }
+    unary! { neg => Alu::Neg; not => Alu::Not; }
 
     binary! {
         add => Add; sub => Sub; mul => Mul; div => Div; rem => Rem; and => And; or => Or; xor => Xor;
@@ -63,9 +63,23 @@ impl Emitter {
 /// Methods of floats.
 impl Emitter {
     unary! {
-        sqrt => Sqrt; exp => Exp; exp2 => Exp2; exp_m1 => Expm1; ln => Ln; ln_1p => Log1p; log2 => Log2; sin => Sin;
-        cos => Cos; tan => Tan; atan => Atan; tanh => Tanh; abs => Abs; floor => Floor; ceil => Ceil;
-        round_ties_even => Round; trunc => Trunc;
+        sqrt => Alu::Sqrt;
+        exp => Alu::Math(Math::Exp);
+        exp2 => Alu::Math(Math::Exp2);
+        exp_m1 => Alu::Math(Math::Expm1);
+        ln => Alu::Math(Math::Ln);
+        ln_1p => Alu::Math(Math::Log1p);
+        log2 => Alu::Math(Math::Log2);
+        sin => Alu::Math(Math::Sin);
+        cos => Alu::Math(Math::Cos);
+        tan => Alu::Math(Math::Tan);
+        atan => Alu::Math(Math::Atan);
+        tanh => Alu::Math(Math::Tanh);
+        abs => Alu::Abs;
+        floor => Alu::Floor;
+        ceil => Alu::Ceil;
+        round_ties_even => Alu::Round;
+        trunc => Alu::Trunc;
     }
 
     binary! { powf => Pow; }
@@ -228,7 +242,7 @@ impl Emitter {
 /// Methods of integers.
 impl Emitter {
     binary! { wrapping_add => Add; wrapping_sub => Sub; wrapping_mul => Mul; }
-    unary! { wrapping_neg => Neg; }
+    unary! { wrapping_neg => Alu::Neg; }
 
     /// `a.wrapping_shl(b)`.
     pub fn wrapping_shl(&self, a: ExprId, b: ExprId) -> ExprId {
