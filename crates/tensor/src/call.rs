@@ -29,8 +29,10 @@ static BODIES: LazyLock<Mutex<HashMap<Key, Arc<Body>>>> = LazyLock::new(Mutex::d
 /// What distinguishes two bodies.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    /// The address of the function.
-    function: usize,
+    name: &'static str,
+    /// The addresses of the body and of its author's gradient, if there is one. The compiler may give equal functions one
+    /// address: equal bodies with other gradients must stay apart.
+    functions: (usize, Option<usize>),
     settings: Vec<u64>,
     inputs: Vec<(Shape, DType)>,
 }
@@ -76,13 +78,13 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn call<S: Settings, const N: usize>(
-        name: &str,
+        name: &'static str,
         inputs: [&Tensor; N],
         settings: S,
         body: fn([&Tensor; N], &S) -> Tensor,
     ) -> Tensor {
         let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
-        match Body::of(name, body as usize, &settings, &inputs, run, None) {
+        match Body::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
         }
@@ -92,7 +94,7 @@ impl Tensor {
     /// derivatives by the inputs, in their shapes; none where there is none. This is how a kernel gets a gradient.
     #[track_caller]
     pub fn call_with_gradient<S: Settings + Clone + Send + Sync + 'static, const N: usize>(
-        name: &str,
+        name: &'static str,
         inputs: [&Tensor; N],
         settings: S,
         body: fn([&Tensor; N], &S) -> Tensor,
@@ -102,7 +104,7 @@ impl Tensor {
         let known = settings.clone();
         let rule: Rule =
             Box::new(move |inputs, output, g| gradient(std::array::from_fn(|n| &inputs[n]), output, g, &known).into());
-        match Body::of(name, body as usize, &settings, &inputs, run, Some(rule)) {
+        match Body::of(name, (body as usize, Some(gradient as usize)), &settings, &inputs, run, Some(rule)) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
         }
@@ -111,13 +113,13 @@ impl Tensor {
     /// [`Tensor::call`] with several results.
     #[track_caller]
     pub fn calls<S: Settings, const N: usize, const M: usize>(
-        name: &str,
+        name: &'static str,
         inputs: [&Tensor; N],
         settings: S,
         body: fn([&Tensor; N], &S) -> [Tensor; M],
     ) -> [Tensor; M] {
         let run = |stand_ins: &[Tensor]| body(std::array::from_fn(|n| &stand_ins[n]), &settings).into();
-        match Body::of(name, body as usize, &settings, &inputs, run, None) {
+        match Body::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }
@@ -128,8 +130,8 @@ impl Body {
     /// The body of a function for such inputs, traced if it is new; a tensor that carries the mistake if there is one.
     #[track_caller]
     pub fn of(
-        name: &str,
-        function: usize,
+        name: &'static str,
+        functions: (usize, Option<usize>),
         settings: &impl Settings,
         inputs: &[&Tensor],
         run: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
@@ -141,7 +143,7 @@ impl Body {
         let mut words = Vec::new();
         settings.words(&mut words);
         let types = inputs.iter().map(|input| (input.0.shape.clone(), input.dtype())).collect();
-        let key = Key { function, settings: words, inputs: types };
+        let key = Key { name, functions, settings: words, inputs: types };
         if let Some(body) = lock().get(&key) {
             return Ok(body.clone());
         }

@@ -31,7 +31,7 @@ impl Tensor {
             Ok(outputs) => outputs,
             Err(error) => vec![Tensor::mistake(error)],
         };
-        match Body::of("kernel", build as usize, &settings, inputs, run, None) {
+        match Body::of("kernel", (build as usize, None), &settings, inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }

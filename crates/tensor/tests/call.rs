@@ -88,6 +88,22 @@ fn detached_parts_of_a_body_stay_detached() {
     });
 }
 
+/// Optimised builds give equal bodies one address; their gradients stay their own.
+#[test]
+fn equal_bodies_keep_their_gradients() {
+    on_cpu(|| {
+        let x = data(&[3]);
+        let same = |[x]: [&Tensor; 1], (): &()| x * 1.0;
+        let turned = Tensor::call_with_gradient("turned", [&x], (), same, |_, _, g, ()| [Some(-g)]);
+        let doubled = Tensor::call_with_gradient("doubled", [&x], (), same, |_, _, g, ()| [Some(g * 2.0)]);
+        let plain = Tensor::call("plain", [&x], (), same);
+        for (y, want) in [(turned, -1.0), (doubled, 2.0), (plain, 1.0)] {
+            let flow = y.sum(..).gradients(&[&x]).unwrap();
+            assert_eq!(values(&flow[0]), [want; 3]);
+        }
+    });
+}
+
 #[test]
 fn inputs_that_change_compile_nothing_again() {
     on_cpu(|| {
