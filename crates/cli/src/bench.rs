@@ -24,9 +24,9 @@ enum What {
     /// The kernels that ship, beside STREAM's triad and an empty launch.
     Kernels(kernels::Arguments),
     /// Tensor operations.
-    Tensors(Options),
+    Tensors(Profiled),
     /// Steps of training.
-    Training(Options),
+    Training(Profiled),
 }
 
 #[derive(Args)]
@@ -36,20 +36,26 @@ struct Options {
     /// Seconds spent on each row.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// Also what each kernel of one run took, on stderr.
-    #[arg(long)]
-    profile: bool,
     /// One JSON line for each row on stdout.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args)]
+struct Profiled {
+    #[command(flatten)]
+    options: Options,
+    /// Also what each kernel of one run took, on stderr.
+    #[arg(long)]
+    profile: bool,
 }
 
 /// Prints a row for each benchmark.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
         What::Kernels(arguments) => kernels::run(arguments),
-        What::Tensors(options) => tensors(options),
-        What::Training(options) => training::run(options),
+        What::Tensors(arguments) => tensors(arguments),
+        What::Training(arguments) => training::run(arguments),
     }
 }
 
@@ -124,13 +130,14 @@ const ROWS: &[Row] = &[
     moving("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], 384),
 ];
 
-fn tensors(options: &Options) -> Result<ExitCode> {
+fn tensors(arguments: &Profiled) -> Result<ExitCode> {
+    let options = &arguments.options;
     let choice = options.device.select()?;
     choice.explain();
     let device = choice.device();
     device.scope(|| {
         ROWS.iter().try_for_each(|row| {
-            let seconds = median(device, row, options)?;
+            let seconds = median(device, row, arguments)?;
             let (gbps, gflops) = (row.bytes / seconds / 1e9, row.flops / seconds / 1e9);
             if options.json {
                 println!(
@@ -152,7 +159,7 @@ fn tensors(options: &Options) -> Result<ExitCode> {
 }
 
 /// The median time of one evaluation, warm.
-fn median(device: &Device, row: &Row, options: &Options) -> Result<f64> {
+fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) -> Result<f64> {
     let mut rng = panoply::Rng::seed(1);
     let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| rng.uniform(*shape) - 0.5).collect();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
@@ -164,7 +171,7 @@ fn median(device: &Device, row: &Row, options: &Options) -> Result<f64> {
         Ok(start.elapsed().as_secs_f64())
     };
     run()?;
-    if options.profile {
+    if *profile {
         let profile = Profile::start(device)?;
         run()?;
         eprintln!("{}\n{}", row.name, profile.finish()?);

@@ -10,7 +10,7 @@ use panoply::nn::{
 use panoply::{Conv, DType, Device, Profile, Result, Rng, Tensor, eval};
 use serde_json::json;
 
-use super::Options;
+use super::Profiled;
 
 /// A network with a batch to learn.
 struct Row {
@@ -36,7 +36,7 @@ struct Bench<'a> {
     params: usize,
 }
 
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub fn run(Profiled { options, profile }: &Profiled) -> Result<ExitCode> {
     let choice = options.device.select()?;
     choice.explain();
     let device = choice.device();
@@ -44,7 +44,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         ROWS.iter().try_for_each(|row| {
             let rng = Rng::seed(1);
             let mut bench =
-                Bench { device, budget: options.seconds, profile: options.profile, rng, times: Vec::new(), params: 0 };
+                Bench { device, budget: options.seconds, profile: *profile, rng, times: Vec::new(), params: 0 };
             (row.run)(&mut bench)?;
             bench.times.sort_by(f64::total_cmp);
             let seconds = bench.times[bench.times.len() / 2];
