@@ -28,6 +28,19 @@ impl<const N: usize> Default for Conv<N> {
     }
 }
 
+impl<const N: usize> Conv<N> {
+    /// What a filter of these sizes sees at once.
+    fn window(&self, sizes: &[usize]) -> Window<N> {
+        Window { size: std::array::from_fn(|along| sizes[along]), stride: self.stride, dilation: self.dilation }
+    }
+
+    /// Positions of a filter along each axis; none if it does not fit.
+    fn positions(&self, lengths: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
+        let window = self.window(sizes);
+        (0..N).map(|along| window.count(along, lengths[along] + 2 * self.padding[along])).collect()
+    }
+}
+
 impl<const N: usize> Settings for Conv<N> {
     fn words(&self, words: &mut Vec<u64>) {
         (self.stride, self.padding, self.dilation, self.groups).words(words);
@@ -42,10 +55,8 @@ impl Tensor {
             Ok(operands) => operands,
             Err(mistake) => return mistake,
         };
-        let size: [usize; N] = std::array::from_fn(|along| w[along + 2]);
-        let span = |along: usize| (size[along] - 1) * conv.dilation[along] + 1;
-        if (0..N).any(|along| x[along + 2] + 2 * conv.padding[along] < span(along)) {
-            let message = format!("conv: filters of {size:?} do not fit padded lengths of {self:?}");
+        if conv.positions(&x[2..], &w[2..]).is_none() {
+            let message = format!("conv: filters of {:?} do not fit padded lengths of {self:?}", &w[2..]);
             return Tensor::mistake(Error::mistake(message).note(format!("{conv:?}")));
         }
         Tensor::call_with_gradient(
@@ -61,9 +72,9 @@ impl Tensor {
     /// window an element is part of.
     fn unconvolved<const N: usize>(&self, x: &Tensor, filters: &Tensor, conv: &Conv<N>) -> Tensor {
         let (lengths, sizes) = (&x.0.shape.dims()[2..], &filters.0.shape.dims()[2..]);
+        let window = conv.window(sizes);
         let extra = std::array::from_fn(|along| {
-            let span = (sizes[along] - 1) * conv.dilation[along] + 1;
-            (lengths[along] + 2 * conv.padding[along] - span) % conv.stride[along]
+            (lengths[along] + 2 * conv.padding[along] - window.span(along)) % conv.stride[along]
         });
         self.conv_transposed(filters, conv, extra)
     }
@@ -79,12 +90,10 @@ impl Tensor {
     }
 
     /// The windows of the input as columns: `[groups, depth · sizes, batch · positions]`.
-    fn columns<const N: usize>(&self, sizes: &[usize], conv: &Conv<N>) -> Tensor {
+    fn columns<const N: usize>(&self, filter: &[usize], conv: &Conv<N>) -> Tensor {
         let mut widths = vec![(0, 0); 2];
         widths.extend(conv.padding.map(|width| (width, width)));
-        let size: [usize; N] = std::array::from_fn(|along| sizes[along]);
-        let window = Window { size, stride: conv.stride, dilation: conv.dilation };
-        let windows = self.pad(&widths).interleaved_windows(&window);
+        let windows = self.pad(&widths).interleaved_windows(&conv.window(filter));
         let (batch, groups, depth) = (self.0.shape.dims()[0], conv.groups, self.0.shape.dims()[1] / conv.groups);
         let sides = &windows.0.shape.dims()[2..];
         // [batch, groups, depth, size and position for each axis] as [groups, depth · sizes, batch · positions]. Positions
@@ -92,7 +101,7 @@ impl Tensor {
         let split = [&[batch, groups, depth], sides].concat();
         let (sizes, places) = ((0..N).map(|along| 3 + 2 * along), (0..N).map(|along| 4 + 2 * along));
         let order = [1, 2].into_iter().chain(sizes).chain([0]).chain(places);
-        let deep = depth * size.iter().product::<usize>();
+        let deep = depth * filter.iter().product::<usize>();
         let columns = [groups, deep, batch * sides.iter().skip(1).step_by(2).product::<usize>()];
         windows.reshaped(Shape::new(split)).permuted(order.collect()).reshaped(columns.into())
     }
@@ -101,12 +110,7 @@ impl Tensor {
     fn convolved<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>) -> Tensor {
         let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
         let columns = self.columns(&w[2..], conv);
-        let positions: Vec<usize> = (0..N)
-            .map(|along| {
-                let span = (w[along + 2] - 1) * conv.dilation[along] + 1;
-                (x[along + 2] + 2 * conv.padding[along] - span) / conv.stride[along] + 1
-            })
-            .collect();
+        let positions = conv.positions(&x[2..], &w[2..]).expect("the filters fit");
         let (batch, groups, outputs) = (x[0], conv.groups, w[0]);
         let rows = filters.reshaped([groups, outputs / groups, columns.0.shape.dims()[1]].into());
         let result = [&[groups, outputs / groups, batch], &positions[..]].concat();

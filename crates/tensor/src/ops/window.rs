@@ -54,12 +54,12 @@ impl<const N: usize> Window<N> {
     }
 
     /// Elements from a window's first to its last along an axis.
-    fn span(&self, along: usize) -> usize {
+    pub(super) fn span(&self, along: usize) -> usize {
         (self.size[along] - 1) * self.dilation[along] + 1
     }
 
     /// How many windows fit along an axis of this length; none if not one does.
-    fn count(&self, along: usize, length: usize) -> Option<usize> {
+    pub(super) fn count(&self, along: usize, length: usize) -> Option<usize> {
         let positive = self.size[along] > 0 && self.stride[along] > 0 && self.dilation[along] > 0;
         (positive && self.span(along) <= length).then(|| (length - self.span(along)) / self.stride[along] + 1)
     }
