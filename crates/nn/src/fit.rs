@@ -177,12 +177,10 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         let batches = train.batches(training.batch, &mut self.order.clone());
         let steps = batches.len();
         for batch in batches.from(self.progress.step) {
-            let (loss, examples) = self.step(training, &batch?)?;
-            if !loss.is_finite() {
-                let step = self.progress.step + 1;
-                return Err(Error::mistake(format!("the loss became {loss} in epoch {epoch}, step {step}"))
-                    .note("a smaller learning rate or `clip_norm` helps"));
-            }
+            let stepped = self.step(training, &batch?);
+            let step = self.progress.step + 1;
+            let (loss, examples) =
+                stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
             self.progress.loss_sum += loss * examples as f64;
             self.progress.step += 1;
             if !watch.step(&StepReport { epoch, step: self.progress.step, steps, loss }) {

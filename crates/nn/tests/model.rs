@@ -164,3 +164,22 @@ fn initial_weights_have_their_moments() {
         }
     });
 }
+
+#[test]
+fn a_loss_that_is_no_number_changes_nothing() {
+    Device::get("cpu").unwrap().scope(|| {
+        let mut rng = Rng::seed(2);
+        let mut model = Linear::new(2, 1, &mut rng);
+        let before = model.weight.tensor().to_vec::<f32>().unwrap();
+        let mut optimiser = AdamW::new(0.1);
+        for bad in [f32::NAN, f32::INFINITY] {
+            let x = Tensor::from_slice(&[1.0, bad], [1, 2]);
+            let mut pass = Pass::train(&mut rng);
+            let loss = model.forward(&x, &mut pass).square().mean(..);
+            let error = optimiser.step(&mut model, &loss, pass).unwrap_err();
+            assert!(error.message().contains("in step 1; the model is as the step before left it"), "{error}");
+        }
+        assert_eq!(model.weight.tensor().to_vec::<f32>().unwrap(), before);
+        assert_eq!((optimiser.steps, optimiser.state.len()), (0, 0));
+    });
+}

@@ -139,14 +139,15 @@ impl<R: Rule> Optimiser<R> {
         let mut roots = vec![loss];
         roots.extend(gradients.iter().chain(pass.roots()));
         eval(&roots)?;
-        let value = loss.item()?;
+        let value = finite(loss.item()?, self.steps + 1)?;
         pass.commit(model)?;
         let kept = trained.into_iter().zip(&gradients).map(|((name, _), gradient)| (name, gradient.detach()));
         self.waiting.extend(kept);
         Ok(value)
     }
 
-    /// Moves the model one step down the loss and gives the loss's value. On error nothing has changed.
+    /// Moves the model one step down the loss and gives the loss's value. On error, and a loss that is no finite number is
+    /// one, nothing has changed.
     pub fn step(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
         let trained = trained(model, &pass)?;
         let gradients = self.clipped(self.gradients(&trained, loss)?);
@@ -163,7 +164,7 @@ impl<R: Rule> Optimiser<R> {
         roots.extend(next.values().flat_map(|(value, state)| [value].into_iter().chain(state)));
         roots.extend(pass.roots());
         eval(&roots)?;
-        let value = loss.item()?;
+        let value = finite(loss.item()?, number)?;
         let mut commit = |name: &str, param: &mut Param| match next.get(name) {
             Some((value, _)) => param.set(value),
             None => Ok(()),
@@ -203,6 +204,15 @@ impl<R: Rule> Optimiser<R> {
             }
         }
     }
+}
+
+/// The loss, unless it is no finite number: what follows from it would ruin the model.
+fn finite(loss: f64, step: u64) -> Result<f64> {
+    if loss.is_finite() {
+        return Ok(loss);
+    }
+    let message = format!("the loss became {loss} in step {step}; the model is as the step before left it");
+    Err(Error::mistake(message).note("a smaller learning rate or `clip_norm` helps"))
 }
 
 /// The parameters that move, by name, if the pass was one of training and fits the model.
