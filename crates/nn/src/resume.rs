@@ -57,6 +57,10 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             wrong("it holds no training under way; a file of parameters alone cannot be resumed".to_string())
         })?;
         let numbers: Numbers = serde_json::from_str(text).map_err(|error| wrong(error.to_string()).caused_by(error))?;
+        let (named, epochs) = (numbers.progress.best, numbers.progress.history.len());
+        if named > epochs {
+            return Err(wrong(format!("it calls epoch {named} the best of {epochs}")));
+        }
         let (mut own, mut best, mut state) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::<String, Vec<Tensor>>::new());
         for (name, tensor) in file.arrays {
             if let Some(name) = name.strip_prefix("model.") {

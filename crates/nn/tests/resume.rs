@@ -83,6 +83,10 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         let bytes = std::fs::read(&file).unwrap();
         std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
         assert!(other.load(&file).unwrap_err().is_corrupt());
+        whole.progress.best = 4;
+        whole.save(&file).unwrap();
+        let error = fresh(5).load(&file).unwrap_err();
+        assert!(error.is_corrupt() && error.message().contains("calls epoch 4 the best of 3"), "{error}");
         panoply_nn::checkpoint::save(&whole.model, &file, Default::default()).unwrap();
         let error = other.load(&file).unwrap_err();
         assert!(error.message().contains("holds no training under way"), "{error}");
