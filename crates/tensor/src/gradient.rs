@@ -170,6 +170,13 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
         }
         Op::Kernel(..) => Ok(None),
         Op::Call(..) => unreachable!("tensors hold the body itself"),
+        Op::Write(axis) => {
+            let (part, position, along) = (&inputs[1], &inputs[2], *axis as isize);
+            let length = part.0.shape.dims()[*axis];
+            let kept = g.write(along, position, &part.zeros_like());
+            let positions = Tensor::iota(length).cast(position.dtype()) + position;
+            Ok(Some(vec![Some(kept), Some(g.index_select(along, &positions)), None]))
+        }
         Op::ScatterAdd(axis) => {
             let rows = g.index_select(*axis as isize, &inputs[1]);
             Ok(Some(vec![Some(g.clone()), None, Some(rows)]))

@@ -39,7 +39,13 @@ impl Costs {
                 })
             };
             let mut cost = match &node.op {
-                Op::Leaf(_) | Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Kernel(..) => STORED,
+                Op::Leaf(_)
+                | Op::Reduce(..)
+                | Op::Scan(..)
+                | Op::MatMul
+                | Op::ScatterAdd(_)
+                | Op::Write(_)
+                | Op::Kernel(..) => STORED,
                 Op::Const(_) | Op::Slot(_) | Op::Iota => Cost::default(),
                 Op::Alu(alu) => sum(alu_cost(*alu)),
                 Op::Cast => sum(0.03),

@@ -113,6 +113,15 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("flip", &[any(&[3, 5])], |x| x[0].flip(1) * &x[0]),
     smooth("concat", &[any(&[2, 3]), any(&[4, 3])], |x| Tensor::concat(x, 0)),
+    smooth("concat_of_many", &[any(&[3, 840]), any(&[3, 40])], |x| {
+        let parts: Vec<Tensor> =
+            (0..9).map(|part| if part % 3 == 0 { x[0].clone() } else { &x[1] * (f64::from(part) / 16.0) }).collect();
+        Tensor::concat(&parts, 1)
+    }),
+    smooth("write", &[any(&[4, 5]), any(&[2, 5]), any(&[4, 2])], |x| {
+        let (two, beyond) = (Tensor::scalar(2i32), Tensor::scalar(4i64));
+        x[0].write(0, &two, &x[1]).write(1, &beyond, &x[2]).write(1, &Tensor::scalar(-1i32), &x[2])
+    }),
     smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),
     smooth("expand", &[any(&[3, 1])], |x| x[0].expand_to(&[4, 3, 5].into()).exp()),
     // Over axes.
