@@ -146,7 +146,8 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                 interpret::run(kernel, *grid, group, &mut given, &mut Strict)?;
             }
             PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
-            PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
+            PlanStep::Routine { routine, buffers } => {
+                let Routine::Gemm(gemm) = routine else { panic!("no calls with routines here") };
                 let operand = |at: usize| {
                     let id = buffers[at].index();
                     from_bytes(&memory[id], plan.buffers[id].dtype)

@@ -7,12 +7,10 @@ use panoply_device::Result;
 use panoply_ir::DType;
 use panoply_ir::routine::{Gemm, Layout};
 
-use super::Shared;
+use super::{PARALLEL_FLOPS, Shared};
 use crate::pool::Pool;
 use crate::vm::ops::half;
 
-/// Multiplications and additions from which a product is divided among threads.
-const PARALLEL_FLOPS: usize = 1 << 18;
 /// Rows and columns of a part are a multiple of this, to fit the library's tiles.
 const TILE: usize = 48;
 
