@@ -1,5 +1,6 @@
 //! Work the CPU does better whole than as a kernel: copies, fills, and the [`Routine`]s it offers.
 
+mod attention;
 mod conv;
 mod gemm;
 mod tile;
@@ -38,7 +39,9 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
             is_whole(conv.dtype) && !routine.is_empty()
         }
-        Routine::Attention(_) | Routine::AttentionGradient(_) => false,
+        Routine::Attention(attention) | Routine::AttentionGradient(attention) => {
+            is_whole(attention.dtype) && !routine.is_empty()
+        }
     }
 }
 
@@ -63,7 +66,12 @@ pub unsafe fn run(pool: &Pool, isa: Isa, routine: &Routine, buffers: &[*mut u8])
             Routine::ConvInput(conv) => conv::sums::<f32>(pool, isa, conv, buffers, true),
             Routine::ConvFilters(conv) if conv.dtype == DType::F64 => conv::filters::<f64>(pool, isa, conv, buffers),
             Routine::ConvFilters(conv) => conv::filters::<f32>(pool, isa, conv, buffers),
-            Routine::Attention(_) | Routine::AttentionGradient(_) => todo!(),
+            Routine::Attention(like) if like.dtype == DType::F64 => attention::output::<f64>(pool, isa, like, buffers),
+            Routine::Attention(like) => attention::output::<f32>(pool, isa, like, buffers),
+            Routine::AttentionGradient(like) if like.dtype == DType::F64 => {
+                attention::gradient::<f64>(pool, isa, like, buffers);
+            }
+            Routine::AttentionGradient(like) => attention::gradient::<f32>(pool, isa, like, buffers),
         }
     }
     Ok(())

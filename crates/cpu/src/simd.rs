@@ -19,6 +19,15 @@ pub trait Real: Copy + Default + PartialOrd + Send + Sync + 'static {
     /// Their sum.
     fn add(a: Self, b: Self) -> Self;
 
+    /// Their difference.
+    fn sub(a: Self, b: Self) -> Self;
+
+    /// Their product.
+    fn mul(a: Self, b: Self) -> Self;
+
+    /// Their quotient.
+    fn div(a: Self, b: Self) -> Self;
+
     /// Its exponential.
     fn exp<I: math::Isa>(self) -> Self;
 
@@ -40,6 +49,21 @@ macro_rules! real {
             #[inline(always)]
             fn add(a: $ty, b: $ty) -> $ty {
                 a + b
+            }
+
+            #[inline(always)]
+            fn sub(a: $ty, b: $ty) -> $ty {
+                a - b
+            }
+
+            #[inline(always)]
+            fn mul(a: $ty, b: $ty) -> $ty {
+                a * b
+            }
+
+            #[inline(always)]
+            fn div(a: $ty, b: $ty) -> $ty {
+                a / b
             }
 
             #[inline(always)]

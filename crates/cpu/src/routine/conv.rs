@@ -12,10 +12,10 @@
 mod filters;
 mod grid;
 
-use panoply_ir::routine::Conv;
+use panoply_ir::routine::{Conv, ConvAxis, Gemm, Layout};
 
 use super::tile::{self, Taps, Tile, most_rows, row_blocks, vector_parts};
-use super::{Shared, in_numbers};
+use super::{Shared, gemm, in_numbers};
 use crate::pool::Pool;
 use crate::simd::{self, Real, Task, Vector};
 use crate::vm::isa::{Isa, Machine};
@@ -62,7 +62,11 @@ impl Sizes {
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn sums<T: Real>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8], to_input: bool) {
+pub unsafe fn sums<T: Real + gemm::Element>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8], to_input: bool) {
+    if let Some(gemm) = product(conv, to_input) {
+        // SAFETY: the caller's promise.
+        return unsafe { gemm::multiply::<T>(pool, &gemm, [1, 0, 2].map(|at| Shared(buffers[at]))) };
+    }
     let [source, filters, result] = [0, 1, 2].map(|at| Shared(buffers[at]));
     let sizes = Sizes::new(conv, to_input);
     let passes = if to_input { Pass::input(conv) } else { Pass::output(conv) };
@@ -82,6 +86,19 @@ pub unsafe fn sums<T: Real>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut 
             job.sum::<T>(source, packed, result);
         }
     }
+}
+
+/// Filters of one element that see every element once are a matrix, by which each item is multiplied.
+fn product(conv: &Conv, to_input: bool) -> Option<Gemm> {
+    let plain = |axis: &ConvAxis| axis.size == 1 && axis.stride == 1 && axis.padding == 0;
+    if conv.groups > 1 || !conv.axes.iter().all(plain) {
+        return None;
+    }
+    let (n, m, k) = (conv.positions().iter().product(), conv.outputs, conv.inputs);
+    let items = |rows: usize| Layout { offset: 0, batch: rows * n, row: n, column: 1 };
+    let filters = |row, column| Layout { offset: 0, batch: 0, row, column };
+    let (m, k, a) = if to_input { (k, m, filters(1, k)) } else { (m, k, filters(k, 1)) };
+    Some(Gemm { dtype: conv.dtype, batch: conv.batch, m, n, k, a, b: items(k), c: items(m) })
 }
 
 /// Elements of all filters' taps that count.
@@ -154,19 +171,23 @@ impl<T: Real> Task for Pack<'_, T> {
         let filters = self.filters.wrapping_add(self.group * sizes.results * sizes.channels * sizes.filter);
         let packed = self.packed.wrapping_add((self.group * sizes.results + self.first) * deep);
         let count = (sizes.results - self.first).min(*slice);
-        for (start, rows) in row_blocks(count, most_rows::<T::Vector<M>>()) {
-            for row in 0..rows {
-                let from = filters.wrapping_add((self.first + start + row) * by_result);
-                for channel in 0..sizes.channels {
-                    for (at, tap) in pass.taps.iter().enumerate() {
-                        // SAFETY: the caller's promise.
-                        unsafe {
-                            let weight = *from.add(channel * by_channel + tap);
-                            *packed.add(start * deep + (channel * pass.taps.len() + at) * rows + row) = weight;
-                        }
-                    }
+        let block = |start: usize, rows: usize, channel: usize| {
+            let from = filters.wrapping_add((self.first + start) * by_result + channel * by_channel);
+            let mut to = packed.wrapping_add(start * deep + channel * pass.taps.len() * rows);
+            for tap in &pass.taps {
+                for row in 0..rows {
+                    // SAFETY: the caller's promise.
+                    unsafe { *to.add(row) = *from.add(row * by_result + tap) };
                 }
+                to = to.wrapping_add(rows);
             }
+        };
+        // Filters are read in the order they lie in.
+        let blocks = || row_blocks(count, most_rows::<T::Vector<M>>());
+        if by_channel > by_result {
+            (0..sizes.channels).for_each(|channel| blocks().for_each(|(start, rows)| block(start, rows, channel)));
+        } else {
+            blocks().for_each(|(start, rows)| (0..sizes.channels).for_each(|channel| block(start, rows, channel)));
         }
     }
 }

@@ -34,7 +34,7 @@ pub unsafe fn run(pool: &Pool, gemm: &Gemm, buffers: &[*mut u8]) -> Result<()> {
 }
 
 /// A type the library multiplies.
-trait Element: Copy + 'static {
+pub trait Element: Copy + 'static {
     /// `c = a × b` on one thread.
     ///
     /// # Safety
@@ -43,7 +43,7 @@ trait Element: Copy + 'static {
 }
 
 /// A part of a product: `m × k` times `k × n`, with strides in elements.
-struct Part {
+pub struct Part {
     m: usize,
     n: usize,
     k: usize,
@@ -91,9 +91,11 @@ macro_rules! element {
 element!(f32, gemm_f32::gemm::f32);
 element!(f64, gemm_f64::gemm::f64);
 
+/// Runs a product of elements that are summed as they are.
+///
 /// # Safety
 /// As [`super::run`].
-unsafe fn multiply<T: Element>(pool: &Pool, gemm: &Gemm, [a, b, c]: [Shared; 3]) {
+pub unsafe fn multiply<T: Element>(pool: &Pool, gemm: &Gemm, [a, b, c]: [Shared; 3]) {
     let tiles = Tiles::new(gemm, pool.threads());
     pool.run(tiles.count(), &|number| {
         let (batch, row, column, m, n) = tiles.part(gemm, number);

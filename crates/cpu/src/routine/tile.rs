@@ -4,7 +4,7 @@
 //! vectors come from wherever an offset says; in [`rows`] each row reads numbers of its own, and the vectors follow one
 //! another at a distance.
 
-use crate::simd::Vector;
+use crate::simd::{Real, Vector};
 use crate::vm::isa::Machine;
 
 /// Vectors of the widest tile.
@@ -191,6 +191,69 @@ pub unsafe fn rows<V: Vector, const R: usize, const C: usize>(
                     *sum = number.mul_add(vectors[c], *sum);
                 }
             }
+        }
+    }
+}
+
+/// A product of two matrices, or what is added to one: row r of the result is the sum over k of `left[r, k]` times row k
+/// of `right`.
+#[derive(Clone, Copy)]
+pub struct Product<T> {
+    /// The left matrix.
+    pub left: *const T,
+    /// Elements from one row of it to the next.
+    pub left_row: usize,
+    /// Elements from one column of it to the next.
+    pub left_column: usize,
+    /// The right matrix; its rows may be read to the end of a vector.
+    pub right: *const T,
+    /// Elements from one row of it to the next.
+    pub right_row: usize,
+    /// Columns of the left matrix, rows of the right one.
+    pub depth: usize,
+    /// The result; its rows are written to the end of a vector.
+    pub result: *mut T,
+    /// Elements from one row of it to the next.
+    pub result_row: usize,
+    /// Whether the result is added to what is there.
+    pub adds: bool,
+}
+
+impl<T: Real> Product<T> {
+    /// Computes so many rows and columns.
+    ///
+    /// # Safety
+    /// The machine has the instructions; the matrices are valid for that, and the result overlaps nothing else.
+    #[inline(always)]
+    pub unsafe fn run<M: Machine>(&self, height: usize, columns: usize) {
+        let lanes = <T::Vector<M> as Vector>::LANES;
+        for (vector, width) in vector_parts(columns.div_ceil(lanes)) {
+            for (row, rows) in row_blocks(height, most_rows::<T::Vector<M>>()) {
+                let part = Product {
+                    left: self.left.wrapping_add(row * self.left_row),
+                    right: self.right.wrapping_add(vector * lanes),
+                    result: self.result.wrapping_add(row * self.result_row + vector * lanes),
+                    ..*self
+                };
+                // SAFETY: the caller's promise.
+                unsafe { with_extents::<M, T::Vector<M>, _>(rows, width, &part) };
+            }
+        }
+    }
+}
+
+impl<T: Real> Tile for Product<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+        let left: [*const T; R] = std::array::from_fn(|row| self.left.wrapping_add(row * self.left_row));
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sums = match self.adds {
+                true => load::<T::Vector<M>, R, C>(self.result, self.result_row),
+                false => zeros::<T::Vector<M>, R, C>(),
+            };
+            rows(&mut sums, left, self.left_column, self.right, self.right_row, self.depth);
+            store(sums, self.result, self.result_row);
         }
     }
 }

@@ -185,6 +185,15 @@ impl Pass {
         std::array::from_fn(|axis| if axis == self.axis { rows } else { self.axes[axis].count })
     }
 
+    /// Where a band starts in a channel of the source, if its planes would be a copy of that.
+    pub fn in_place(&self, band: usize) -> Option<usize> {
+        let plain = |along: &Along| {
+            along.taps.len() == 1 && along.origins == [0] && along.source_step == 1 && along.count == along.length
+        };
+        let row = || self.axes[self.axis + 1..].iter().map(|along| along.length).product::<usize>();
+        self.axes.iter().all(plain).then(|| self.rows(band).0 * row())
+    }
+
     /// Elements from one channel's planes to the next's.
     pub fn channel(&self) -> usize {
         let planes: usize = self.axes.iter().map(|along| along.origins.len()).product();
