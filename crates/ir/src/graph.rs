@@ -129,7 +129,8 @@ impl Call {
 
 impl PartialEq for Call {
     fn eq(&self, other: &Call) -> bool {
-        std::ptr::eq(self, other) || (self.hash == other.hash && self.routine == other.routine && self.body == other.body)
+        std::ptr::eq(self, other)
+            || (self.hash == other.hash && self.routine == other.routine && self.body == other.body)
     }
 }
 

@@ -62,8 +62,8 @@ pub(crate) struct Operation<S, const N: usize, const M: usize> {
     pub name: &'static str,
     /// What it does.
     pub body: fn([&Tensor; N], &S) -> [Tensor; M],
-    /// The derivatives by its inputs when something flows into the first output. Nothing flows into the others.
-    pub gradient: Gradient<S, N>,
+    /// The derivatives by its inputs when something flows into the first output, where the body does not say them best.
+    pub gradient: Option<Gradient<S, N>>,
     /// The routine that does the same with such inputs, if there is one.
     pub routine: fn([&Tensor; N], &S) -> Option<Routine>,
 }
@@ -72,16 +72,13 @@ impl<S: Settings + Clone + Send + Sync + 'static, const N: usize, const M: usize
     /// Its outputs on these inputs.
     #[track_caller]
     pub fn on(&self, inputs: [&Tensor; N], settings: S) -> [Tensor; M] {
-        let functions = (self.body as usize, Some(self.gradient as usize));
+        let functions = (self.body as usize, self.gradient.map(|gradient| gradient as usize));
         let run = |stand_ins: &[Tensor]| {
             let stand_ins = std::array::from_fn(|n| &stand_ins[n]);
-            Traced {
-                outputs: (self.body)(stand_ins, &settings).into(),
-                routine: (self.routine)(stand_ins, &settings),
-            }
+            Traced { outputs: (self.body)(stand_ins, &settings).into(), routine: (self.routine)(stand_ins, &settings) }
         };
-        let rule = rule(self.gradient, &settings);
-        match Body::of(self.name, functions, &settings, &inputs, run, Some(rule)) {
+        let rule = self.gradient.map(|gradient| rule(gradient, &settings));
+        match Body::of(self.name, functions, &settings, &inputs, run, rule) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }
@@ -102,10 +99,7 @@ impl From<Vec<Tensor>> for Traced {
     }
 }
 
-fn rule<S: Settings + Clone + Send + Sync + 'static, const N: usize>(
-    gradient: Gradient<S, N>,
-    settings: &S,
-) -> Rule {
+fn rule<S: Settings + Clone + Send + Sync + 'static, const N: usize>(gradient: Gradient<S, N>, settings: &S) -> Rule {
     let known = settings.clone();
     Box::new(move |inputs, output, g| gradient(std::array::from_fn(|n| &inputs[n]), output, g, &known).into())
 }

@@ -71,8 +71,11 @@ impl fmt::Display for Schedule {
             match step {
                 Step::Nest(nest) => write!(f, "kernel {number}\n{nest}")?,
                 Step::Kernel(call) => writeln!(f, "kernel {number}\n  {call}")?,
-                Step::Routine(claim) => writeln!(f, "routine {number}
-  {claim}")?,
+                Step::Routine(claim) => writeln!(
+                    f,
+                    "routine {number}
+  {claim}"
+                )?,
             }
         }
         Ok(())

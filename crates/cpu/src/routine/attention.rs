@@ -54,7 +54,9 @@ pub unsafe fn output<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, buff
 /// Multiplications and additions, about.
 fn work(attention: &Attention) -> usize {
     let Attention { batch, heads, queries, keys, width, depth, .. } = *attention;
-    [batch, heads, queries, keys, width + depth].iter().fold(1, |product: usize, factor| product.saturating_mul(*factor))
+    [batch, heads, queries, keys, width + depth]
+        .iter()
+        .fold(1, |product: usize, factor| product.saturating_mul(*factor))
 }
 
 /// What both directions read.
@@ -112,13 +114,7 @@ impl<T: Real> Head<'_, T> {
 
     /// Scores of a block of keys, each with all queries of a block that were turned and scaled.
     #[inline(always)]
-    unsafe fn scores<M: Machine>(
-        &self,
-        turned: *const T,
-        first: usize,
-        keys: std::ops::Range<usize>,
-        scores: *mut T,
-    ) {
+    unsafe fn scores<M: Machine>(&self, turned: *const T, first: usize, keys: std::ops::Range<usize>, scores: *mut T) {
         let Attention { width, queries, .. } = *self.attention;
         let product = Product {
             left: self.keys.wrapping_add(keys.start * width),
@@ -182,7 +178,8 @@ unsafe fn turn<T: Real>(rows: *const T, count: usize, width: usize, factor: T, t
         let line = unsafe { &mut *to.add(column * QUERIES).cast::<Row<T>>() };
         for (row, element) in line.iter_mut().enumerate() {
             // SAFETY: as above.
-            *element = if row < count { T::mul(unsafe { *rows.add(row * width + column) }, factor) } else { T::default() };
+            *element =
+                if row < count { T::mul(unsafe { *rows.add(row * width + column) }, factor) } else { T::default() };
         }
     }
 }
@@ -252,7 +249,8 @@ impl<T: Real> Task for Block<'_, T> {
                 if start > 0 {
                     rescale(sums, whole, count, &shrunk);
                 }
-                let (right, right_row) = whole_rows::<M, T>(self.head.values.add(start * depth), keys.len(), depth, room);
+                let (right, right_row) =
+                    whole_rows::<M, T>(self.head.values.add(start * depth), keys.len(), depth, room);
                 let product = Product {
                     left: scores.cast_const(),
                     left_row: 1,

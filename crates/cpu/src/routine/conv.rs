@@ -128,7 +128,8 @@ impl Job<'_> {
         let slices = self.sizes.results.div_ceil(self.slice);
         in_numbers(self.pool, self.sizes.groups * slices, self.sizes.work, |number| {
             let (group, first) = (number / slices, number % slices * self.slice);
-            let task = Pack::<T> { job: self, group, first, filters: filters.at(0).cast(), packed: packed.at(0).cast() };
+            let task =
+                Pack::<T> { job: self, group, first, filters: filters.at(0).cast(), packed: packed.at(0).cast() };
             // SAFETY: the caller's promise; parts are disjoint.
             unsafe { simd::run(self.isa, task) };
         });
@@ -219,11 +220,7 @@ impl<T: Real> Task for Part<'_, T> {
             for at in 0..count {
                 // SAFETY: the caller's promise; the scratch memory has room for a block's planes.
                 unsafe {
-                    pass.pack(
-                        self.band,
-                        self.source.add((first + at) * sizes.source),
-                        planes.add(at * channel),
-                    );
+                    pass.pack(self.band, self.source.add((first + at) * sizes.source), planes.add(at * channel));
                 }
             }
             for (vector, width) in vector_parts(positions / lanes) {

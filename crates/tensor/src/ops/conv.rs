@@ -92,9 +92,12 @@ impl Tensor {
         let [output] = Operation {
             name: "conv",
             body: |[x, filters], conv: &Conv<N>| [x.convolved(filters, conv)],
-            gradient: |[x, filters], _, g, conv| {
-                [Some(g.conv_input(filters, conv, last_lengths(x))), Some(g.conv_filters(x, conv, last_lengths(filters)))]
-            },
+            gradient: Some(|[x, filters], _, g, conv| {
+                [
+                    Some(g.conv_input(filters, conv, last_lengths(x))),
+                    Some(g.conv_filters(x, conv, last_lengths(filters))),
+                ]
+            }),
             routine: |[x, filters], conv| {
                 conv.routine(x.dtype(), x.0.shape.dims(), filters.0.shape.dims()).map(Routine::Conv)
             },
@@ -109,9 +112,9 @@ impl Tensor {
         let [flow] = Operation {
             name: "conv_input",
             body: |[g, filters], (conv, lengths): &(Conv<N>, [usize; N])| [g.unconvolved(filters, conv, lengths)],
-            gradient: |[g, filters], _, h, (conv, _)| {
+            gradient: Some(|[g, filters], _, h, (conv, _)| {
                 [Some(h.conv(filters, conv)), Some(g.conv_filters(h, conv, last_lengths(filters)))]
-            },
+            }),
             routine: |[g, filters], (conv, lengths)| {
                 let (batch, w) = (g.0.shape.dims()[0], filters.0.shape.dims());
                 let x = [&[batch, conv.groups * w[1]], &lengths[..]].concat();
@@ -128,9 +131,9 @@ impl Tensor {
         let [flow] = Operation {
             name: "conv_filters",
             body: |[g, x], (conv, sizes): &(Conv<N>, [usize; N])| [g.correlated(x, conv, sizes)],
-            gradient: |[g, x], _, h, (conv, _)| {
+            gradient: Some(|[g, x], _, h, (conv, _)| {
                 [Some(x.conv(h, conv)), Some(g.conv_input(h, conv, last_lengths(x)))]
-            },
+            }),
             routine: |[g, x], (conv, sizes)| {
                 let x = x.0.shape.dims();
                 let w = [&[g.0.shape.dims()[1], x[1] / conv.groups], &sizes[..]].concat();
@@ -153,7 +156,8 @@ impl Tensor {
             let reach = (w[along + 2] - 1) * conv.dilation[along];
             let before = reach as isize - conv.padding[along] as isize;
             let whole = (lengths[along] + reach) as isize;
-            spread = spread.padded_or_cut(along + 2, before, whole - before - spread.0.shape.dims()[along + 2] as isize);
+            spread =
+                spread.padded_or_cut(along + 2, before, whole - before - spread.0.shape.dims()[along + 2] as isize);
         }
         let mut turned = filters.clone();
         (0..N).for_each(|along| turned = turned.flip(along as isize + 2));

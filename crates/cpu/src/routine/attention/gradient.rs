@@ -10,7 +10,7 @@ use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, turn, whole_rows, wo
 use crate::pool::Pool;
 use crate::routine::tile::Product;
 use crate::routine::{Shared, in_numbers};
-use crate::simd::{self, Real, Task, Vector};
+use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
 /// What flows to queries, keys and values.
@@ -32,9 +32,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
     let partial = Shared(partial.start().cast());
     let write = |shared: usize, sums: *const T, parts: usize| {
         let part = keys * (rows[0] + rows[1]);
-        for (to, first, width, row) in
-            [(to_keys, 0, width, rows[0]), (to_values, keys * rows[0], depth, rows[1])]
-        {
+        for (to, first, width, row) in [(to_keys, 0, width, rows[0]), (to_values, keys * rows[0], depth, rows[1])] {
             let to = to.at(0).cast::<T>().wrapping_add(shared * keys * width);
             for (key, at) in (0..keys).flat_map(|key| (0..width).map(move |at| (key, at))) {
                 let from = sums.wrapping_add(first + key * row + at);
@@ -164,7 +162,8 @@ impl<T: Real> Part<'_, T> {
                 };
                 values.run::<M>(height, QUERIES);
                 through_softmax::<M, T>(shares, flows, height, &logarithms, &means, factor(scale));
-                let by_key = Product { left: shares.cast_const(), left_row: QUERIES, left_column: 1, adds: true, ..values };
+                let by_key =
+                    Product { left: shares.cast_const(), left_row: QUERIES, left_column: 1, adds: true, ..values };
                 let to_values = Product {
                     right: flow_rows,
                     right_row: flow_row,

@@ -160,7 +160,9 @@ impl<T: Real> Part<'_, T> {
                     for at in column..length.min(column + SIDE) {
                         for result in row..results.min(row + SIDE) {
                             // SAFETY: the caller's promise.
-                            unsafe { *to.add(at * width + result) = *flow.add(result * self.sizes.result + start + at) };
+                            unsafe {
+                                *to.add(at * width + result) = *flow.add(result * self.sizes.result + start + at)
+                            };
                         }
                     }
                 }
