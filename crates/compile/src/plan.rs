@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use panoply_ir::authored::Role as Passed;
 use panoply_ir::graph::{Graph, NodeId, Op};
-use panoply_ir::kernel::Kernel;
+use panoply_ir::kernel::{Access, Kernel};
 use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Error, Result, Scalar, Target, Verified};
 
@@ -187,8 +187,15 @@ impl Planner<'_> {
 
     fn step(&mut self, step: &Step, target: &Target, steps: &mut Vec<PlanStep>) -> Result<()> {
         match step {
-            Step::Routine(claim, node) => {
-                let buffers = [claim.a, claim.b, *node].map(|id| self.used(id)).to_vec();
+            Step::Routine(claim) => {
+                let mut buffers: Vec<BufferId> = claim.inputs.iter().map(|id| self.used(*id)).collect();
+                let written = claim.routine.operands().skip(claim.inputs.len());
+                for (operand, output) in written.zip(&claim.outputs) {
+                    buffers.push(match output {
+                        Some(output) => self.used(*output),
+                        None => self.scratch(operand.elems.unwrap_or(u64::MAX), operand.dtype),
+                    });
+                }
                 steps.push(PlanStep::Routine { routine: claim.routine, buffers });
             }
             Step::Kernel(call) => self.authored(call, steps)?,
@@ -294,10 +301,11 @@ impl fmt::Display for Plan {
                     writeln!(f, "{}({}) over {x} × {y} × {z}{group}", kernel.name, args.join(", "))?;
                 }
                 PlanStep::Copy { from, to } => writeln!(f, "copy b{} to b{}", from.0, to.0)?,
-                PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
-                    let [a, b, c] = [0, 1, 2].map(|at| buffers[at].0);
-                    let (batch, m, n, k) = (gemm.batch, gemm.m, gemm.n, gemm.k);
-                    writeln!(f, "gemm b{c} = b{a} × b{b}: {batch} × ({m} × {k} × {n}) of {}", gemm.dtype)?;
+                PlanStep::Routine { routine, buffers } => {
+                    let all: Vec<String> = buffers.iter().map(|id| format!("b{}", id.0)).collect();
+                    let read = routine.operands().filter(|operand| operand.access == Access::In).count();
+                    let (inputs, outputs) = all.split_at(read);
+                    writeln!(f, "{} = {}({}): {routine}", outputs.join(", "), routine.name(), inputs.join(", "))?;
                 }
             }
         }

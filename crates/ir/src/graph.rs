@@ -17,6 +17,7 @@ use crate::alu::Alu;
 use crate::authored::Authored;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::ReduceOp;
+use crate::routine::Routine;
 use crate::shape::Shape;
 
 /// A node of a graph: its position in [`Graph::nodes`].
@@ -110,21 +111,29 @@ pub struct Call {
     pub name: String,
     /// What it does.
     pub body: Graph,
+    /// What a device may offer that does the same: its buffers are the inputs, then all outputs of the body, row-major.
+    pub routine: Option<Routine>,
     hash: u128,
 }
 
 impl Call {
     /// A body under a name.
     pub fn new(name: impl Into<String>, body: Graph) -> Call {
+        Call::offered(name, body, None)
+    }
+
+    /// A body under a name, and the routine that does the same.
+    pub fn offered(name: impl Into<String>, body: Graph, routine: Option<Routine>) -> Call {
         let mut hasher = Xxh3::new();
-        body.hash(&mut hasher);
-        Call { name: name.into(), body, hash: hasher.digest128() }
+        (&body, &routine).hash(&mut hasher);
+        Call { name: name.into(), body, routine, hash: hasher.digest128() }
     }
 }
 
 impl PartialEq for Call {
     fn eq(&self, other: &Call) -> bool {
-        std::ptr::eq(self, other) || (self.hash == other.hash && self.body == other.body)
+        std::ptr::eq(self, other)
+            || (self.hash == other.hash && self.routine == other.routine && self.body == other.body)
     }
 }
 
@@ -157,6 +166,15 @@ impl Graph {
     /// The node behind an id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
+    }
+
+    /// The node whose memory holds a value: reshapes are other views of it.
+    pub fn memory(&self, id: NodeId) -> NodeId {
+        let mut at = id;
+        while self.node(at).op == Op::Reshape {
+            at = self.node(at).inputs[0];
+        }
+        at
     }
 }
 

@@ -11,6 +11,8 @@ use crate::DType;
 use crate::dtype::Type;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, NodeId, Op, Slice};
+use crate::kernel::Access;
+use crate::routine::Routine;
 use crate::shape::Shape;
 
 /// Checks a graph; the first node that breaks a rule is the error.
@@ -145,7 +147,12 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             let output = authored.outputs.get(*output as usize);
             output.cloned().ok_or_else(|| format!("kernel {} writes fewer buffers", authored.kernel.name))
         }
-        Op::Call(call, output) => called(&call.body, *output, inputs),
+        Op::Call(call, output) => {
+            if let Some(routine) = &call.routine {
+                offered(routine, &call.body, inputs)?;
+            }
+            called(&call.body, *output, inputs)
+        }
     }
 }
 
@@ -165,6 +172,25 @@ fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType),
     };
     let node = body.node(*output);
     Ok((node.shape.clone(), node.dtype))
+}
+
+/// Whether a routine's buffers are the inputs and outputs of a body.
+fn offered(routine: &Routine, body: &Graph, inputs: &[&Node]) -> Result<(), String> {
+    let outputs = body.outputs.iter().map(|output| body.node(*output));
+    let given = inputs.iter().copied().map(|node| (Access::In, node)).chain(outputs.map(|node| (Access::Out, node)));
+    let given: Vec<(Access, &Node)> = given.collect();
+    rule(routine.operands().count() == given.len(), "a routine's buffers are a call's inputs and outputs")?;
+    for (operand, (access, node)) in routine.operands().zip(given) {
+        let elems = node.shape.elems() as u64;
+        let fits = operand.access == access
+            && operand.dtype == node.dtype
+            && match access {
+                Access::In => operand.elems.is_some_and(|reached| reached <= elems),
+                Access::Out | Access::InOut => operand.elems == Some(elems),
+            };
+        rule(fits, &format!("{} of a routine is as the call has it", operand.name))?;
+    }
+    Ok(())
 }
 
 fn rule(holds: bool, rule: &str) -> Result<(), String> {

@@ -12,24 +12,36 @@ use panoply_ir::graph::{Call, Graph, Node, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::Routine;
 
-use super::gemm;
+use super::claim;
 use super::rewrite::Rewriter;
 
-/// The same values, simplified, with bodies in place of calls: what two bodies have in common is then computed once.
-pub fn simplify(graph: &Graph) -> Graph {
+/// The same values, simplified, with bodies in place of the calls that no routine takes: what two bodies have in common is
+/// then computed once.
+pub fn simplify(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
     rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
-        Op::Call(call, output) => Some(inline(rewriter, call, *output, inputs)),
+        Op::Call(call, output) if !claims(call, offers) => Some(inline(rewriter, call, *output, inputs, offers)),
         _ => None,
     })
 }
 
-fn inline(rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> NodeId {
+/// Whether a routine takes a call whole. One that touches nothing of some buffer is left to the body.
+fn claims(call: &Call, offers: &dyn Fn(&Routine) -> bool) -> bool {
+    call.routine.is_some_and(|routine| !routine.is_empty() && offers(&routine))
+}
+
+fn inline(
+    rewriter: &mut Rewriter,
+    call: &Call,
+    output: u32,
+    inputs: &[NodeId],
+    offers: &dyn Fn(&Routine) -> bool,
+) -> NodeId {
     let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
     for node in &call.body.nodes {
         let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
         moved.push(match &node.op {
             Op::Leaf(n) => inputs[*n as usize],
-            Op::Call(inner, output) => inline(rewriter, inner, *output, &operands),
+            Op::Call(inner, output) if !claims(inner, offers) => inline(rewriter, inner, *output, &operands, offers),
             op => rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype),
         });
     }
@@ -72,7 +84,7 @@ pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
                 let many = chains[id.index()] > FEW_WRITES && node.shape.elems() > SMALL;
                 (!many).then(|| write(rewriter, node, axis, at.to_i128(), inputs))
             }
-            Op::MatMul if node.shape.elems() > 0 && !offers(&gemm::claim(graph, id).routine) => {
+            Op::MatMul if node.shape.elems() > 0 && !offers(&claim::product(graph, id).routine) => {
                 Some(matmul(rewriter, node, inputs))
             }
             Op::ScatterAdd(axis) if node.shape.elems() > 0 => {

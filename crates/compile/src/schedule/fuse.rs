@@ -11,7 +11,7 @@
 //!   one number for (the *outer* variables), so that softmax or layer norm is one kernel: rows outside, and inside a row
 //!   several loops one after another. All reductions of a group share its rows.
 //! - **Scans, scatters and writes** are the root of a group. A write binds the memory it changes, which nobody computes inside.
-//! - **Matrix products that a routine takes** are groups of their own and load what they read.
+//! - **What a routine takes** (matrix products, calls) is a group of its own and loads what it reads.
 //! - A node that is stored is stored by the group that computes it anyway, if that group visits each element once and the
 //!   others can wait for it; otherwise a new group has it as its root. So a kernel may have several outputs.
 //! - A group never touches more buffers than the target can bind.
@@ -27,8 +27,8 @@ use panoply_ir::reduce::ReduceOp;
 
 use super::affine::{Form, Var};
 use super::authored::Call;
+use super::claim::Claim;
 use super::cost::Costs;
-use super::gemm::{self, Claim};
 use super::pull::{self, Coords};
 use super::siblings;
 
@@ -92,7 +92,7 @@ struct Fusion<'a> {
     combined: Vec<Option<u64>>,
 }
 
-/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] becomes a routine.
+/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes a routine.
 pub fn fuse(graph: &Graph, target: &Target) -> Vec<Group> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
@@ -119,9 +119,8 @@ impl Fusion<'_> {
         }
         let (fit, unfit): (Vec<usize>, Vec<usize>) = users.iter().partition(|group| self.fits(**group, id));
         let shareable = match op {
-            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) | Op::Kernel(..) => {
-                users.len() <= 1
-            }
+            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) => users.len() <= 1,
+            Op::Kernel(..) | Op::Call(..) => users.len() <= 1,
             op if is_free(op) => true,
             _ => users.len() <= 1 || self.costs.is_cheap(self.graph, id, users.len()),
         };
@@ -155,13 +154,12 @@ impl Fusion<'_> {
     /// A new group with a node as its root.
     fn open(&mut self, id: NodeId) -> usize {
         let node = self.graph.node(id);
-        if let Some(number) = self.kernel_of(id) {
+        if let Some(number) = self.whole_of(id) {
             return number;
         }
         let whole = match &node.op {
-            Op::MatMul => Some(Whole::Routine(gemm::claim(self.graph, id))),
             Op::Kernel(authored, _) => Some(Whole::Kernel(Call::new(self.graph, id, authored))),
-            _ => None,
+            _ => Claim::new(self.graph, id).map(Whole::Routine),
         };
         let mut group = Group {
             root: id,
@@ -182,7 +180,7 @@ impl Fusion<'_> {
         let number = self.groups.len();
         if let Some(whole) = &group.whole {
             let operands = match whole {
-                Whole::Routine(claim) => vec![claim.a, claim.b],
+                Whole::Routine(claim) => claim.inputs.clone(),
                 Whole::Kernel(call) => call.stored().collect(),
             };
             group.stores.push((id, Form::default()));
@@ -215,19 +213,28 @@ impl Fusion<'_> {
         number
     }
 
-    /// The group that runs the kernel of a node already, for another of its outputs.
-    fn kernel_of(&mut self, id: NodeId) -> Option<usize> {
-        let Op::Kernel(_, output) = self.graph.node(id).op else { return None };
+    /// The group that does a node whole already, for another of its outputs.
+    fn whole_of(&mut self, id: NodeId) -> Option<usize> {
         let same = |group: &Group| {
             let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
-            let (Op::Kernel(kernel, _), Op::Kernel(other, _)) = (&ours.op, &theirs.op) else { return false };
-            kernel == other && ours.inputs == theirs.inputs
+            ours.inputs == theirs.inputs
+                && match (&ours.op, &theirs.op) {
+                    (Op::Kernel(kernel, _), Op::Kernel(other, _)) => kernel == other,
+                    (Op::Call(call, _), Op::Call(other, _)) => call == other,
+                    _ => false,
+                }
         };
         let number = self.groups.iter().position(same)?;
         let group = &mut self.groups[number];
         group.stores.push((id, Form::default()));
-        if let Some(Whole::Kernel(call)) = &mut group.whole {
-            call.outputs[output as usize] = Some(id);
+        let output = match self.graph.node(id).op {
+            Op::Kernel(_, output) | Op::Call(_, output) => output as usize,
+            _ => unreachable!("nothing else has several outputs"),
+        };
+        match &mut group.whole {
+            Some(Whole::Kernel(call)) => call.outputs[output] = Some(id),
+            Some(Whole::Routine(claim)) => claim.outputs[output] = Some(id),
+            None => unreachable!("its root is done whole"),
         }
         Some(number)
     }
@@ -298,10 +305,10 @@ impl Fusion<'_> {
                 places.len() <= MAX_PLACES && cheap && self.binds(number, id, 0)
             }
             Op::Reduce(..) => self.shares_rows(number, id) && self.binds(number, id, 0),
-            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) | Op::Kernel(..) => false,
+            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) => false,
+            Op::Kernel(..) | Op::Call(..) => false,
             Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => unreachable!("free"),
             Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
-            Op::Call(..) => unreachable!("calls were inlined"),
         }
     }
 

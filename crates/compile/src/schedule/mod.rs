@@ -8,10 +8,10 @@
 
 pub mod affine;
 pub mod authored;
+pub mod claim;
 pub mod cost;
 pub mod expand;
 pub mod fuse;
-pub mod gemm;
 pub mod nest;
 pub mod pull;
 pub mod rewrite;
@@ -26,8 +26,8 @@ use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Result, Target, graph_verify};
 
 use authored::Call;
+use claim::Claim;
 use fuse::Whole;
-use gemm::Claim;
 use nest::{Nest, Value};
 
 /// What to run, in order.
@@ -44,8 +44,8 @@ pub struct Schedule {
 pub enum Step {
     /// A kernel of our own.
     Nest(Nest),
-    /// A matrix product done by the device; its result is this node.
-    Routine(Claim, NodeId),
+    /// A routine of the device.
+    Routine(Claim),
     /// A kernel of its author's.
     Kernel(Call),
 }
@@ -61,7 +61,7 @@ impl Step {
                 };
                 nest.values.iter().filter_map(load).collect()
             }
-            Step::Routine(claim, _) => [claim.a, claim.b].into(),
+            Step::Routine(claim) => claim.inputs.iter().copied().collect(),
             Step::Kernel(call) => call.stored().collect(),
         }
     }
@@ -70,12 +70,12 @@ impl Step {
 /// Decides what runs together on a target that offers these routines.
 pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Schedule> {
     graph_verify::verify(graph)?;
-    let graph = expand::simplify(graph);
+    let graph = expand::simplify(graph, offers);
     let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, offers);
     let graph = split::split(&graph, target);
     let step = |mut group: fuse::Group| match group.whole.take() {
-        Some(Whole::Routine(claim)) => Step::Routine(claim, group.root),
+        Some(Whole::Routine(claim)) => Step::Routine(claim),
         Some(Whole::Kernel(call)) => Step::Kernel(call),
         None => Step::Nest(nest::nest(&graph, group)),
     };
@@ -89,13 +89,11 @@ impl fmt::Display for Schedule {
             match step {
                 Step::Nest(nest) => write!(f, "kernel {number}\n{nest}")?,
                 Step::Kernel(call) => writeln!(f, "kernel {number}\n  {call}")?,
-                Step::Routine(claim, node) => {
-                    writeln!(
-                        f,
-                        "routine {number}\n  n{} = n{} × n{}: {:?}",
-                        node.0, claim.a.0, claim.b.0, claim.routine
-                    )?;
-                }
+                Step::Routine(claim) => writeln!(
+                    f,
+                    "routine {number}
+  {claim}"
+                )?,
             }
         }
         Ok(())

@@ -147,7 +147,8 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                 ran.map_err(|error| error.note(kernel.to_string()))?;
             }
             PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
-            PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
+            PlanStep::Routine { routine, buffers } => {
+                let Routine::Gemm(gemm) = routine else { panic!("no calls with routines here") };
                 let operand = |at: usize| {
                     let id = buffers[at].index();
                     from_bytes(&memory[id], plan.buffers[id].dtype)
