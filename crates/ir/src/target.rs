@@ -50,6 +50,8 @@ pub enum Language {
         /// Ten times the major version plus the minor one.
         capability: u32,
     },
+    /// WGSL, with the extensions for 64-bit numbers where the device has those.
+    Wgsl,
 }
 
 /// Which mapping of loops suits the device.
@@ -122,6 +124,26 @@ impl Target {
             f64: true,
             int64: true,
             atomic_f32: true,
+        }
+    }
+
+    /// A GPU with WebGPU's default limits and no extension, for tests.
+    pub fn webgpu_minimum() -> Target {
+        Target {
+            name: "webgpu".into(),
+            language: Language::Wgsl,
+            style: Style::Gpu,
+            max_group: [256, 256, 64],
+            max_group_items: 256,
+            subgroup: 1,
+            shared_bytes: 16 << 10,
+            max_bindings: 8,
+            max_buffer_bytes: 128 << 20,
+            f16: false,
+            bf16: false,
+            f64: false,
+            int64: false,
+            atomic_f32: false,
         }
     }
 
