@@ -1,4 +1,4 @@
-@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 3>;
+@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 4>;
 @group(0) @binding(1) var<storage, read_write> x_: array<f32>;
 @group(0) @binding(2) var<storage, read_write> sums_: array<f32>;
 @group(0) @binding(3) var<storage, read_write> places_: array<u32>;
@@ -19,6 +19,7 @@ fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invo
     let base0: u32 = launch[2].y;
     let base1: u32 = launch[2].z;
     let base2: u32 = launch[2].w;
+    let zero: u32 = launch[3].x;
     let gid0: u32 = (workgroup.x + base0) * 6u + local.x;
     let lid1: u32 = local.y;
     let lid0: u32 = local.x;
@@ -66,7 +67,7 @@ fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invo
     }
     storageBarrier();
     workgroupBarrier();
-    let t20: u32 = 0u;
+    var t20: u32 = 0u;
     let t21: u32 = t20;
     let total_: f32 = scratch_[t21];
     storageBarrier();
@@ -179,19 +180,19 @@ fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invo
     storageBarrier();
     workgroupBarrier();
     if (lane_ == 3u) {
-        let t54: u32 = 0u;
+        var t54: u32 = 0u;
         let t55: u32 = t54;
         scratch_[t55] = value_;
     }
     storageBarrier();
     workgroupBarrier();
-    let t56: u32 = 0u;
+    var t56: u32 = 0u;
     let t57: u32 = t56;
     let third_: f32 = scratch_[t57];
     storageBarrier();
     workgroupBarrier();
     let alone_: f32 = value_;
-    let t58: u32 = 0xff800000u;
+    var t58: u32 = 0xff800000u;
     let t59: f32 = bitcast<f32>(t58);
     let none_: f32 = t59;
     let t60: bool = gid0 < places_len;

@@ -22,6 +22,7 @@ fn histogram_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invoca
     let base0: u32 = launch[2].w;
     let base1: u32 = launch[3].x;
     let base2: u32 = launch[3].y;
+    let zero: u32 = launch[3].z;
     let gid0: u32 = (workgroup.x + base0) * 16u + local.x;
     let t1: bool = gid0 < keys_len;
     let t2: u32 = select(0u, keys_off + gid0, t1);
@@ -57,7 +58,7 @@ fn histogram_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invoca
     var old_6: f32 = 0.0f;
     if t19 { var seen = atomicLoad(&sums_[t20]); loop { let got = atomicCompareExchangeWeak(&sums_[t20], seen, bitcast<u32>(bitcast<f32>(seen) + t17)); if got.exchanged { break; } seen = got.old_value; } old_6 = bitcast<f32>(seen); }
     let t21: f32 = f32(key_);
-    let t22: u32 = 0u;
+    var t22: u32 = 0u;
     let t23: u32 = t22;
     var old_7: f32 = 0.0f;
     { var seen = atomicLoad(&totals_[t23]); loop { let got = atomicCompareExchangeWeak(&totals_[t23], seen, bitcast<u32>(bitcast<f32>(seen) + t21)); if got.exchanged { break; } seen = got.old_value; } old_7 = bitcast<f32>(seen); }

@@ -1,7 +1,7 @@
 override items0: u32 = 1u;
 override items1: u32 = 1u;
 override items2: u32 = 1u;
-@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 4>;
+@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 5>;
 @group(0) @binding(1) var<storage, read_write> kernel_: array<i32>;
 
 fn rem_u64(a: u64, b: u64) -> u64 { return select(a % select(b, 1lu, b == 0lu), a, b == 0lu); }
@@ -17,6 +17,7 @@ fn float_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
     let base0: u32 = launch[3].y;
     let base1: u32 = launch[3].z;
     let base2: u32 = launch[3].w;
+    let zero: u32 = launch[4].x;
     let gid0: u64 = (u64(workgroup.x + base0)) * u64(items0) + u64(local.x);
     let gid1: u64 = (u64(workgroup.y + base1)) * u64(items1) + u64(local.y);
     let gid2: u64 = (u64(workgroup.z + base2)) * u64(items2) + u64(local.z);

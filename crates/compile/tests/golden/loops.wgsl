@@ -17,6 +17,7 @@ fn float_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
     let base0: u32 = launch[1].w;
     let base1: u32 = launch[2].x;
     let base2: u32 = launch[2].y;
+    let zero: u32 = launch[2].z;
     let gid0: u32 = (workgroup.x + base0) * items0 + local.x;
     let gid1: u32 = (workgroup.y + base1) * items1 + local.y;
     let gid2: u32 = (workgroup.z + base2) * items2 + local.z;

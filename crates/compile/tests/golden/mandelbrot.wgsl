@@ -108,14 +108,17 @@ fn mandelbrot_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invoc
     let base0: u32 = launch[1].w;
     let base1: u32 = launch[2].x;
     let base2: u32 = launch[2].y;
+    let zero: u32 = launch[2].z;
     let gid0: u32 = (workgroup.x + base0) * items0 + local.x;
     let gid1: u32 = (workgroup.y + base1) * items1 + local.y;
     let gid2: u32 = (workgroup.z + base2) * items2 + local.z;
     if (gid0 >= size0) || (gid1 >= size1) || (gid2 >= size2) { return; }
     let cx_: f32 = f32(gid0) * scale_;
     let cy_: f32 = f32(gid1) * scale_;
-    var re_: f32 = 0.0f;
-    var im_: f32 = 0.0f;
+    let t1: f32 = bitcast<f32>(zero);
+    var re_: f32 = t1;
+    let t2: f32 = bitcast<f32>(zero);
+    var im_: f32 = t2;
     var count_: u32 = 0u;
     loop {
         if !(((re_ * re_) + (im_ * im_)) <= 4.0f) { break; }
@@ -127,8 +130,8 @@ fn mandelbrot_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invoc
         re_ = real_;
         count_ = count_ + 1u;
     }
-    let t1: u32 = (gid1 * width_) + gid0;
-    let t2: bool = t1 < out_len;
-    let t3: u32 = select(0u, out_off + t1, t2);
-    if t2 { out_[t3] = count_; }
+    let t3: u32 = (gid1 * width_) + gid0;
+    let t4: bool = t3 < out_len;
+    let t5: u32 = select(0u, out_off + t3, t4);
+    if t4 { out_[t5] = count_; }
 }

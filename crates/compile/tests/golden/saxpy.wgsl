@@ -18,6 +18,7 @@ fn saxpy_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
     let base0: u32 = launch[2].x;
     let base1: u32 = launch[2].y;
     let base2: u32 = launch[2].z;
+    let zero: u32 = launch[2].w;
     let gid0: u32 = (workgroup.x + base0) * items0 + local.x;
     let gid1: u32 = (workgroup.y + base1) * items1 + local.y;
     let gid2: u32 = (workgroup.z + base2) * items2 + local.z;

@@ -15,6 +15,7 @@ fn tree_sum_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocat
     let base0: u32 = launch[1].w;
     let base1: u32 = launch[2].x;
     let base2: u32 = launch[2].y;
+    let zero: u32 = launch[2].z;
     let lid0: u32 = local.x;
     let gid0: u32 = (workgroup.x + base0) * 64u + local.x;
     let group0: u32 = workgroup.x + base0;
@@ -79,7 +80,7 @@ fn tree_sum_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocat
     storageBarrier();
     workgroupBarrier();
     if (lid0 == 0u) {
-        let t28: u32 = 0u;
+        var t28: u32 = 0u;
         let t29: u32 = t28;
         let t30: bool = group0 < out_len;
         let t31: u32 = select(0u, out_off + group0, t30);

@@ -1,7 +1,7 @@
 override items0: u32 = 1u;
 override items1: u32 = 1u;
 override items2: u32 = 1u;
-@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 3>;
+@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 4>;
 @group(0) @binding(1) var<storage, read_write> x_: array<f32>;
 @group(0) @binding(2) var<storage, read_write> y_: array<f32>;
 @group(0) @binding(3) var<storage, read_write> h_: array<atomic<u32>>;
@@ -43,6 +43,7 @@ fn vectors_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocati
     let base0: u32 = launch[2].y;
     let base1: u32 = launch[2].z;
     let base2: u32 = launch[2].w;
+    let zero: u32 = launch[3].x;
     let gid0: u32 = (workgroup.x + base0) * items0 + local.x;
     let gid1: u32 = (workgroup.y + base1) * items1 + local.y;
     let gid2: u32 = (workgroup.z + base2) * items2 + local.z;
@@ -111,7 +112,9 @@ fn vectors_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocati
     let t46: bool = 0u < t45;
     let t47: bool = 1u < t45;
     let t48: u32 = select(0u, h_off + t38, t46);
-    if t46 { atomicAnd(&h_[t48 >> 1u], ~(0xffffu << ((t48 & 1u) << 4u))); atomicOr(&h_[t48 >> 1u], f16_bits(t43) << ((t48 & 1u) << 4u)); }
-    let t49: u32 = select(0u, h_off + t38 + 1u, t47);
-    if t47 { atomicAnd(&h_[t49 >> 1u], ~(0xffffu << ((t49 & 1u) << 4u))); atomicOr(&h_[t49 >> 1u], f16_bits(t44) << ((t49 & 1u) << 4u)); }
+    let t49: u32 = f16_bits(t43);
+    if t46 { atomicAnd(&h_[t48 >> 1u], ~(0xffffu << ((t48 & 1u) << 4u))); atomicOr(&h_[t48 >> 1u], t49 << ((t48 & 1u) << 4u)); }
+    let t50: u32 = select(0u, h_off + t38 + 1u, t47);
+    let t51: u32 = f16_bits(t44);
+    if t47 { atomicAnd(&h_[t50 >> 1u], ~(0xffffu << ((t50 & 1u) << 4u))); atomicOr(&h_[t50 >> 1u], t51 << ((t50 & 1u) << 4u)); }
 }

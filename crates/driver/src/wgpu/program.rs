@@ -170,7 +170,7 @@ fn words(signature: &Signature) -> u64 {
             None => index,
         },
     };
-    let hidden = if signature.hidden { 3 * index + 3 } else { 0 };
+    let hidden = if signature.hidden { 3 * index + 4 } else { 0 };
     let count: u64 = signature.params.iter().map(of).sum::<u64>() + hidden;
     16 * count.div_ceil(4).max(1)
 }

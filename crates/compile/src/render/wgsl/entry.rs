@@ -2,7 +2,7 @@
 //!
 //! Binding 0 of group 0 is the launch's words, buffers follow from 1 on. The words are, in the order of the parameters: a buffer's offset
 //! and length in elements; a scalar's bits. After them come the three global sizes, then as `u32` the first group along each
-//! axis, for a launch may be one of several. What has 64 bits is two words, the low one first.
+//! axis, for a launch may be one of several, and a word that is always zero. What has 64 bits is two words, the low one first.
 
 use panoply_ir::kernel::{Builtin, Kernel, Param, Space};
 use panoply_ir::{DType, Type};
@@ -107,6 +107,7 @@ impl Writer<'_> {
         for axis in 0..3 {
             self.argument(&format!("base{axis}"), DType::U32, &mut next);
         }
+        self.argument("zero", DType::U32, &mut next);
         next
     }
 

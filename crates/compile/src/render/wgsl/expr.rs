@@ -47,6 +47,14 @@ impl<'k> Writer<'k> {
         name
     }
 
+    /// Names a constant so that no compiler computes with it before the program runs: a variable is no constant expression, while some
+    /// look through names.
+    pub fn opaque(&mut self, ty: &str, text: &str) -> String {
+        let name = self.next_temporary();
+        self.line(format!("var {name}: {ty} = {};", bare(text)));
+        name
+    }
+
     pub fn next_temporary(&mut self) -> String {
         self.temporaries += 1;
         format!("t{}", self.temporaries)
@@ -183,7 +191,7 @@ impl<'k> Writer<'k> {
             let mut texts: Vec<String> = args.iter().map(|arg| values[arg].lanes[lane].clone()).collect();
             if constant {
                 let ty = self.register_name(self.kernel.exprs.ty(args[0]));
-                texts[0] = self.name(ty, &texts[0]);
+                texts[0] = self.opaque(ty, &texts[0]);
             }
             lanes.push(op(self, &texts));
         }
@@ -218,23 +226,34 @@ impl<'k> Writer<'k> {
                 let bits = single.to_bits();
                 match single.classify() {
                     std::num::FpCategory::Normal if single > 0.0 => format!("{single:?}f"),
-                    std::num::FpCategory::Zero if bits == 0 => "0.0f".to_string(),
+                    std::num::FpCategory::Zero => {
+                        let sign = if bits == 0 { "" } else { " | 0x80000000u" };
+                        self.name("f32", &format!("bitcast<f32>(zero{sign})"))
+                    }
                     _ => {
-                        let bits = self.name("u32", &format!("{bits:#x}u"));
+                        let bits = self.opaque("u32", &format!("{bits:#x}u"));
                         self.name("f32", &format!("bitcast<f32>({bits})"))
                     }
                 }
             }
             DType::F64 => {
                 let double = f64::from_bits(value.bits);
-                if double.is_normal() && double > 0.0 || value.bits == 0 {
+                if double.is_normal() && double > 0.0 {
                     return format!("{double:?}lf");
                 }
-                let bits = self.name("u64", &format!("{:#x}lu", value.bits));
+                if double == 0.0 {
+                    let sign = if value.bits == 0 { "" } else { " | 0x8000000000000000lu" };
+                    return self.name("f64", &format!("bitcast<f64>(u64(zero){sign})"));
+                }
+                let bits = self.opaque("u64", &format!("{:#x}lu", value.bits));
                 self.name("f64", &format!("bitcast<f64>({bits})"))
             }
             DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
-                int_literal(self.register(Some(value.dtype)), value.to_i128())
+                let register = self.register(Some(value.dtype));
+                match int_literal(register, value.to_i128()) {
+                    literal if literal.contains(" - ") => self.opaque(self.type_name(register), &literal),
+                    literal => literal,
+                }
             }
         }
     }

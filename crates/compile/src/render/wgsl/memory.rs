@@ -84,6 +84,9 @@ impl Writer<'_> {
             Space::Buffer(_) => format!("({}off + {})", self.mems[mem.index()].name, index),
             Space::Shared(_) | Space::Private(_) => index.to_string(),
         };
+        if let Some(digits) = text.strip_suffix("lu").filter(|digits| digits.parse::<u32>().is_ok()) {
+            return format!("{digits}u");
+        }
         if self.index == DType::U32 { text } else { format!("u32({})", bare(&text)) }
     }
 
@@ -133,7 +136,9 @@ impl Writer<'_> {
             Held::Atomic(_) => format!("atomicStore(&{name}[{place}], {});", bare(value)),
             Held::Packed | Held::AtomicPacked => {
                 let mask = if dtype.bytes() == 1 { "0xffu" } else { "0xffffu" };
+                // The value may read what is cleared here.
                 let bits = self.to_word(dtype, value);
+                let bits = self.name("u32", &bits);
                 let word = format!("&{name}[{place} >> {per_word}]");
                 format!("atomicAnd({word}, ~({mask} << {shift})); atomicOr({word}, {bits} << {shift});")
             }
@@ -205,7 +210,7 @@ impl Writer<'_> {
     fn dynamic_index(&mut self, mem: MemId, index: &str) -> String {
         let literal = index.starts_with(|c: char| c.is_ascii_digit());
         match self.kernel.mem(mem).space {
-            Space::Shared(_) | Space::Private(_) if literal => self.name(self.type_name(self.index), index),
+            Space::Shared(_) | Space::Private(_) if literal => self.opaque(self.type_name(self.index), index),
             _ => index.to_string(),
         }
     }

@@ -11,7 +11,9 @@
 //!   where a device has shown that its own is right, the driver says so when it makes the pipeline. Transcendental functions
 //!   were expanded before ([`crate::opt::expand_math`]).
 //! * **Constants**: an operation on nothing but literals would be computed by the compiler, which refuses what overflows, so one of them
-//!   gets a name. Infinities and NaN have no literals and are made from named bits.
+//!   becomes a variable. Infinities and NaN have no literals and are made from the bits of one.
+//!
+//! * **Zero** as an operand is a word of the launch: Mesa's llvmpipe takes any float times zero for zero, and -0 plus 0 for -0.
 //!
 //! Nothing in the language forbids a compiler to contract or reorder floats; the driver does so where the interface lets it.
 

@@ -102,8 +102,8 @@ impl Writer<'_> {
     /// A shift's amount modulo the width, a `u32`.
     fn amount(&self, dtype: DType, text: &str) -> String {
         let mask = dtype.bits() - 1;
-        match text.trim_end_matches(['u', 'i', 'l']).parse::<u32>() {
-            Ok(amount) => format!("{}u", amount & mask),
+        match bare(text).trim_end_matches(['u', 'i', 'l']).parse::<i128>() {
+            Ok(amount) => format!("{}u", amount & i128::from(mask)),
             Err(_) if self.register(Some(dtype)) == DType::U32 => format!("({text} & {mask}u)"),
             Err(_) => format!("(u32({}) & {mask}u)", bare(text)),
         }
