@@ -24,155 +24,156 @@ fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invo
     let lid1: u32 = local.y;
     let lid0: u32 = local.x;
     let lane_: u32 = lid0 + (lid1 * 6u);
-    let t1: bool = gid0 < x_len;
-    let t2: u32 = select(0u, x_off + gid0, t1);
-    let value_: f32 = select(0.0f, x_[t2], t1);
-    let t3: u32 = lane_;
-    scratch_[t3] = value_;
+    let t1: f32 = bitcast<f32>(zero);
+    let t2: bool = gid0 < x_len;
+    let t3: u32 = select(0u, x_off + gid0, t2);
+    let value_: f32 = select(t1, x_[t3], t2);
+    let t4: u32 = lane_;
+    scratch_[t4] = value_;
     storageBarrier();
     workgroupBarrier();
     if (lane_ < 4u) {
-        let t4: u32 = lane_;
-        let t5: u32 = lane_ + 8u;
-        let t6: u32 = t5;
-        let t7: u32 = lane_;
-        scratch_[t7] = scratch_[t4] + scratch_[t6];
+        let t5: u32 = lane_;
+        let t6: u32 = lane_ + 8u;
+        let t7: u32 = t6;
+        let t8: u32 = lane_;
+        scratch_[t8] = scratch_[t5] + scratch_[t7];
     }
     storageBarrier();
     workgroupBarrier();
     if (lane_ < 4u) {
-        let t8: u32 = lane_;
-        let t9: u32 = lane_ + 4u;
-        let t10: u32 = t9;
-        let t11: u32 = lane_;
-        scratch_[t11] = scratch_[t8] + scratch_[t10];
+        let t9: u32 = lane_;
+        let t10: u32 = lane_ + 4u;
+        let t11: u32 = t10;
+        let t12: u32 = lane_;
+        scratch_[t12] = scratch_[t9] + scratch_[t11];
     }
     storageBarrier();
     workgroupBarrier();
     if (lane_ < 2u) {
-        let t12: u32 = lane_;
-        let t13: u32 = lane_ + 2u;
-        let t14: u32 = t13;
-        let t15: u32 = lane_;
-        scratch_[t15] = scratch_[t12] + scratch_[t14];
+        let t13: u32 = lane_;
+        let t14: u32 = lane_ + 2u;
+        let t15: u32 = t14;
+        let t16: u32 = lane_;
+        scratch_[t16] = scratch_[t13] + scratch_[t15];
     }
     storageBarrier();
     workgroupBarrier();
     if (lane_ < 1u) {
-        let t16: u32 = lane_;
-        let t17: u32 = lane_ + 1u;
-        let t18: u32 = t17;
-        let t19: u32 = lane_;
-        scratch_[t19] = scratch_[t16] + scratch_[t18];
+        let t17: u32 = lane_;
+        let t18: u32 = lane_ + 1u;
+        let t19: u32 = t18;
+        let t20: u32 = lane_;
+        scratch_[t20] = scratch_[t17] + scratch_[t19];
     }
     storageBarrier();
     workgroupBarrier();
-    var t20: u32 = 0u;
-    let t21: u32 = t20;
-    let total_: f32 = scratch_[t21];
+    var t21: u32 = 0u;
+    let t22: u32 = t21;
+    let total_: f32 = scratch_[t22];
     storageBarrier();
     workgroupBarrier();
-    let t22: bool = gid0 < places_len;
-    let t23: u32 = select(0u, places_off + gid0, t22);
-    var scan_: u32 = select(0u, places_[t23], t22);
-    let t24: u32 = lane_;
-    scratch_2[t24] = scan_;
+    let t23: bool = gid0 < places_len;
+    let t24: u32 = select(0u, places_off + gid0, t23);
+    var scan_: u32 = select(0u, places_[t24], t23);
+    let t25: u32 = lane_;
+    scratch_2[t25] = scan_;
     storageBarrier();
     workgroupBarrier();
     if (1u <= lane_) {
-        let t25: u32 = lane_ - 1u;
-        let t26: u32 = t25;
-        scan_ = scratch_2[t26] + scan_;
+        let t26: u32 = lane_ - 1u;
+        let t27: u32 = t26;
+        scan_ = scratch_2[t27] + scan_;
     }
     storageBarrier();
     workgroupBarrier();
-    let t27: u32 = lane_;
-    scratch_2[t27] = scan_;
+    let t28: u32 = lane_;
+    scratch_2[t28] = scan_;
     storageBarrier();
     workgroupBarrier();
     if (2u <= lane_) {
-        let t28: u32 = lane_ - 2u;
-        let t29: u32 = t28;
-        scan_ = scratch_2[t29] + scan_;
+        let t29: u32 = lane_ - 2u;
+        let t30: u32 = t29;
+        scan_ = scratch_2[t30] + scan_;
     }
     storageBarrier();
     workgroupBarrier();
-    let t30: u32 = lane_;
-    scratch_2[t30] = scan_;
+    let t31: u32 = lane_;
+    scratch_2[t31] = scan_;
     storageBarrier();
     workgroupBarrier();
     if (4u <= lane_) {
-        let t31: u32 = lane_ - 4u;
-        let t32: u32 = t31;
-        scan_ = scratch_2[t32] + scan_;
+        let t32: u32 = lane_ - 4u;
+        let t33: u32 = t32;
+        scan_ = scratch_2[t33] + scan_;
     }
     storageBarrier();
     workgroupBarrier();
-    let t33: u32 = lane_;
-    scratch_2[t33] = scan_;
+    let t34: u32 = lane_;
+    scratch_2[t34] = scan_;
     storageBarrier();
     workgroupBarrier();
     if (8u <= lane_) {
-        let t34: u32 = lane_ - 8u;
-        let t35: u32 = t34;
-        scan_ = scratch_2[t35] + scan_;
+        let t35: u32 = lane_ - 8u;
+        let t36: u32 = t35;
+        scan_ = scratch_2[t36] + scan_;
     }
     storageBarrier();
     workgroupBarrier();
-    let t36: u32 = lane_;
-    scratch_2[t36] = scan_;
+    let t37: u32 = lane_;
+    scratch_2[t37] = scan_;
     storageBarrier();
     workgroupBarrier();
-    let t37: u32 = lane_ - 1u;
-    let t38: bool = t37 < 12u;
-    let t39: u32 = select(0u, t37, t38);
-    let before_: u32 = select(select(0u, scratch_2[t39], t38), 0u, lane_ == 0u);
+    let t38: u32 = lane_ - 1u;
+    let t39: bool = t38 < 12u;
+    let t40: u32 = select(0u, t38, t39);
+    let before_: u32 = select(select(0u, scratch_2[t40], t39), 0u, lane_ == 0u);
     storageBarrier();
     workgroupBarrier();
-    let t40: bool = gid0 < places_len;
-    let t41: u32 = select(0u, places_off + gid0, t40);
-    var scan_2: u32 = select(0u, places_[t41], t40);
-    let t42: u32 = lane_;
-    scratch_2[t42] = scan_2;
+    let t41: bool = gid0 < places_len;
+    let t42: u32 = select(0u, places_off + gid0, t41);
+    var scan_2: u32 = select(0u, places_[t42], t41);
+    let t43: u32 = lane_;
+    scratch_2[t43] = scan_2;
     storageBarrier();
     workgroupBarrier();
     if (1u <= lane_) {
-        let t43: u32 = lane_ - 1u;
-        let t44: u32 = t43;
-        scan_2 = max(scratch_2[t44], scan_2);
+        let t44: u32 = lane_ - 1u;
+        let t45: u32 = t44;
+        scan_2 = max(scratch_2[t45], scan_2);
     }
     storageBarrier();
     workgroupBarrier();
-    let t45: u32 = lane_;
-    scratch_2[t45] = scan_2;
+    let t46: u32 = lane_;
+    scratch_2[t46] = scan_2;
     storageBarrier();
     workgroupBarrier();
     if (2u <= lane_) {
-        let t46: u32 = lane_ - 2u;
-        let t47: u32 = t46;
-        scan_2 = max(scratch_2[t47], scan_2);
+        let t47: u32 = lane_ - 2u;
+        let t48: u32 = t47;
+        scan_2 = max(scratch_2[t48], scan_2);
     }
     storageBarrier();
     workgroupBarrier();
-    let t48: u32 = lane_;
-    scratch_2[t48] = scan_2;
+    let t49: u32 = lane_;
+    scratch_2[t49] = scan_2;
     storageBarrier();
     workgroupBarrier();
     if (4u <= lane_) {
-        let t49: u32 = lane_ - 4u;
-        let t50: u32 = t49;
-        scan_2 = max(scratch_2[t50], scan_2);
+        let t50: u32 = lane_ - 4u;
+        let t51: u32 = t50;
+        scan_2 = max(scratch_2[t51], scan_2);
     }
     storageBarrier();
     workgroupBarrier();
-    let t51: u32 = lane_;
-    scratch_2[t51] = scan_2;
+    let t52: u32 = lane_;
+    scratch_2[t52] = scan_2;
     storageBarrier();
     workgroupBarrier();
     if (8u <= lane_) {
-        let t52: u32 = lane_ - 8u;
-        let t53: u32 = t52;
-        scan_2 = max(scratch_2[t53], scan_2);
+        let t53: u32 = lane_ - 8u;
+        let t54: u32 = t53;
+        scan_2 = max(scratch_2[t54], scan_2);
     }
     storageBarrier();
     workgroupBarrier();
@@ -180,25 +181,25 @@ fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invo
     storageBarrier();
     workgroupBarrier();
     if (lane_ == 3u) {
-        var t54: u32 = 0u;
-        let t55: u32 = t54;
-        scratch_[t55] = value_;
+        var t55: u32 = 0u;
+        let t56: u32 = t55;
+        scratch_[t56] = value_;
     }
     storageBarrier();
     workgroupBarrier();
-    var t56: u32 = 0u;
-    let t57: u32 = t56;
-    let third_: f32 = scratch_[t57];
+    var t57: u32 = 0u;
+    let t58: u32 = t57;
+    let third_: f32 = scratch_[t58];
     storageBarrier();
     workgroupBarrier();
     let alone_: f32 = value_;
-    var t58: u32 = 0xff800000u;
-    let t59: f32 = bitcast<f32>(t58);
-    let none_: f32 = t59;
-    let t60: bool = gid0 < places_len;
-    let t61: u32 = select(0u, places_off + gid0, t60);
-    if t60 { places_[t61] = before_ + upto_; }
-    let t62: bool = gid0 < sums_len;
-    let t63: u32 = select(0u, sums_off + gid0, t62);
-    if t62 { sums_[t63] = (value_ + third_) / (total_ + (alone_ + none_)); }
+    var t59: u32 = 0xff800000u;
+    let t60: f32 = bitcast<f32>(t59);
+    let none_: f32 = t60;
+    let t61: bool = gid0 < places_len;
+    let t62: u32 = select(0u, places_off + gid0, t61);
+    if t61 { places_[t62] = before_ + upto_; }
+    let t63: bool = gid0 < sums_len;
+    let t64: u32 = select(0u, sums_off + gid0, t63);
+    if t63 { sums_[t64] = (value_ + third_) / (total_ + (alone_ + none_)); }
 }

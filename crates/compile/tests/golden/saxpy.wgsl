@@ -25,10 +25,11 @@ fn saxpy_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
     if (gid0 >= size0) || (gid1 >= size1) || (gid2 >= size2) { return; }
     let i_: u32 = gid0;
     if (i_ < y_len) {
-        let t1: bool = i_ < x_len;
-        let t2: u32 = select(0u, x_off + i_, t1);
-        let t3: u32 = y_off + i_;
+        let t1: f32 = bitcast<f32>(zero);
+        let t2: bool = i_ < x_len;
+        let t3: u32 = select(0u, x_off + i_, t2);
         let t4: u32 = y_off + i_;
-        y_[t4] = (a_ * select(0.0f, x_[t2], t1)) + y_[t3];
+        let t5: u32 = y_off + i_;
+        y_[t5] = (a_ * select(t1, x_[t3], t2)) + y_[t4];
     }
 }

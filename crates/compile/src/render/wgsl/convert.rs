@@ -1,6 +1,6 @@
 //! Conversions, narrow integers and 16-bit floats, which live in registers of 32 bits.
 
-use panoply_ir::DType;
+use panoply_ir::{DType, Scalar};
 
 use super::super::ops::bare;
 use super::expr::Writer;
@@ -31,7 +31,10 @@ impl Writer<'_> {
             (DType::F16 | DType::BF16, DType::F32) => text.to_string(),
             (_, DType::Bool) if from.is_float() => format!("(!({text} == {}))", self.zero(source)),
             (_, DType::Bool) => format!("({text} != {})", self.zero(source)),
-            (DType::Bool, _) => format!("select({}, {}, {})", self.zero(target), self.one(target), bare(text)),
+            (DType::Bool, _) => {
+                let zero = self.literal(Scalar::from_i128(target, 0));
+                format!("select({zero}, {}, {})", self.one(target), bare(text))
+            }
             (_, DType::F16 | DType::BF16) => {
                 // By way of f32, by definition.
                 let single = self.cast(Some(from), Some(DType::F32), text);

@@ -11,7 +11,7 @@ use super::super::Rendered;
 use super::super::entry::builtins;
 use super::super::expr::{Value, builtin_name};
 use super::super::names::Names;
-use super::expr::Writer;
+use super::expr::{Writer, is_literal};
 use super::memory::{Held, Mem};
 use crate::opt::walk::live;
 
@@ -134,7 +134,8 @@ impl Writer<'_> {
         let index = self.type_name(self.index);
         for builtin in wanted {
             let text = self.number(*builtin);
-            self.line(format!("let {}: {index} = {text};", builtin_name(*builtin)));
+            let keyword = if is_literal(&text) { "var" } else { "let" };
+            self.line(format!("{keyword} {}: {index} = {text};", builtin_name(*builtin)));
         }
         if self.kernel.group.is_none() {
             // Launches are rounded up to whole groups; this kernel asked for exact sizes.

@@ -185,25 +185,16 @@ impl<'k> Writer<'k> {
         mut op: impl FnMut(&mut Self, &[String]) -> String,
     ) -> Value {
         let count = args.iter().map(|arg| values[arg].lanes.len()).max().unwrap_or(1);
-        let constant = args.iter().all(|arg| self.is_constant(*arg));
         let mut lanes = Vec::with_capacity(count);
         for lane in 0..count {
             let mut texts: Vec<String> = args.iter().map(|arg| values[arg].lanes[lane].clone()).collect();
-            if constant {
+            if texts.iter().all(|text| is_literal(text)) {
                 let ty = self.register_name(self.kernel.exprs.ty(args[0]));
                 texts[0] = self.opaque(ty, &texts[0]);
             }
             lanes.push(op(self, &texts));
         }
         Value { lanes, atom: false, fixed: false }
-    }
-
-    fn is_constant(&self, id: ExprId) -> bool {
-        match self.kernel.exprs.get(id) {
-            Expr::Const(_) | Expr::Index(_) => true,
-            Expr::Splat(x, _) => matches!(self.kernel.exprs.get(x), Expr::Const(_) | Expr::Index(_)),
-            _ => false,
-        }
     }
 
     /// The value of an operand as a name or literal.
@@ -218,7 +209,7 @@ impl<'k> Writer<'k> {
     }
 
     /// The constant in the type of its register, as a name or literal.
-    fn literal(&mut self, value: Scalar) -> String {
+    pub fn literal(&mut self, value: Scalar) -> String {
         match value.dtype {
             DType::Bool => value.is_true().to_string(),
             DType::F16 | DType::BF16 | DType::F32 => {
@@ -321,6 +312,12 @@ impl<'k> Writer<'k> {
         let lanes = value.lanes.iter().map(|text| self.name(ty, text)).collect();
         Value { lanes, atom: true, fixed: true }
     }
+}
+
+/// Whether a text is a literal, that compilers may compute with.
+pub(super) fn is_literal(text: &str) -> bool {
+    let unsigned = bare(text).trim_start_matches('-');
+    unsigned.starts_with(|c: char| c.is_ascii_digit()) && !unsigned.contains(' ') || text == "true" || text == "false"
 }
 
 fn int_literal(dtype: DType, value: i128) -> String {

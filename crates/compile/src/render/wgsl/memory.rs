@@ -1,11 +1,11 @@
 //! Elements in memory: whole words, or parts of them.
 
-use panoply_ir::DType;
 use panoply_ir::kernel::{AtomicOp, ExprId, Guard, Kernel, LocalId, MemId, Memory, Op, Space};
+use panoply_ir::{DType, Scalar};
 
 use super::super::expr::{Value, plus};
 use super::super::ops::bare;
-use super::expr::Writer;
+use super::expr::{Writer, is_literal};
 
 /// A memory of the program.
 pub(super) struct Mem {
@@ -175,7 +175,8 @@ impl Writer<'_> {
     /// Reads elements from an index, a name or literal, on.
     pub fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value {
         let index = self.dynamic_index(mem, index);
-        let zero = self.zero(self.kernel.mem(mem).dtype);
+        let dtype = self.kernel.mem(mem).dtype;
+        let zero = if guard == Guard::Checked { self.literal(Scalar::from_i128(dtype, 0)) } else { String::new() };
         let inside = self.inside(mem, &index, lanes, guard);
         let mut texts = Vec::new();
         for (lane, inside) in inside.iter().enumerate() {
@@ -208,9 +209,8 @@ impl Writer<'_> {
 
     /// An index into a fixed array that is a literal beyond its end would be refused, guarded or not.
     fn dynamic_index(&mut self, mem: MemId, index: &str) -> String {
-        let literal = index.starts_with(|c: char| c.is_ascii_digit());
         match self.kernel.mem(mem).space {
-            Space::Shared(_) | Space::Private(_) if literal => self.opaque(self.type_name(self.index), index),
+            Space::Shared(_) | Space::Private(_) if is_literal(index) => self.opaque(self.type_name(self.index), index),
             _ => index.to_string(),
         }
     }

@@ -312,8 +312,9 @@ fn fma_NAME(a: $f, b: $f, c: $f) -> $f {
     let ua = bitcast<$u>(a) & $MAGNITUDE$n;
     let ub = bitcast<$u>(b) & $MAGNITUDE$n;
     let uc = bitcast<$u>(c) & $MAGNITUDE$n;
-    // The product is exact, or the sum does not depend on its last bits.
-    if (ua == 0$n) || (ub == 0$n) || (ua >= $INFINITY$n) || (ub >= $INFINITY$n) || (uc >= $INFINITY$n) { return a * b + c; }
+    // The product is exact, or too small beside the addend whatever it is.
+    if (ua == 0$n) || (ub == 0$n) || (ua >= $INFINITY$n) || (ub >= $INFINITY$n) { return a * b + c; }
+    if uc >= $INFINITY$n { return c; }
     let product_sign = (bitcast<$u>(a) ^ bitcast<$u>(b)) & ~$MAGNITUDE$n;
     let c_sign = bitcast<$u>(c) & ~$MAGNITUDE$n;
     var ea = i32(ua >> $PLACESu);

@@ -5,7 +5,7 @@ use panoply_ir::kernel::{Block, ExprId, LocalId, Op};
 use super::super::counting::never_wraps;
 use super::super::expr::Value;
 use super::super::ops::bare;
-use super::expr::Writer;
+use super::expr::{Writer, is_literal};
 
 impl Writer<'_> {
     /// The statements of a block, in order. None after one that leaves: they are not reached, and the language refuses them.
@@ -85,8 +85,9 @@ impl Writer<'_> {
         let known = self.kernel.local(local);
         let names = self.introduce(local);
         let ty = self.register_name(known.ty);
-        let keyword = if known.mutable { "var" } else { "let" };
         for (name, text) in names.iter().zip(&value.lanes) {
+            // Some compilers look through the names of constants.
+            let keyword = if known.mutable || is_literal(text) { "var" } else { "let" };
             self.line(format!("{keyword} {name}: {ty} = {};", bare(text)));
         }
     }
