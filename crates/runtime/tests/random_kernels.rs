@@ -2,8 +2,7 @@
 //! transcendental results within the contract.
 //!
 //! `PANOPLY_TEST_KERNELS` sets how many kernels run on each device, `PANOPLY_TEST_SEED` the first seed; `PANOPLY_TEST_FULL=1`
-//! means ten thousand. Devices whose compiler
-//! takes long get fewer by default. `cpu:checked` is left out: it reports the guarded accesses that these kernels are full of.
+//! means ten thousand; `PANOPLY_TEST_DEVICE` names the only device to run on. Devices whose compiler takes long get fewer by default. `cpu:checked` is left out: it reports the guarded accesses that these kernels are full of.
 
 mod present;
 
@@ -27,10 +26,13 @@ fn every_device_agrees_with_the_interpreter() {
     let first = number("PANOPLY_TEST_SEED", 1);
     let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
     for device in present::devices().iter().filter(|device| !present::is_checked(device)) {
+        if std::env::var("PANOPLY_TEST_DEVICE").is_ok_and(|only| only != device.spelling()) {
+            continue;
+        }
         let few = match device.info().kind {
             _ if full => 10_000,
             Kind::Cpu => 200,
-            Kind::Cuda => 100,
+            Kind::Cuda | Kind::Vulkan => 100,
             _ => 10,
         };
         run(device, first..first + number("PANOPLY_TEST_KERNELS", few));

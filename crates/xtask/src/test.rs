@@ -40,7 +40,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "lint", from: Tier::Quick, applies: always, run: lint },
     Stage { name: "tidy", from: Tier::Quick, applies: always, run: tidy },
     Stage { name: "tests", from: Tier::Quick, applies: always, run: tests },
-    Stage { name: "no OpenCL loader", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
+    Stage { name: "no OpenCL and no Vulkan", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
     Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
     Stage { name: "other targets", from: Tier::Full, applies: always, run: other_targets },
@@ -51,6 +51,10 @@ const OTHER_TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin
 
 /// Asks the runtime's tests to expect a machine without OpenCL.
 const NO_OPENCL: &str = "PANOPLY_TEST_NO_OPENCL";
+/// The same for Vulkan.
+const NO_VULKAN: &str = "PANOPLY_TEST_NO_VULKAN";
+/// The libraries that find the drivers of both.
+const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// How a stage ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,14 +216,15 @@ fn no_opencl(run: &mut Run) -> Outcome {
     }
     arguments.extend(["--".to_string(), "--show-output".to_string()]);
     let mut tests = cargo(run.place, &arguments.iter().map(String::as_str).collect::<Vec<&str>>());
-    // A file of the loader's name that is no library stands before the real one.
-    let hiding = run.place.root.join("target").join("no-opencl");
-    let hidden = std::fs::create_dir_all(&hiding).and_then(|()| std::fs::write(hiding.join("libOpenCL.so.1"), ""));
+    // Files of the loaders' names that are no libraries stand before the real ones.
+    let hiding = run.place.root.join("target").join("no-loaders");
+    let hide = |name: &str| std::fs::write(hiding.join(name), "");
+    let hidden = std::fs::create_dir_all(&hiding).and_then(|()| LOADERS.iter().try_for_each(|name| hide(name)));
     if let Err(error) = hidden {
-        eprintln!("cannot hide the OpenCL loader: {error}");
+        eprintln!("cannot hide the loaders of OpenCL and Vulkan: {error}");
         return Outcome::Failed;
     }
-    tests.env(NO_OPENCL, "1").env("LD_LIBRARY_PATH", &hiding);
+    tests.env(NO_OPENCL, "1").env(NO_VULKAN, "1").env("LD_LIBRARY_PATH", &hiding);
     run.tests(&mut tests)
 }
 
