@@ -92,6 +92,9 @@ pub enum Op {
     /// x plus the rows of z added at positions y along an axis: the adjoint of [`Op::Gather`]. z has gather's result
     /// shape. A position out of range is dropped. Deterministic.
     ScatterAdd(usize),
+    /// x with y in place of what stands from position z on along an axis, z a single i32 or i64. y's other axes are x's. What
+    /// would lie beyond x is dropped.
+    Write(usize),
     /// The n-th output of a body whose leaf i is the i-th input: one step here, many inside.
     Call(Arc<Call>, u32),
     /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::authored`] says what it takes.
@@ -209,6 +212,7 @@ impl fmt::Display for Op {
             Op::MatMul => f.write_str("matmul"),
             Op::Gather(axis) => write!(f, "gather along {axis}"),
             Op::ScatterAdd(axis) => write!(f, "scatter_add along {axis}"),
+            Op::Write(axis) => write!(f, "write along {axis}"),
             Op::Kernel(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
             Op::Call(call, 0) => f.write_str(&call.name),
             Op::Call(call, output) => write!(f, "{}.{output}", call.name),

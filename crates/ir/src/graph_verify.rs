@@ -47,7 +47,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => 0,
         Op::Alu(alu) => alu.arity(),
         Op::MatMul | Op::Gather(_) => 2,
-        Op::ScatterAdd(_) => 3,
+        Op::ScatterAdd(_) | Op::Write(_) => 3,
         Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
         Op::Pad(_) | Op::Slice(_) => 1,
         Op::Call(..) | Op::Kernel(..) => inputs.len(),
@@ -127,6 +127,18 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         Op::ScatterAdd(axis) => {
             rule(gathered(inputs[0], inputs[1], *axis)? == inputs[2].shape, "the rows have the shape a gather gives")?;
             rule(inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
+            Ok(first())
+        }
+        Op::Write(axis) => {
+            let (whole, part) = (dims(0), dims(1));
+            rule(*axis < whole.len(), "the axis exists")?;
+            rule(whole.len() == part.len(), "what is written has as many axes")?;
+            let others = (0..whole.len()).filter(|other| other != axis);
+            rule(others.into_iter().all(|other| whole[other] == part[other]), "other axes are equal")?;
+            rule(part[*axis] <= whole[*axis], "what is written is no longer than the axis")?;
+            rule(inputs[0].dtype == inputs[1].dtype, "both have one type")?;
+            let position = dims(2).is_empty() && matches!(inputs[2].dtype, DType::I32 | DType::I64);
+            rule(position, "the position is a single i32 or i64")?;
             Ok(first())
         }
         Op::Kernel(authored, output) => {
@@ -249,6 +261,10 @@ mod tests {
         check(Op::Gather(0), &[(&[2], F32), (&[5], F32)], &[5], F32, Some("i32 or i64"));
         check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[5, 4], F32)], &[9, 4], F32, None);
         check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[4, 5], F32)], &[9, 4], F32, Some("gather"));
+        check(Op::Write(1), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, None);
+        check(Op::Write(1), &[(&[2, 5], F32), (&[2, 6], F32), (&[], I32)], &[2, 5], F32, Some("no longer"));
+        check(Op::Write(0), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, Some("other axes"));
+        check(Op::Write(0), &[(&[5], F32), (&[3], F32), (&[1], I32)], &[5], F32, Some("single"));
         check(Op::Iota, &[], &[3], F32, Some("gives i32"));
         check(Op::Cast, &[], &[3], F32, Some("takes 1 inputs"));
     }

@@ -40,7 +40,7 @@ impl Costs {
             };
             let mut cost = match &node.op {
                 Op::Leaf(_) | Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => STORED,
-                Op::Kernel(..) | Op::Call(..) => STORED,
+                Op::Write(_) | Op::Kernel(..) | Op::Call(..) => STORED,
                 Op::Const(_) | Op::Slot(_) | Op::Iota => Cost::default(),
                 Op::Alu(alu) => sum(alu_cost(*alu)),
                 Op::Cast => sum(0.03),

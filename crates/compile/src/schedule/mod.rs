@@ -18,16 +18,17 @@ pub mod rewrite;
 pub mod siblings;
 pub mod split;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use panoply_ir::graph::Graph;
+use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::routine::Routine;
-use panoply_ir::{Result, Target, graph_verify};
+use panoply_ir::{DType, Result, Target, graph_verify};
 
 use authored::Call;
 use claim::Claim;
 use fuse::Whole;
-use nest::Nest;
+use nest::{Nest, Value};
 
 /// What to run, in order.
 #[derive(Clone, Debug)]
@@ -47,6 +48,23 @@ pub enum Step {
     Routine(Claim),
     /// A kernel of its author's.
     Kernel(Call),
+}
+
+impl Step {
+    /// The stored nodes whose elements it reads.
+    pub fn reads(&self) -> BTreeSet<NodeId> {
+        match self {
+            Step::Nest(nest) => {
+                let load = |(value, _): &(Value, DType)| match value {
+                    Value::Load(node, _) => Some(*node),
+                    _ => None,
+                };
+                nest.values.iter().filter_map(load).collect()
+            }
+            Step::Routine(claim) => claim.inputs.iter().copied().collect(),
+            Step::Kernel(call) => call.stored().collect(),
+        }
+    }
 }
 
 /// Decides what runs together on a target that offers these routines.

@@ -143,7 +143,8 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                         other => panic!("{other:?} do not fit"),
                     })
                     .collect();
-                interpret::run(kernel, *grid, group, &mut given, &mut Strict)?;
+                let ran = interpret::run(kernel, *grid, group, &mut given, &mut Strict);
+                ran.map_err(|error| error.note(kernel.to_string()))?;
             }
             PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
             PlanStep::Routine { routine, buffers } => {
