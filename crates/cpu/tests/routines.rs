@@ -1,4 +1,4 @@
-//! Convolution and attention on random shapes against their definitions in f64, with every instruction set of the machine.
+//! Convolution, pooling and attention on random shapes against their definitions in f64, with every instruction set of the machine.
 //!
 //! The definitions are loops over all indices and share nothing with the routines.
 
@@ -6,7 +6,7 @@ use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::{offers, run};
 use panoply_cpu::vm::isa::Isa;
 use panoply_ir::kernel::Access;
-use panoply_ir::routine::{Attention, Conv, ConvAxis, Mask, Routine};
+use panoply_ir::routine::{self, Attention, Conv, ConvAxis, Mask, PoolAxis, Routine};
 use panoply_ir::{DType, Element, Scalar};
 
 /// Numbers that are the same on every run.
@@ -273,7 +273,13 @@ fn attention_inputs(attention: &Attention, numbers: &mut Numbers) -> Vec<Vec<f64
     if let (Some(mask), Some(values)) = (attention.mask, inputs.get_mut(3)) {
         let hidden = if mask.dtype == DType::Bool { 0.0 } else { f64::NEG_INFINITY };
         values.iter_mut().for_each(|value| {
-            *value = if *value < -0.6 { hidden } else if mask.dtype == DType::Bool { 1.0 } else { *value };
+            *value = if *value < -0.6 {
+                hidden
+            } else if mask.dtype == DType::Bool {
+                1.0
+            } else {
+                *value
+            };
         });
     }
     let flow = attention.batch * attention.heads * attention.queries * attention.depth;
@@ -390,13 +396,51 @@ fn who_sees_nothing_gives_zeros_and_who_sees_nan_gives_nan() {
     };
     let never = f64::NEG_INFINITY;
     let scores = vec![never, never, never, 0.0, never, 0.0, f64::NAN, 0.0, never, f64::INFINITY, 0.0, 0.0];
-    let inputs =
-        [vec![0.0; 8], vec![1.0; 6], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], scores].map(|values| values.to_vec());
+    let inputs = [vec![0.0; 8], vec![1.0; 6], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], scores].map(|values| values.to_vec());
     let inputs: Vec<&[f64]> = inputs.iter().map(|input| &input[..]).collect();
     let have = outputs::<f32>(&Pool::new(1), Isa::best(), &Routine::Attention(attention), &inputs);
     assert_eq!(have[0][..4], [0.0, 0.0, 3.0, 4.0]);
     assert!(have[0][4..].iter().all(|value| value.is_nan()), "{:?}", have[0]);
     assert_eq!((have[1][0], have[1][1] as f32), (never, std::f32::consts::LN_2));
+}
+
+#[test]
+fn what_flows_back_from_windows_goes_to_their_largest_elements() {
+    let mut numbers = Numbers(6);
+    for _ in 0..40 {
+        let axes: [PoolAxis; 3] = std::array::from_fn(|_| {
+            let (size, stride, dilation) = (1 + numbers.below(3), 1 + numbers.below(3), 1 + numbers.below(2));
+            let span = (size - 1) * dilation + 1;
+            let length = span + numbers.below(8);
+            PoolAxis { length, size, positions: (length - span) / stride + 1, stride, dilation }
+        });
+        let planes = 1 + numbers.below(4);
+        let pool = routine::Pool { dtype: DType::F32, planes, axes };
+        let [long, short] = [axes.map(|axis| axis.length), axes.map(|axis| axis.positions)];
+        // Few different numbers: equal extremes are common.
+        let input: Vec<f64> = (0..planes * long.iter().product::<usize>()).map(|_| numbers.below(4) as f64).collect();
+        let windows = planes * short.iter().product::<usize>();
+        let flow = numbers.many(windows);
+        let (mut output, mut want) = (Vec::new(), vec![0.0; input.len()]);
+        for window in 0..windows {
+            let [a, b, c] = short;
+            let at = [window / (b * c) % a, window / c % b, window % c];
+            let elements: Vec<usize> = (0..axes[0].size * axes[1].size * axes[2].size)
+                .map(|n| {
+                    let tap = [n / (axes[1].size * axes[2].size), n / axes[2].size % axes[1].size, n % axes[2].size];
+                    let place = |i: usize| at[i] * axes[i].stride + tap[i] * axes[i].dilation;
+                    ((window / (a * b * c) * long[0] + place(0)) * long[1] + place(1)) * long[2] + place(2)
+                })
+                .collect();
+            let top = elements.iter().map(|at| input[*at]).fold(f64::NEG_INFINITY, f64::max);
+            let largest: Vec<usize> = elements.into_iter().filter(|at| input[*at] == top).collect();
+            largest.iter().for_each(|at| want[*at] += flow[window] / largest.len() as f64);
+            output.push(top);
+        }
+        let routine = Routine::MaxPoolGradient(pool);
+        let have = outputs::<f32>(&Pool::new(2), Isa::best(), &routine, &[&input, &output, &flow]);
+        close(&routine, &have[0], &want, 1e-6);
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ const ROWS: &[Row] = &[
     row("layer norm", &[&[64, 256]], |x| x[0].layer_norm(1e-5), 1, 2),
     row("group norm", &[&[16, 32, 8, 8]], |x| x[0].group_norm(4, 1e-5), 1, 2),
     row("softmax", &[&[64, 256]], |x| x[0].softmax(-1), 1, 2),
-    row("conv2d", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()), 3, 8),
+    row("conv2d", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()), 1, 4),
     row(
         "conv2d, bias, relu",
         &[&[16, 8, 16, 16], &[16, 8, 3, 3], &[16]],
