@@ -422,7 +422,7 @@ fn what_flows_back_from_windows_goes_to_their_largest_elements() {
         let windows = planes * short.iter().product::<usize>();
         let flow = numbers.many(windows);
         let (mut output, mut want) = (Vec::new(), vec![0.0; input.len()]);
-        for window in 0..windows {
+        for (window, flow) in flow.iter().enumerate() {
             let [a, b, c] = short;
             let at = [window / (b * c) % a, window / c % b, window % c];
             let elements: Vec<usize> = (0..axes[0].size * axes[1].size * axes[2].size)
@@ -434,7 +434,7 @@ fn what_flows_back_from_windows_goes_to_their_largest_elements() {
                 .collect();
             let top = elements.iter().map(|at| input[*at]).fold(f64::NEG_INFINITY, f64::max);
             let largest: Vec<usize> = elements.into_iter().filter(|at| input[*at] == top).collect();
-            largest.iter().for_each(|at| want[*at] += flow[window] / largest.len() as f64);
+            largest.iter().for_each(|at| want[*at] += flow / largest.len() as f64);
             output.push(top);
         }
         let routine = Routine::MaxPoolGradient(pool);
