@@ -119,8 +119,8 @@ impl Fusion<'_> {
         }
         let (fit, unfit): (Vec<usize>, Vec<usize>) = users.iter().partition(|group| self.fits(**group, id));
         let shareable = match op {
-            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => users.len() <= 1,
-            Op::Write(_) | Op::Kernel(..) | Op::Call(..) => users.len() <= 1,
+            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) => users.len() <= 1,
+            Op::Kernel(..) | Op::Call(..) => users.len() <= 1,
             op if is_free(op) => true,
             _ => users.len() <= 1 || self.costs.is_cheap(self.graph, id, users.len()),
         };

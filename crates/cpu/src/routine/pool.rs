@@ -52,21 +52,29 @@ impl Places {
         Places { positions: axes.map(|axis| axis.positions), steps, offsets }
     }
 
+    /// Rows of windows at once, and no branch on what is equal: nobody could predict it.
     fn spread<T: Real>(&self, input: &[T], output: &[T], flow: &[T], to: &mut [T]) {
         to.fill(T::default());
-        let mut windows = output.iter().zip(flow);
-        for a in 0..self.positions[0] {
-            for b in 0..self.positions[1] {
-                let row = a * self.steps[0] + b * self.steps[1];
-                for (c, (largest, flow)) in windows.by_ref().take(self.positions[2]).enumerate() {
-                    let first = row + c * self.steps[2];
-                    let hits = self.offsets.iter().filter(|offset| input[first + **offset] == *largest).count();
-                    let share = T::div(*flow, T::of(hits as f64));
-                    for offset in &self.offsets {
-                        if input[first + offset] == *largest {
-                            to[first + offset] = T::add(to[first + offset], share);
-                        }
-                    }
+        let [_, rows, columns] = self.positions;
+        let step = self.steps[2];
+        let mut shares = vec![T::default(); columns];
+        for (row, (largest, flow)) in output.chunks_exact(columns).zip(flow.chunks_exact(columns)).enumerate() {
+            let first = row / rows * self.steps[0] + row % rows * self.steps[1];
+            shares.fill(T::default());
+            for offset in &self.offsets {
+                let elements = input[first + offset..].iter().step_by(step);
+                for ((hits, largest), element) in shares.iter_mut().zip(largest).zip(elements) {
+                    *hits = T::add(*hits, if element == largest { T::of(1.0) } else { T::default() });
+                }
+            }
+            for (share, flow) in shares.iter_mut().zip(flow) {
+                *share = T::div(*flow, *share);
+            }
+            for offset in &self.offsets {
+                let elements = input[first + offset..].iter().step_by(step);
+                let to = to[first + offset..].iter_mut().step_by(step);
+                for (((share, largest), element), to) in shares.iter().zip(largest).zip(elements).zip(to) {
+                    *to = T::add(*to, if element == largest { *share } else { T::default() });
                 }
             }
         }
