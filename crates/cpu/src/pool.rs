@@ -86,6 +86,11 @@ impl Pool {
         &self.scratch
     }
 
+    /// Bytes it keeps for the parts of later jobs to work in.
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch.bytes()
+    }
+
     /// How many threads work on a job, the calling one included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1

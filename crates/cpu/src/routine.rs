@@ -3,6 +3,7 @@
 mod attention;
 mod conv;
 mod gemm;
+mod pool;
 mod tile;
 
 use std::ptr;
@@ -42,6 +43,7 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::Attention(attention) | Routine::AttentionGradient(attention) => {
             is_whole(attention.dtype) && !routine.is_empty()
         }
+        Routine::MaxPoolGradient(pool) => is_whole(pool.dtype) && !routine.is_empty(),
     }
 }
 
@@ -72,6 +74,10 @@ pub unsafe fn run(pool: &Pool, isa: Isa, routine: &Routine, buffers: &[*mut u8])
                 attention::gradient::<f64>(pool, isa, like, buffers);
             }
             Routine::AttentionGradient(like) => attention::gradient::<f32>(pool, isa, like, buffers),
+            Routine::MaxPoolGradient(like) if like.dtype == DType::F64 => {
+                pool::max_gradient::<f64>(pool, like, buffers)
+            }
+            Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, like, buffers),
         }
     }
     Ok(())

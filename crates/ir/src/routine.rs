@@ -9,6 +9,7 @@
 mod attention;
 mod conv;
 mod gemm;
+mod pool;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
 pub use gemm::{Gemm, Layout};
+pub use pool::{Pool, PoolAxis};
 
 use crate::dtype::DType;
 use crate::kernel::Access;
@@ -37,6 +39,9 @@ pub enum Routine {
     /// What flows to the inputs of attention. Buffers: queries, keys, values, the mask if there is one, both results of
     /// [`Routine::Attention`], what flows to the output (In); what flows to queries, keys and values (Out).
     AttentionGradient(Attention),
+    /// What flows back from the largest elements of windows, which share it where several are. Buffers: input, output, what
+    /// flows to it (In); what flows to the input (Out).
+    MaxPoolGradient(Pool),
 }
 
 /// A buffer of a routine.
@@ -72,6 +77,7 @@ impl Routine {
             Routine::ConvFilters(_) => "conv_filters",
             Routine::Attention(_) => "attention",
             Routine::AttentionGradient(_) => "attention_gradient",
+            Routine::MaxPoolGradient(_) => "max_pool_gradient",
         }
     }
 
@@ -85,6 +91,7 @@ impl Routine {
             Routine::ConvFilters(conv) => conv.operand(at, Some(ConvGradient::Filters)),
             Routine::Attention(attention) => attention.operand(at),
             Routine::AttentionGradient(attention) => attention.gradient_operand(at),
+            Routine::MaxPoolGradient(pool) => pool.operand(at),
         })
     }
 
@@ -101,6 +108,7 @@ impl fmt::Display for Routine {
             Routine::Gemm(gemm) => gemm.fmt(f),
             Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => conv.fmt(f),
             Routine::Attention(attention) | Routine::AttentionGradient(attention) => attention.fmt(f),
+            Routine::MaxPoolGradient(pool) => pool.fmt(f),
         }
     }
 }

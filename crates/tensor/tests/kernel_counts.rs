@@ -27,13 +27,13 @@ const ROWS: &[Row] = &[
     row("layer norm", &[&[64, 256]], |x| x[0].layer_norm(1e-5), 1, 2),
     row("group norm", &[&[16, 32, 8, 8]], |x| x[0].group_norm(4, 1e-5), 1, 2),
     row("softmax", &[&[64, 256]], |x| x[0].softmax(-1), 1, 2),
-    row("conv2d", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()), 3, 8),
+    row("conv2d", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()), 1, 4),
     row(
         "conv2d, bias, relu",
         &[&[16, 8, 16, 16], &[16, 8, 3, 3], &[16]],
         |x| (x[0].conv(&x[1], &padded()) + x[2].by_channel(&x[0].conv(&x[1], &padded()))).relu(),
-        3,
-        9,
+        2,
+        7,
     ),
     row(
         "max pool",
@@ -47,8 +47,8 @@ const ROWS: &[Row] = &[
         "attention",
         &[&[2, 4, 32, 16], &[2, 4, 32, 16], &[2, 4, 32, 16]],
         |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+        1,
         3,
-        10,
     ),
     row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 2, 4),
 ];

@@ -177,9 +177,11 @@ unsafe fn turn<T: Real>(rows: *const T, count: usize, width: usize, factor: T, t
         // SAFETY: the caller's promise.
         let line = unsafe { &mut *to.add(column * QUERIES).cast::<Row<T>>() };
         for (row, element) in line.iter_mut().enumerate() {
-            // SAFETY: as above.
-            *element =
-                if row < count { T::mul(unsafe { *rows.add(row * width + column) }, factor) } else { T::default() };
+            *element = T::default();
+            if row < count {
+                // SAFETY: as above.
+                *element = T::mul(unsafe { *rows.add(row * width + column) }, factor);
+            }
         }
     }
 }

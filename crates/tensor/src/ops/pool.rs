@@ -2,9 +2,11 @@
 
 use panoply_ir::graph::Slice;
 use panoply_ir::kernel::ReduceOp;
+use panoply_ir::routine::{self, PoolAxis, Routine};
 use panoply_ir::{DType, Error, Shape};
 
 use super::window::Window;
+use crate::call::Operation;
 use crate::tensor::Tensor;
 
 /// Windows of more elements than this are combined in a loop, not by an expression with a term for each.
@@ -28,7 +30,7 @@ impl Tensor {
             [&padded],
             *window,
             |[x], window| x.pooled(window, Tensor::maximum),
-            |[x], y, g, window| [Some(extreme_flow(x, y, g, window))],
+            |[x], y, g, window| [Some(flow_to_largest(x, y, g, window))],
         )
     }
 
@@ -194,6 +196,35 @@ impl Tensor {
         let inside = Tensor::ones(self.0.shape.clone(), DType::Bool).pad(&widths);
         padded.where_(&inside, &self.literal(value))
     }
+}
+
+/// [`extreme_flow`], which a device may do whole.
+fn flow_to_largest<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
+    let [flow] = Operation {
+        name: "max_pool_gradient",
+        body: |[x, y, g], window: &Window<N>| [extreme_flow(x, y, g, window)],
+        gradient: None,
+        routine: |[x, y, _], window| routine(x, y, window).map(Routine::MaxPoolGradient),
+    }
+    .on([x, y, g], *window);
+    flow
+}
+
+/// What a device may do whole; none beyond three axes.
+fn routine<const N: usize>(x: &Tensor, y: &Tensor, window: &Window<N>) -> Option<routine::Pool> {
+    let (lengths, positions) = (x.0.shape.dims(), y.0.shape.dims());
+    let (lead, missing) = (lengths.len() - N, 3usize.checked_sub(N)?);
+    let axes = std::array::from_fn(|axis| match axis.checked_sub(missing) {
+        None => PoolAxis::NONE,
+        Some(along) => PoolAxis {
+            length: lengths[lead + along],
+            size: window.size[along],
+            positions: positions[lead + along],
+            stride: window.stride[along],
+            dilation: window.dilation[along],
+        },
+    });
+    Some(routine::Pool { dtype: x.dtype(), planes: lengths[..lead].iter().product(), axes })
 }
 
 /// The derivative by what was pooled: each window's flow goes to its largest elements.

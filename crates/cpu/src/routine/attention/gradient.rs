@@ -105,6 +105,7 @@ impl<T: Real> Task for Part<'_, T> {
         }
         let all = self.heads.clone().flat_map(|head| (0..blocks).map(move |block| (head, block)));
         for (head, block) in all.enumerate().filter(|(number, _)| number % splits == split).map(|(_, block)| block) {
+            // SAFETY: as above; no other part has these queries.
             unsafe { self.block::<M>(head, block * QUERIES) };
         }
     }

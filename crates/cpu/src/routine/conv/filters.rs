@@ -228,6 +228,7 @@ impl<T: Real> Tile for Dot<'_, T> {
         let left: [*const T; R] = std::array::from_fn(|row| self.planes.row(self.part.pass, self.start + row));
         // SAFETY: the caller's promise, here and below. No machine has vectors longer than 64 bytes.
         let mut sums = unsafe { tile::zeros::<T::Vector<M>, R, 1>() };
+        // SAFETY: it is called with whole vectors.
         let mut add = |left: [*const T; R], flow: *const T| unsafe {
             let flow = T::Vector::<M>::load(flow);
             for (sum, left) in sums.iter_mut().zip(left) {
@@ -245,6 +246,7 @@ impl<T: Real> Tile for Dot<'_, T> {
                 let mut rest = [[T::default(); 16]; R];
                 let mut last = [T::default(); 16];
                 for at in whole..length {
+                    // SAFETY: as above.
                     unsafe {
                         last[at - whole] = *flow.add(at);
                         rest.iter_mut().zip(left).for_each(|(rest, left)| rest[at - whole] = *left.add(at));
@@ -255,6 +257,7 @@ impl<T: Real> Tile for Dot<'_, T> {
         }
         for (row, sum) in sums.into_iter().enumerate() {
             let mut parts = [T::default(); 16];
+            // SAFETY: as above.
             unsafe {
                 sum[0].store(parts.as_mut_ptr());
                 let sum = parts[1..lanes].iter().fold(parts[0], |sum, part| T::add(sum, *part));
