@@ -54,6 +54,12 @@ impl WgpuDevice {
         WgpuDevice { place, info, target, room, trust, opening: Mutex::new(()), used: OnceLock::new() }
     }
 
+    /// The device with a poorer target, as another one would have. For tests.
+    pub fn with_target(mut self, change: impl FnOnce(&mut Target)) -> WgpuDevice {
+        change(&mut self.target);
+        self
+    }
+
     /// Counts the bytes allocated on this device, even after it was dropped.
     pub fn taken(&self) -> impl Fn() -> u64 + use<> {
         self.room.taken()

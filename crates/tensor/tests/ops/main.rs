@@ -38,7 +38,7 @@ fn devices() -> Vec<Device> {
     pretend_cuda();
     let mut names = vec!["cpu", "cpu:checked", "cuda:0"];
     if !set("PANOPLY_TEST_QUICK") {
-        names.push("opencl:0");
+        names.extend(["opencl:0", "vulkan:0"]);
     }
     if set("PANOPLY_TEST_FULL") {
         names.push("opencl:1");
