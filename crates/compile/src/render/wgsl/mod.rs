@@ -25,11 +25,12 @@ mod ops;
 mod soft;
 mod stmt;
 
-use panoply_ir::Target;
 use panoply_ir::kernel::Kernel;
-use panoply_ir::{Error, Result};
+use panoply_ir::{DType, Error, Result, Target};
 
 use super::Rendered;
+use super::support::uses;
+use crate::opt::walk::live;
 
 /// A kernel without collectives and transcendental functions as a program.
 pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Result<Rendered> {
@@ -39,6 +40,17 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Resu
             "kernel {} has {bytes} bytes of shared memory as words, {} allows {} at most; use smaller shared arrays",
             kernel.name, target.name, target.shared_bytes
         )));
+    }
+    let live = live(kernel);
+    for (dtype, name) in [(DType::F64, "f64"), (DType::U64, "64-bit integers")] {
+        // The kernel itself was asked before its functions were expanded.
+        if !target.computes(dtype) && uses(kernel, &live, dtype) {
+            return Err(Error::unsupported(format!(
+                "kernel {}: a function of floats in it (pow, or sin, cos, tan) goes through {name}, which {} does not have; \
+                 choose another device",
+                kernel.name, target.name
+            )));
+        }
     }
     Ok(entry::program(kernel, target.f64, index_bits))
 }
