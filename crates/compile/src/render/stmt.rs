@@ -1,6 +1,6 @@
 //! Statements to C.
 
-use panoply_ir::kernel::{AtomicOp, Block, Builtin, ExprId, Guard, LocalId, MemId, Op, Param, Space};
+use panoply_ir::kernel::{AtomicOp, Block, Builtin, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, Param, Space};
 use panoply_ir::{Scalar, Type};
 
 use super::counting::never_wraps;
@@ -39,6 +39,11 @@ impl Writer<'_> {
             }
             Op::Atomic { op, mem, index, value, expected, old, guard } => {
                 self.atomic(*op, *mem, *index, *value, *expected, *old, *guard);
+            }
+            Op::Collective { op: CollectiveOp::Shuffle(lane), value, result, .. } => {
+                let [value, lane] = self.evaluate([*value, *lane]);
+                let theirs = (self.ops.dialect.shuffle)(value.bare(), lane.bare());
+                self.declare(*result, &Value::atom(theirs));
             }
             Op::Collective { .. } => unreachable!("collectives were expanded before"),
             Op::Barrier => self.line(self.ops.dialect.barrier),
