@@ -123,7 +123,7 @@ impl Writer<'_> {
             if dtype == DType::U64 { long } else { format!("bitcast<{}>({long})", self.type_name(dtype)) }
         } else {
             let word = word();
-            self.from_word(dtype, &word, "0u")
+            self.read_word(dtype, &word, "0u")
         };
         let ty = self.type_name(self.register(Some(dtype)));
         self.line(format!("let {name}: {ty} = {text};"));
