@@ -112,6 +112,13 @@ fn what_wgsl_lacks_is_named() {
         let error = render(&kernel(name), &Target::webgpu_minimum()).expect_err(message);
         assert_eq!(error.to_string(), message);
     }
+    for (function, name) in [("pow(x[0], 0.3f32)", "f64"), ("sin(x[0])", "64-bit integers")] {
+        let source = format!("kernel k(x: &mut [f32]) {{\n    x[0] = {function}\n}}\n");
+        let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
+        let error = render(&kernel, &Target::webgpu_minimum()).expect_err("a device without 64 bits");
+        let message = format!("goes through {name}, which webgpu does not have; choose another device");
+        assert!(error.is_unsupported() && error.to_string().ends_with(&message), "{error}");
+    }
     let small = Target { shared_bytes: 1027, ..web_target() };
     let error = render(&kernel("histogram.ir"), &small).expect_err("too little shared memory");
     assert!(error.to_string().contains("shared memory"), "{error}");

@@ -127,17 +127,6 @@ impl Target {
         }
     }
 
-    /// Work-items of a subgroup of a kernel with this group size.
-    ///
-    /// Subgroups are made of consecutive linear ids. Only PTX promises that for groups of several axes; elsewhere such a
-    /// kernel, or one without a fixed group, has none: every work-item is a subgroup of its own.
-    pub fn subgroup_of(&self, group: Option<[u32; 3]>) -> u32 {
-        match (self.language, group) {
-            (Language::Ptx { .. }, Some(_)) | (_, Some([_, 1, 1])) => self.subgroup,
-            _ => 1,
-        }
-    }
-
     /// A GPU with WebGPU's default limits and no extension, for tests.
     pub fn webgpu_minimum() -> Target {
         Target {
@@ -155,6 +144,17 @@ impl Target {
             f64: false,
             int64: false,
             atomic_f32: false,
+        }
+    }
+
+    /// Work-items of a subgroup of a kernel with this group size.
+    ///
+    /// Subgroups are made of consecutive linear ids. Only PTX promises that for groups of several axes; elsewhere such a
+    /// kernel, or one without a fixed group, has none: every work-item is a subgroup of its own.
+    pub fn subgroup_of(&self, group: Option<[u32; 3]>) -> u32 {
+        match (self.language, group) {
+            (Language::Ptx { .. }, Some(_)) | (_, Some([_, 1, 1])) => self.subgroup,
+            _ => 1,
         }
     }
 

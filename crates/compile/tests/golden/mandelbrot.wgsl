@@ -5,97 +5,17 @@ override items2: u32 = 1u;
 @group(0) @binding(1) var<storage, read_write> out_: array<u32>;
 
 override fused_f32: bool = false;
-fn leading_fma_f32(x: u32) -> u32 { return countLeadingZeros(x); }
-fn shifted_f32(v: vec2<u32>, n: u32) -> vec2<u32> {
-    // To the right; what is lost sets the last bit.
-    if n == 0u { return v; }
-    if n < 32u {
-        let lost = u32((v.x << (32u - n)) != 0u);
-        return vec2<u32>((v.x >> n) | (v.y << (32u - n)) | lost, v.y >> n);
-    }
-    if n == 32u { return vec2<u32>(v.y | u32(v.x != 0u), 0u); }
-    if n < 2u * 32u {
-        let lost = u32((v.x | (v.y << (2u * 32u - n))) != 0u);
-        return vec2<u32>((v.y >> (n - 32u)) | lost, 0u);
-    }
-    return vec2<u32>(u32((v.x | v.y) != 0u), 0u);
-}
 fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
     if fused_f32 { return fma(a, b, c); }
-    let ua = bitcast<u32>(a) & 0x7fffffffu;
-    let ub = bitcast<u32>(b) & 0x7fffffffu;
-    let uc = bitcast<u32>(c) & 0x7fffffffu;
-    // The product is exact, or too small beside the addend whatever it is.
-    if (ua == 0u) || (ub == 0u) || (ua >= 0x7f800000u) || (ub >= 0x7f800000u) { return a * b + c; }
-    if uc >= 0x7f800000u { return c; }
-    let product_sign = (bitcast<u32>(a) ^ bitcast<u32>(b)) & ~0x7fffffffu;
-    let c_sign = bitcast<u32>(c) & ~0x7fffffffu;
-    var ea = i32(ua >> 23u);
-    var eb = i32(ub >> 23u);
-    var ec = i32(uc >> 23u);
-    let ma = (ua & 0x7fffffu) | select(0x800000u, 0u, ea == 0);
-    let mb = (ub & 0x7fffffu) | select(0x800000u, 0u, eb == 0);
-    let mc = (uc & 0x7fffffu) | select(0x800000u, 0u, ec == 0);
-    // Normalised, so that no bit of a small product gets lost before the sum.
-    let sa = leading_fma_f32(ma) - (32u - 1u - 23u);
-    let sb = leading_fma_f32(mb) - (32u - 1u - 23u);
-    ea = max(ea, 1) - i32(sa);
-    eb = max(eb, 1) - i32(sb);
-    ec = max(ec, 1);
-    let na = ma << sa;
-    let nb = mb << sb;
-    let low = (na & 0xffffu) * (nb & 0xffffu);
-    let middle = (na >> 16u) * (nb & 0xffffu) + (low >> 16u);
-    let other = (na & 0xffffu) * (nb >> 16u) + (middle & 0xffffu);
-    let high = (na >> 16u) * (nb >> 16u) + (middle >> 16u) + (other >> 16u);
-    let bottom = (other << 16u) | (low & 0xffffu);
-    var p = vec2<u32>(bottom << 14u, (high << 14u) | (bottom >> (32u - 14u)));
-    var q = vec2<u32>(0u, mc << 6u);
-    let ep = ea + eb - 2 * 150 - 14;
-    let eq = ec - 150 - 6 - 32;
-    let distance = ep - eq;
-    var e = ep;
-    if distance >= 0 { q = shifted_f32(q, u32(min(distance, 1000))); } else {
-        p = shifted_f32(p, u32(min(-distance, 1000)));
-        e = eq;
-    }
-    var sign = product_sign;
-    var r = p;
-    if product_sign == c_sign {
-        let sum = p.x + q.x;
-        r = vec2<u32>(sum, p.y + q.y + u32(sum < p.x));
-    } else {
-        if (p.y < q.y) || ((p.y == q.y) && (p.x < q.x)) {
-            let kept = p;
-            p = q;
-            q = kept;
-            sign = c_sign;
-        }
-        r = vec2<u32>(p.x - q.x, p.y - q.y - u32(p.x < q.x));
-        if (r.x | r.y) == 0u { return bitcast<f32>(0u); }
-    }
-    if r.y == 0u {
-        r = vec2<u32>(0u, r.x);
-        e = e - 32;
-    }
-    let lead = leading_fma_f32(r.y);
-    if lead > 0u {
-        r = vec2<u32>(r.x << lead, (r.y << lead) | (r.x >> (32u - lead)));
-        e = e - i32(lead);
-    }
-    // The leading bit is the first now; this is its exponent as the float has it.
-    var exponent = e + 2 * 32 - 1 + 150 - 23;
-    if exponent >= 255 { return bitcast<f32>(sign | 0x7f800000u); }
-    if exponent < 1 {
-        r = shifted_f32(r, u32(min(1 - exponent, 1000)));
-        exponent = 1;
-    }
-    let unused = 32u - 1u - 23u;
-    let kept = r.y >> unused;
-    let lost = r.y << (32u - unused);
-    let half = 0x800000u << (32u - 1u - 23u);
-    let up = (lost > half) || ((lost == half) && ((r.x != 0u) || ((kept & 1u) == 1u)));
-    return bitcast<f32>(sign | (((u32(exponent) - 1u) << 23u) + kept + u32(up)));
+    let p = f64(a) * f64(b);
+    let q = f64(c);
+    let sum = p + q;
+    let part = sum - p;
+    let lost = (p - (sum - part)) + (q - part);
+    let bits = bitcast<u64>(sum);
+    let inexact = ((lost > 0.0lf) || (lost < 0.0lf)) && ((bits & 1lu) == 0lu);
+    let odd = select(bits - 1lu, bits + 1lu, (lost > 0.0lf) == (sum > 0.0lf));
+    return f32(bitcast<f64>(select(bits, odd, inexact)));
 }
 @compute @workgroup_size(items0, items1, items2)
 fn mandelbrot_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {

@@ -54,6 +54,12 @@ impl WgpuDevice {
         WgpuDevice { place, info, target, room, trust, opening: Mutex::new(()), used: OnceLock::new() }
     }
 
+    /// The device with a poorer target, as another one would have. For tests.
+    pub fn with_target(mut self, change: impl FnOnce(&mut Target)) -> WgpuDevice {
+        change(&mut self.target);
+        self
+    }
+
     /// Counts the bytes allocated on this device, even after it was dropped.
     pub fn taken(&self) -> impl Fn() -> u64 + use<> {
         self.room.taken()
@@ -220,7 +226,7 @@ impl Device for WgpuDevice {
         let allocation = tables.memory.get(to.alloc.0).ok_or_else(freed)?;
         let _order = locked(&used.order);
         // Whole words go straight there; what is left goes by way of memory of its own.
-        let direct = if to.offset % 4 == 0 { bytes.len() & !3 } else { 0 };
+        let direct = if to.offset.is_multiple_of(4) { bytes.len() & !3 } else { 0 };
         if direct > 0 {
             open.ask(doing, || open.queue.write_buffer(&allocation.buffer, to.offset, &bytes[..direct]))?;
         }

@@ -32,6 +32,9 @@ pub enum Command {
     Clear { to: (Buffer, u64), bytes: u64 },
 }
 
+/// The memory a launch sees.
+type Seen = Vec<(Window, Arc<Allocation>)>;
+
 /// Commands that were made and not submitted yet.
 pub struct Encoder<'a> {
     pub open: &'a Open,
@@ -75,7 +78,7 @@ impl Encoder<'_> {
         let bound = program.bind(self.open, self.words_buffer, &held)?;
         let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
         let mut groups = [0; 3];
-        for axis in 0..3 {
+        for (axis, groups) in groups.iter_mut().enumerate() {
             // Whole groups; the size asked for is an argument of its own.
             let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
             let most = if program.signature.hidden { u64::from(u32::MAX) } else { most };
@@ -84,7 +87,7 @@ impl Encoder<'_> {
                     "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
                 )));
             }
-            groups[axis] = count;
+            *groups = count;
         }
         let starts = |axis: usize| (0..groups[axis]).step_by(most as usize);
         for z in starts(2) {
@@ -117,7 +120,7 @@ impl Encoder<'_> {
     }
 
     /// A launch's words, and the memory it sees.
-    fn arguments(&self, program: &Program, dispatch: &Dispatch) -> Result<(Vec<u32>, Vec<(Window, Arc<Allocation>)>)> {
+    fn arguments(&self, program: &Program, dispatch: &Dispatch) -> Result<(Vec<u32>, Seen)> {
         let label = &self.open.fate.label;
         let signature = &program.signature;
         let wrong = |what: String| {
@@ -164,7 +167,7 @@ impl Encoder<'_> {
     /// A region alone, for a program that is not told where in a buffer it begins.
     fn part(&self, region: &Region, whole: Window) -> Result<Window> {
         let align = u64::from(self.open.limits.min_storage_buffer_offset_alignment);
-        if region.offset % align != 0 {
+        if !region.offset.is_multiple_of(align) {
             return Err(Error::unsupported(format!(
                 "{}: a buffer begins {} bytes into its memory, programs of your own want multiples of {align}; copy it first",
                 self.open.fate.label, region.offset
@@ -178,7 +181,7 @@ impl Encoder<'_> {
 
     fn copy(&mut self, from: &Region, to: &Region) -> Result<()> {
         let (source, target) = (self.memory(from)?, self.memory(to)?);
-        let whole = [from.offset, to.offset, from.bytes].iter().all(|number| number % 4 == 0);
+        let whole = [from.offset, to.offset, from.bytes].iter().all(|number| number.is_multiple_of(4));
         if from.bytes == 0 {
             return Ok(());
         }
@@ -198,7 +201,7 @@ impl Encoder<'_> {
         if to.bytes == 0 {
             return Ok(());
         }
-        if to.offset % 4 == 0 && to.bytes % 4 == 0 && pattern.iter().all(|byte| *byte == 0) {
+        if to.offset.is_multiple_of(4) && to.bytes.is_multiple_of(4) && pattern.iter().all(|byte| *byte == 0) {
             self.commands.push(Command::Clear { to: (target.buffer.clone(), to.offset), bytes: to.bytes });
             return Ok(());
         }

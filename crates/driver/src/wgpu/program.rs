@@ -43,7 +43,7 @@ pub struct Program {
 /// What pipelines are made of.
 enum Form {
     /// What becomes SPIR-V here.
-    Understood(Understood),
+    Understood(Box<Understood>),
     /// What `wgpu` translates.
     Module(ShaderModule),
 }
@@ -91,7 +91,7 @@ pub fn build(
     }
     let sized = understood.overrides().any(|name| name == SIZES[0]);
     let form = if open.translates {
-        Form::Understood(understood)
+        Form::Understood(Box::new(understood))
     } else {
         let descriptor = ShaderModuleDescriptor {
             label: Some(&text.entry),

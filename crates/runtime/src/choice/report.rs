@@ -110,6 +110,7 @@ fn line(device: &Device) -> String {
     let info = device.info();
     let total = human(device.memory().total);
     let software = if info.software { ", software" } else { "" };
-    let (spelling, units) = (device.spelling(), info.compute_units);
-    format!("{spelling}  {} ({}, {}), {units} units, {total}{software}", info.name, info.vendor, info.driver)
+    // Some interfaces do not tell.
+    let units = if info.compute_units == 0 { String::new() } else { format!("{} units, ", info.compute_units) };
+    format!("{}  {} ({}, {}), {units}{total}{software}", device.spelling(), info.name, info.vendor, info.driver)
 }

@@ -32,7 +32,7 @@ fn pretend_cuda() {
 }
 
 /// The devices of this machine that the table runs on. OpenCL compilers take a tenth of a second for each of some hundred
-/// kernels, so a quick run leaves them out and the second one is for the full run.
+/// kernels, so a quick run leaves them out, the second one and Vulkan are for the full run. `PANOPLY_TEST_DEVICE` names the only one.
 fn devices() -> Vec<Device> {
     let set = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
     pretend_cuda();
@@ -41,7 +41,10 @@ fn devices() -> Vec<Device> {
         names.push("opencl:0");
     }
     if set("PANOPLY_TEST_FULL") {
-        names.push("opencl:1");
+        names.extend(["opencl:1", "vulkan:0"]);
+    }
+    if let Ok(only) = std::env::var("PANOPLY_TEST_DEVICE") {
+        names.retain(|name| *name == only);
     }
     let found = names.into_iter().filter_map(|name| match Device::get(name) {
         Ok(device) => Some(device),

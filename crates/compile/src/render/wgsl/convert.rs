@@ -74,12 +74,12 @@ impl Writer<'_> {
         if from.bytes() >= 4 {
             return format!("bitcast<{}>({})", self.type_name(to), bare(text));
         }
-        let bits = self.to_word(from, text);
-        self.from_word(to, &bits, "0u")
+        let bits = self.word_of(from, text);
+        self.read_word(to, &bits, "0u")
     }
 
     /// An element of at most 32 bits in a word, `shift` bits from its low end.
-    pub fn from_word(&mut self, dtype: DType, word: &str, shift: &str) -> String {
+    pub fn read_word(&mut self, dtype: DType, word: &str, shift: &str) -> String {
         let shifted = if shift == "0u" { word.to_string() } else { format!("({word} >> {shift})") };
         match dtype {
             DType::U32 => word.to_string(),
@@ -96,7 +96,7 @@ impl Writer<'_> {
     }
 
     /// The bits of an element of at most 16 bits at the low end of a word.
-    pub fn to_word(&mut self, dtype: DType, text: &str) -> String {
+    pub fn word_of(&mut self, dtype: DType, text: &str) -> String {
         match dtype {
             DType::Bool => format!("u32({})", bare(text)),
             DType::U8 | DType::U16 => text.to_string(),

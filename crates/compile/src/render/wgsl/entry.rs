@@ -15,13 +15,13 @@ use super::expr::{Writer, is_literal};
 use super::memory::{Held, Mem};
 use crate::opt::walk::live;
 
-pub(super) fn program(kernel: &Kernel, index_bits: u32) -> Rendered {
+pub(super) fn program(kernel: &Kernel, f64: bool, index_bits: u32) -> Rendered {
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut names = Names::default();
     let entry = names.pick(&kernel.name);
     let mems = kernel.mems.iter().enumerate();
     let mems = mems.map(|(i, mem)| Mem { name: names.pick(&mem.name), held: Held::of(kernel, i, mem) }).collect();
-    let mut writer = Writer::new(kernel, index, names, mems);
+    let mut writer = Writer::new(kernel, index, f64, names, mems);
     let words = writer.arguments();
     writer.numbers(&builtins(kernel, &live(kernel)));
     let private = |mem: &&panoply_ir::kernel::Memory| matches!(mem.space, Space::Private(_));
@@ -123,7 +123,7 @@ impl Writer<'_> {
             if dtype == DType::U64 { long } else { format!("bitcast<{}>({long})", self.type_name(dtype)) }
         } else {
             let word = word();
-            self.from_word(dtype, &word, "0u")
+            self.read_word(dtype, &word, "0u")
         };
         let ty = self.type_name(self.register(Some(dtype)));
         self.line(format!("let {name}: {ty} = {text};"));

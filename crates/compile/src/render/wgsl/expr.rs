@@ -16,6 +16,8 @@ pub(super) struct Writer<'k> {
     pub kernel: &'k Kernel,
     /// What an index is: u32 or u64.
     pub index: DType,
+    /// Whether the device has f64.
+    pub f64: bool,
     pub names: Names,
     pub mems: Vec<Mem>,
     /// The value of every scalar parameter; buffers have none.
@@ -29,10 +31,10 @@ pub(super) struct Writer<'k> {
 }
 
 impl<'k> Writer<'k> {
-    pub fn new(kernel: &'k Kernel, index: DType, names: Names, mems: Vec<Mem>) -> Writer<'k> {
+    pub fn new(kernel: &'k Kernel, index: DType, f64: bool, names: Names, mems: Vec<Mem>) -> Writer<'k> {
         let locals = vec![Vec::new(); kernel.locals.len()];
         let (params, soft, lines) = (Vec::new(), Soft::default(), Vec::new());
-        Writer { kernel, index, names, mems, params, locals, soft, lines, depth: 1, temporaries: 0 }
+        Writer { kernel, index, f64, names, mems, params, locals, soft, lines, depth: 1, temporaries: 0 }
     }
 
     /// Adds a line.

@@ -112,11 +112,11 @@ impl Writer<'_> {
             Held::Atomic(_) => format!("atomicLoad(&{name}[{place}])"),
             Held::Packed => {
                 let word = format!("{name}[{place} >> {per_word}]");
-                self.from_word(dtype, &word, &shift)
+                self.read_word(dtype, &word, &shift)
             }
             Held::AtomicPacked => {
                 let word = format!("atomicLoad(&{name}[{place} >> {per_word}])");
-                self.from_word(dtype, &word, &shift)
+                self.read_word(dtype, &word, &shift)
             }
         }
     }
@@ -137,7 +137,7 @@ impl Writer<'_> {
             Held::Packed | Held::AtomicPacked => {
                 let mask = if dtype.bytes() == 1 { "0xffu" } else { "0xffffu" };
                 // The value may read what is cleared here.
-                let bits = self.to_word(dtype, value);
+                let bits = self.word_of(dtype, value);
                 let bits = self.name("u32", &bits);
                 let word = format!("&{name}[{place} >> {per_word}]");
                 format!("atomicAnd({word}, ~({mask} << {shift})); atomicOr({word}, {bits} << {shift});")

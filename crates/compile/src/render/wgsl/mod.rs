@@ -7,7 +7,7 @@
 //!   and sets its own bits by atomic operations, so neighbours written by others stay. In arrays of a group or work-item each is a word.
 //! * **Arguments** that are no buffers are words of one uniform buffer, [`entry`] says in which order. All buffers are declared as
 //!   writable, for `wgpu` tracks whole buffers and would refuse one of which a launch reads a part and writes another.
-//! * **Floats**: WGSL leaves open whether a fused multiply-add is one, and what remainders are worth. [`soft`] says both in integers;
+//! * **Floats**: WGSL leaves open whether a fused multiply-add is one, and what remainders are worth. [`soft`] says both in integers or f64;
 //!   where a device has shown that its own is right, the driver says so when it makes the pipeline. Transcendental functions
 //!   were expanded before ([`crate::opt::expand_math`]).
 //! * **Constants**: an operation on nothing but literals would be computed by the compiler, which refuses what overflows, so one of them
@@ -25,11 +25,12 @@ mod ops;
 mod soft;
 mod stmt;
 
-use panoply_ir::Target;
 use panoply_ir::kernel::Kernel;
-use panoply_ir::{Error, Result};
+use panoply_ir::{DType, Error, Result, Target};
 
 use super::Rendered;
+use super::support::uses;
+use crate::opt::walk::live;
 
 /// A kernel without collectives and transcendental functions as a program.
 pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Result<Rendered> {
@@ -40,5 +41,16 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Resu
             kernel.name, target.name, target.shared_bytes
         )));
     }
-    Ok(entry::program(kernel, index_bits))
+    let live = live(kernel);
+    for (dtype, name) in [(DType::F64, "f64"), (DType::U64, "64-bit integers")] {
+        // The kernel itself was asked before its functions were expanded.
+        if !target.computes(dtype) && uses(kernel, &live, dtype) {
+            return Err(Error::unsupported(format!(
+                "kernel {}: a function of floats in it (pow, or sin, cos, tan) goes through {name}, which {} does not have; \
+                 choose another device",
+                kernel.name, target.name
+            )));
+        }
+    }
+    Ok(entry::program(kernel, target.f64, index_bits))
 }

@@ -53,7 +53,9 @@ impl Writer<'_> {
             Alu::Mul => infix("*", args),
             Alu::Div => infix("/", args),
             Alu::Sqrt => call("sqrt", args),
-            Alu::Fma => self.soft(Function::Fma(Fused::of(register)), args),
+            Alu::Fma if register == DType::F64 => self.soft(Function::Fma(Fused::Wide), args),
+            Alu::Fma if self.f64 => self.soft(Function::Fma(Fused::Doubles), args),
+            Alu::Fma => self.soft(Function::Fma(Fused::Integers), args),
             _ => unreachable!("{} of {dtype}", op.name()),
         };
         self.rounded(dtype, text)

@@ -8,22 +8,22 @@ use std::collections::BTreeSet;
 
 use panoply_ir::DType;
 
-/// A float that is computed in integers.
+/// How a fused multiply-add is computed where the device's own is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fused {
-    F32,
-    F64,
+    /// Of f32, in integers.
+    Integers,
+    /// Of f32, in f64.
+    Doubles,
+    /// Of f64, in integers.
+    Wide,
 }
 
 impl Fused {
-    pub fn of(dtype: DType) -> Fused {
-        if dtype == DType::F64 { Fused::F64 } else { Fused::F32 }
-    }
-
     fn dtype(self) -> DType {
         match self {
-            Fused::F32 => DType::F32,
-            Fused::F64 => DType::F64,
+            Fused::Integers | Fused::Doubles => DType::F32,
+            Fused::Wide => DType::F64,
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) enum Function {
     Bits(DType),
     /// f32 to the nearest 16-bit float, as f32.
     Round(DType),
-    /// What is below in [`FMA`] besides the function itself.
+    /// a × b + c with one rounding.
     Fma(Fused),
 }
 
@@ -113,6 +113,7 @@ impl Function {
             Function::Bits(DType::F16) => F16.to_string(),
             Function::Bits(_) => BF16.to_string(),
             Function::Round(t) => format!("fn round_{t}(x: f32) -> f32 {{ return {t}_from_bits({t}_bits(x)); }}\n"),
+            Function::Fma(Fused::Doubles) => FMA_IN_F64.to_string(),
             Function::Fma(float) => filled(FMA, float.dtype()),
         }
     }
@@ -286,6 +287,24 @@ fn rem_NAME(x: $f, y: $f) -> $f {
     let e = eb - i32(lead);
     if e >= 1 { return bitcast<$f>(sign | ((ma & $FRACTION$n) | ($u(e) << $PLACESu))); }
     return bitcast<$f>(sign | (ma >> u32(1 - e)));
+}
+";
+
+/// The product is exact in f64. Its sum with the addend is rounded to odd, so that rounding it again to f32 is as rounding once: S. Boldo,
+/// G. Melquiond, *Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd*, 2008.
+const FMA_IN_F64: &str = "\
+override fused_f32: bool = false;
+fn fma_f32(a: f32, b: f32, c: f32) -> f32 {
+    if fused_f32 { return fma(a, b, c); }
+    let p = f64(a) * f64(b);
+    let q = f64(c);
+    let sum = p + q;
+    let part = sum - p;
+    let lost = (p - (sum - part)) + (q - part);
+    let bits = bitcast<u64>(sum);
+    let inexact = ((lost > 0.0lf) || (lost < 0.0lf)) && ((bits & 1lu) == 0lu);
+    let odd = select(bits - 1lu, bits + 1lu, (lost > 0.0lf) == (sum > 0.0lf));
+    return f32(bitcast<f64>(select(bits, odd, inexact)));
 }
 ";
 
