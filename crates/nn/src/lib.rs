@@ -5,7 +5,7 @@
 //! it leaves behind (running statistics). An [`optimiser::Optimiser`] turns a loss into the next parameters and commits
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`data`], [`fit`], [`metrics`],
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`fit`], `memory`, [`metrics`],
 //! [`checkpoint`], `resume`.
 
 #![forbid(unsafe_code)]
@@ -16,8 +16,10 @@ pub mod fit;
 pub mod init;
 pub mod layer;
 pub mod layers;
+mod memory;
 pub mod metrics;
 pub mod module;
+pub mod network;
 pub mod optimiser;
 mod resume;
 
@@ -25,4 +27,5 @@ pub use fit::{EpochReport, Run, Training};
 pub use layer::{Layer, Pass};
 pub use layers::*;
 pub use module::{Module, Param, Visitor, VisitorMut};
+pub use network::{LayerSpec, Loss, Model, Network};
 pub use optimiser::{Adagrad, Adam, AdamW, Average, Lion, Optimiser, Plateau, RmsProp, Schedule, Sgd};
