@@ -10,6 +10,7 @@ mod bench;
 mod demo;
 mod devices;
 mod explain;
+mod export;
 mod inspect;
 mod output;
 mod predict;
@@ -44,6 +45,8 @@ enum Command {
     Train(train::Arguments),
     /// Let a trained network judge examples.
     Predict(predict::Arguments),
+    /// Write a trained network as an ONNX file.
+    Export(export::Arguments),
     /// What a model file holds.
     Inspect(inspect::Arguments),
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
     };
     match done {

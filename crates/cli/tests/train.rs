@@ -114,6 +114,15 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert!(inspected.contains("17226 parameters to train, 68904 bytes"), "{inspected}");
     assert!(inspected.contains("6 arrays, 17226 numbers, 68904 bytes, 0 NaN or infinite"), "{inspected}");
 
+    let export = |out: &str| {
+        let arguments = ["export", "runs/digits-1/model.safetensors", "--out", out];
+        Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap()
+    };
+    let said = text(&export("digits.onnx").stdout);
+    assert!(said.ends_with("input [batch, 1, 8, 8], output [batch, 10] of logits\n"), "{said}");
+    assert!(std::fs::metadata(place.0.join("digits.onnx")).unwrap().len() > 68904);
+    assert!(text(&export("runs/digits-1/model.safetensors").stderr).contains("is the model itself"));
+
     // A second run has the next number; the first goes on, as one of four epochs would have.
     let longer = place.json(&["train", "digits", "--epochs", "4"]);
     assert_eq!(longer["folder"], "runs/digits-2");
@@ -262,6 +271,24 @@ fn tables_are_learned_and_judged() {
     assert!(place.refused(&["train", "few.csv"]).contains("leaves 2 to learn from and 0 held out"));
     assert!(place.refused(&["train", "nothing.csv"]).contains("cannot read nothing.csv"));
     assert!(place.refused(&["train", "few.csv", "--held-out", "0.5", "--model", "cnn"]).contains("cnn needs images"));
+}
+
+/// Real tables (see `data/README.md`), of which a linear rule alone reads 95 %.
+#[test]
+fn real_tables_are_learned() {
+    let place = Place::new("real");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for (name, label, examples, features) in [("wine", "cultivar", 178, 13), ("breast_cancer", "diagnosis", 569, 30)] {
+        let table = data.join(format!("{name}.csv")).display().to_string();
+        let report =
+            place.json(&["train", &table, "--label", label, "--epochs", "20", "--batch", "16", "--hidden", "16"]);
+        assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{name}: {report}");
+        let folder = place.0.join(report["folder"].as_str().unwrap());
+        let manifest: Value = serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
+        let held = &manifest["data"];
+        assert_eq!(held["examples"].as_u64().unwrap() + held["held_out"].as_u64().unwrap(), examples);
+        assert_eq!(manifest["network"]["input"][0], features);
+    }
 }
 
 /// A bright left or right half.

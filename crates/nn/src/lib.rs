@@ -6,12 +6,14 @@
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
 //! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`fit`], `memory`, [`metrics`],
-//! [`checkpoint`], `resume`.
+//! [`checkpoint`], `resume`, [`onnx`], [`ensure`](mod@ensure), [`compiled`].
 
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+pub mod compiled;
 pub mod data;
+pub mod ensure;
 pub mod fit;
 pub mod init;
 pub mod layer;
@@ -20,9 +22,11 @@ mod memory;
 pub mod metrics;
 pub mod module;
 pub mod network;
+pub mod onnx;
 pub mod optimiser;
 mod resume;
 
+pub use compiled::{Compiled, compile};
 pub use fit::{EpochReport, Run, Training};
 pub use layer::{Layer, Pass};
 pub use layers::*;
