@@ -380,6 +380,24 @@ fn every_network_and_precision_trains() {
         let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--count", "2"]);
         assert_eq!(seen["known"], 2);
     }
+    for precision in ["bf16", "f16"] {
+        let report = place.json(&[
+            "train",
+            "digits",
+            "--epochs",
+            "2",
+            "--precision",
+            precision,
+            "--batch",
+            "auto",
+            "--hidden",
+            "16",
+        ]);
+        assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
+    }
+    let capped = place.command(&["train", "digits", "--batch", "1024"]).env("PANOPLY_POOL", "2M").output().unwrap();
+    let said = text(&capped.stderr);
+    assert!(said.contains("out of memory on cpu: a step of 1024 examples needs") && said.contains("fits"), "{said}");
     let refusal = place.refused(&["train", "--model", "perceptron"]);
     assert!(
         refusal.contains("there is no network `perceptron`; take mlp, cnn, lstm, transformer or a FILE.toml"),

@@ -6,7 +6,7 @@
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
 //! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`fit`], `memory`, [`metrics`],
-//! [`checkpoint`], `resume`, [`onnx`], [`ensure`](mod@ensure), [`compiled`].
+//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`ensure`](mod@ensure), [`compiled`].
 
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,7 @@ pub mod network;
 pub mod onnx;
 pub mod optimiser;
 mod resume;
+pub mod state_dict;
 
 pub use compiled::{Compiled, compile};
 pub use fit::{EpochReport, Run, Training};

@@ -3,6 +3,7 @@
 
 mod layers;
 mod optimisers;
+mod state_dict;
 mod training;
 
 use panoply_nn::{Linear, Param};
