@@ -6,18 +6,19 @@
 
 mod arena;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use panoply_ir::authored::Role as Passed;
 use panoply_ir::graph::{Graph, NodeId, Op};
-use panoply_ir::kernel::Kernel;
+use panoply_ir::kernel::{Access, Kernel};
 use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Error, Result, Scalar, Target, Verified};
 
 use crate::lower::{Argument, lower};
 use crate::schedule::authored::Call;
+use crate::schedule::nest::Nest;
 use crate::schedule::{Schedule, Step, schedule};
 
 /// What runs, on what memory.
@@ -123,6 +124,7 @@ pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -
     let mut planner =
         Planner { schedule: &schedule, buffers: Vec::new(), of: BTreeMap::new(), kernels: HashMap::new() };
     let outputs: Vec<BufferId> = schedule.graph.outputs.iter().map(|output| planner.output(*output)).collect();
+    planner.change_in_place();
     let mut steps = Vec::with_capacity(schedule.steps.len());
     for step in &schedule.steps {
         planner.step(step, target, &mut steps)?;
@@ -159,6 +161,25 @@ impl Planner<'_> {
         self.buffer(id, Role::Output)
     }
 
+    /// Gives an array that is written into, and not needed any more, the buffer of what it becomes.
+    ///
+    /// The kernel may not read the array besides: another work-item may have changed what it reads.
+    fn change_in_place(&mut self) {
+        let mut needed: BTreeSet<NodeId> = self.schedule.graph.outputs.iter().copied().collect();
+        for step in self.schedule.steps.iter().rev() {
+            let read = step.reads();
+            if let Step::Nest(Nest { changes: Some((before, after)), .. }) = step {
+                let leaf = matches!(self.schedule.graph.node(*before).op, Op::Leaf(_));
+                if !leaf && !needed.contains(before) && !read.contains(before) {
+                    let buffer = self.used(*after);
+                    self.of.insert(*before, buffer);
+                }
+                needed.insert(*before);
+            }
+            needed.extend(read);
+        }
+    }
+
     /// The buffer of a node that a step reads or writes; its place in the arena is decided later.
     fn used(&mut self, id: NodeId) -> BufferId {
         self.buffer(id, Role::Temp { offset: 0 })
@@ -166,8 +187,15 @@ impl Planner<'_> {
 
     fn step(&mut self, step: &Step, target: &Target, steps: &mut Vec<PlanStep>) -> Result<()> {
         match step {
-            Step::Routine(claim, node) => {
-                let buffers = [claim.a, claim.b, *node].map(|id| self.used(id)).to_vec();
+            Step::Routine(claim) => {
+                let mut buffers: Vec<BufferId> = claim.inputs.iter().map(|id| self.used(*id)).collect();
+                let written = claim.routine.operands().skip(claim.inputs.len());
+                for (operand, output) in written.zip(&claim.outputs) {
+                    buffers.push(match output {
+                        Some(output) => self.used(*output),
+                        None => self.scratch(operand.elems.unwrap_or(u64::MAX), operand.dtype),
+                    });
+                }
                 steps.push(PlanStep::Routine { routine: claim.routine, buffers });
             }
             Step::Kernel(call) => self.authored(call, steps)?,
@@ -175,6 +203,12 @@ impl Planner<'_> {
                 let lowered = lower(&self.schedule.graph, nest, target)?;
                 let hash = panoply_ir::hash(&lowered.kernel);
                 let kernel = self.kernels.entry(hash).or_insert(lowered.kernel).clone();
+                if let Some((before, after)) = nest.changes {
+                    let (from, to) = (self.used(before), self.used(after));
+                    if from != to {
+                        steps.push(PlanStep::Copy { from, to });
+                    }
+                }
                 let arg = |argument: &Argument| match argument {
                     Argument::Node(id) => PlanArg::Buffer(self.used(*id)),
                     Argument::Slot(n) => PlanArg::Slot(*n),
@@ -267,10 +301,11 @@ impl fmt::Display for Plan {
                     writeln!(f, "{}({}) over {x} × {y} × {z}{group}", kernel.name, args.join(", "))?;
                 }
                 PlanStep::Copy { from, to } => writeln!(f, "copy b{} to b{}", from.0, to.0)?,
-                PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
-                    let [a, b, c] = [0, 1, 2].map(|at| buffers[at].0);
-                    let (batch, m, n, k) = (gemm.batch, gemm.m, gemm.n, gemm.k);
-                    writeln!(f, "gemm b{c} = b{a} × b{b}: {batch} × ({m} × {k} × {n}) of {}", gemm.dtype)?;
+                PlanStep::Routine { routine, buffers } => {
+                    let all: Vec<String> = buffers.iter().map(|id| format!("b{}", id.0)).collect();
+                    let read = routine.operands().filter(|operand| operand.access == Access::In).count();
+                    let (inputs, outputs) = all.split_at(read);
+                    writeln!(f, "{} = {}({}): {routine}", outputs.join(", "), routine.name(), inputs.join(", "))?;
                 }
             }
         }

@@ -207,7 +207,7 @@ impl CpuDevice {
         let addresses: Vec<*mut u8> =
             held.iter().zip(regions).map(|(allocation, region)| allocation.address(*region)).collect();
         // SAFETY: the caller validated the regions against the routine; the allocations are held above.
-        unsafe { routine::run(&self.pool, routine, &addresses) }
+        unsafe { routine::run(&self.pool, self.isa, routine, &addresses) }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It takes the kernel IR itself and needs no compiler at run time. In reading order: [`device`] (the contract's side),
 //! [`vm`] (the vector machine that runs kernels), [`math`] (scalar functions that become vector code), [`pool`] (the
-//! threads), [`routine`] (matrix products, copies), [`checked`] (the interpreter, watched: the device `cpu:checked`),
+//! threads), [`routine`] (matrix products, convolution, attention, copies) on [`simd`], [`checked`] (the interpreter, watched: the device `cpu:checked`),
 //! [`memory`] and [`host`] (what the machine has).
 
 #[cfg(target_endian = "big")]
@@ -18,6 +18,8 @@ pub mod memory;
 mod pages;
 pub mod pool;
 pub mod routine;
+mod scratch;
+pub mod simd;
 pub mod vm;
 
 pub use device::{CpuDevice, CpuDriver, CpuOptions};

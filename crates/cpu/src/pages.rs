@@ -32,9 +32,11 @@ impl Pages {
         }
         let start = whole.cast::<u8>();
         let start = start.wrapping_add(start.align_offset(PAGE));
-        // Advice only: refused, the pages are small.
-        // SAFETY: the range lies inside the mapping, which is `PAGE` longer than what is needed.
-        unsafe { libc::madvise(start.cast(), length - PAGE, libc::MADV_HUGEPAGE) };
+        // Advice only: refused, the pages are small. Miri does not know it.
+        if !cfg!(miri) {
+            // SAFETY: the range lies inside the mapping, which is `PAGE` longer than what is needed.
+            unsafe { libc::madvise(start.cast(), length - PAGE, libc::MADV_HUGEPAGE) };
+        }
         Some(Pages { start: NonNull::new(start)?, mapped: (whole as usize, length) })
     }
 

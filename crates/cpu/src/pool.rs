@@ -26,6 +26,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::scratch::Scratch;
+
 /// How long a thread with nothing to do keeps looking before it sleeps. Waking a sleeper takes about as long.
 const SPIN: Duration = Duration::from_micros(50);
 
@@ -54,6 +56,7 @@ pub struct Pool {
     workers: Vec<JoinHandle<()>>,
     /// Held by the one caller whose job the workers may be in.
     taken: AtomicBool,
+    scratch: Scratch,
 }
 
 impl Pool {
@@ -70,12 +73,17 @@ impl Pool {
             thread::Builder::new().name(format!("panoply-cpu-{number}")).spawn(move || shared.serve()).ok()
         };
         let workers = (1..threads).map_while(start).collect();
-        Pool { shared, workers, taken: AtomicBool::new(false) }
+        Pool { shared, workers, taken: AtomicBool::new(false), scratch: Scratch::default() }
     }
 
     /// A pool with one thread for each core this process may use (its affinity mask and control group are honoured).
     pub fn for_machine() -> Self {
         Self::new(available_threads())
+    }
+
+    /// Memory for what its parts work in.
+    pub(crate) fn scratch(&self) -> &Scratch {
+        &self.scratch
     }
 
     /// How many threads work on a job, the calling one included.

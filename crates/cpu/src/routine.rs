@@ -1,13 +1,18 @@
 //! Work the CPU does better whole than as a kernel: copies, fills, and the [`Routine`]s it offers.
 
+mod attention;
+mod conv;
 mod gemm;
+mod tile;
 
 use std::ptr;
 
 use panoply_device::Result;
+use panoply_ir::DType;
 use panoply_ir::routine::Routine;
 
 use crate::pool::Pool;
+use crate::vm::isa::Isa;
 
 /// Bytes from which a copy or a fill is divided among threads: less is done before another has woken up.
 const PARALLEL_BYTES: usize = 1 << 20;
@@ -31,19 +36,53 @@ impl Shared {
 pub fn offers(routine: &Routine) -> bool {
     match routine {
         Routine::Gemm(gemm) => gemm.dtype.is_float(),
+        Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
+            is_whole(conv.dtype) && !routine.is_empty()
+        }
+        Routine::Attention(attention) | Routine::AttentionGradient(attention) => {
+            is_whole(attention.dtype) && !routine.is_empty()
+        }
     }
+}
+
+/// Whether elements are as wide as they are summed in.
+fn is_whole(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F64)
 }
 
 /// Runs a routine on its buffers, whose first bytes are given in the order the routine names.
 ///
 /// # Safety
 /// The buffers are as long as the routine's strides and extents say, aligned for their elements; what is written overlaps
-/// nothing else.
-pub unsafe fn run(pool: &Pool, routine: &Routine, buffers: &[*mut u8]) -> Result<()> {
-    match routine {
-        // SAFETY: the caller's promise.
-        Routine::Gemm(gemm) => unsafe { gemm::run(pool, gemm, buffers) },
+/// nothing else. The instruction set is available.
+pub unsafe fn run(pool: &Pool, isa: Isa, routine: &Routine, buffers: &[*mut u8]) -> Result<()> {
+    // SAFETY: the caller's promise, for all of them.
+    unsafe {
+        match routine {
+            Routine::Gemm(gemm) => return gemm::run(pool, gemm, buffers),
+            Routine::Conv(conv) if conv.dtype == DType::F64 => conv::sums::<f64>(pool, isa, conv, buffers, false),
+            Routine::Conv(conv) => conv::sums::<f32>(pool, isa, conv, buffers, false),
+            Routine::ConvInput(conv) if conv.dtype == DType::F64 => conv::sums::<f64>(pool, isa, conv, buffers, true),
+            Routine::ConvInput(conv) => conv::sums::<f32>(pool, isa, conv, buffers, true),
+            Routine::ConvFilters(conv) if conv.dtype == DType::F64 => conv::filters::<f64>(pool, isa, conv, buffers),
+            Routine::ConvFilters(conv) => conv::filters::<f32>(pool, isa, conv, buffers),
+            Routine::Attention(like) if like.dtype == DType::F64 => attention::output::<f64>(pool, isa, like, buffers),
+            Routine::Attention(like) => attention::output::<f32>(pool, isa, like, buffers),
+            Routine::AttentionGradient(like) if like.dtype == DType::F64 => {
+                attention::gradient::<f64>(pool, isa, like, buffers);
+            }
+            Routine::AttentionGradient(like) => attention::gradient::<f32>(pool, isa, like, buffers),
+        }
     }
+    Ok(())
+}
+
+/// Multiplications and additions from which work is divided among threads.
+const PARALLEL_FLOPS: usize = 1 << 18;
+
+/// Calls `f` with each number, on several threads if that is worth it.
+fn in_numbers(pool: &Pool, count: usize, work: usize, f: impl Fn(usize) + Sync) {
+    if work < PARALLEL_FLOPS { (0..count).for_each(f) } else { pool.run(count, &f) }
 }
 
 /// Copies bytes.

@@ -279,7 +279,7 @@ fn random_kernels_have_no_findings_unless_they_reach_beyond() {
     for seed in 0..150 {
         let check = |options: &Options| {
             let case = case(seed, options);
-            let expected = case.interpret().unwrap();
+            let expected = case.interpret(1).unwrap();
             let mut buffers = case.buffers();
             let args = case.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
                 Given::Buffer(_) => Arg::Write(bytes),

@@ -19,7 +19,7 @@ fn count(usual: u64) -> u64 {
 
 /// How two executors disagree about a case, if they do.
 fn disagreement(case: &Case, isa: Isa, pool: &Pool) -> Option<String> {
-    let expected = match case.interpret() {
+    let expected = match case.interpret(1) {
         Ok(expected) => expected,
         Err(error) => return Some(format!("{error}")),
     };

@@ -17,6 +17,7 @@ use crate::alu::Alu;
 use crate::authored::Authored;
 use crate::dtype::{DType, Scalar};
 use crate::kernel::ReduceOp;
+use crate::routine::Routine;
 use crate::shape::Shape;
 
 /// A node of a graph: its position in [`Graph::nodes`].
@@ -91,6 +92,9 @@ pub enum Op {
     /// x plus the rows of z added at positions y along an axis: the adjoint of [`Op::Gather`]. z has gather's result
     /// shape. A position out of range is dropped. Deterministic.
     ScatterAdd(usize),
+    /// x with y in place of what stands from position z on along an axis, z a single i32 or i64. y's other axes are x's. What
+    /// would lie beyond x is dropped.
+    Write(usize),
     /// The n-th output of a body whose leaf i is the i-th input: one step here, many inside.
     Call(Arc<Call>, u32),
     /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::authored`] says what it takes.
@@ -107,21 +111,29 @@ pub struct Call {
     pub name: String,
     /// What it does.
     pub body: Graph,
+    /// What a device may offer that does the same: its buffers are the inputs, then all outputs of the body, row-major.
+    pub routine: Option<Routine>,
     hash: u128,
 }
 
 impl Call {
     /// A body under a name.
     pub fn new(name: impl Into<String>, body: Graph) -> Call {
+        Call::offered(name, body, None)
+    }
+
+    /// A body under a name, and the routine that does the same.
+    pub fn offered(name: impl Into<String>, body: Graph, routine: Option<Routine>) -> Call {
         let mut hasher = Xxh3::new();
-        body.hash(&mut hasher);
-        Call { name: name.into(), body, hash: hasher.digest128() }
+        (&body, &routine).hash(&mut hasher);
+        Call { name: name.into(), body, routine, hash: hasher.digest128() }
     }
 }
 
 impl PartialEq for Call {
     fn eq(&self, other: &Call) -> bool {
-        std::ptr::eq(self, other) || (self.hash == other.hash && self.body == other.body)
+        std::ptr::eq(self, other)
+            || (self.hash == other.hash && self.routine == other.routine && self.body == other.body)
     }
 }
 
@@ -154,6 +166,15 @@ impl Graph {
     /// The node behind an id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
+    }
+
+    /// The node whose memory holds a value: reshapes are other views of it.
+    pub fn memory(&self, id: NodeId) -> NodeId {
+        let mut at = id;
+        while self.node(at).op == Op::Reshape {
+            at = self.node(at).inputs[0];
+        }
+        at
     }
 }
 
@@ -191,6 +212,7 @@ impl fmt::Display for Op {
             Op::MatMul => f.write_str("matmul"),
             Op::Gather(axis) => write!(f, "gather along {axis}"),
             Op::ScatterAdd(axis) => write!(f, "scatter_add along {axis}"),
+            Op::Write(axis) => write!(f, "write along {axis}"),
             Op::Kernel(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
             Op::Call(call, 0) => f.write_str(&call.name),
             Op::Call(call, output) => write!(f, "{}.{output}", call.name),

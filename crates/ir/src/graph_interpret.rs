@@ -200,6 +200,17 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
             }
             result
         }
+        Op::Write(axis) => {
+            let (mut result, start) = (inputs[0].clone(), inputs[2].get(0).int());
+            for (from, mut at) in coordinates(&inputs[1].shape).enumerate() {
+                let position = usize::try_from(start + at[*axis] as i128).ok();
+                if let Some(position) = position.filter(|position| *position < shape.dims()[*axis]) {
+                    at[*axis] = position;
+                    result.set(offset(shape, &at), inputs[1].get(from));
+                }
+            }
+            result
+        }
         Op::Kernel(authored, output) => {
             let given: Vec<Vec<Scalar>> = inputs.iter().map(|input| input.scalars()).collect();
             let results = authored.interpret(&given).expect("its inputs were checked");
@@ -448,7 +459,12 @@ mod tests {
         let at = ints([2], DType::I32, &[2, -1]);
         check(Op::Gather(1), &[x.clone(), at.clone()], floats([2, 2], &[3.0, 0.0, 6.0, 0.0]));
         let rows = floats([2, 2], &[10.0, 20.0, 30.0, 40.0]);
-        check(Op::ScatterAdd(1), &[x, at, rows], floats([2, 3], &[1.0, 2.0, 13.0, 4.0, 5.0, 36.0]));
+        check(Op::ScatterAdd(1), &[x.clone(), at, rows], floats([2, 3], &[1.0, 2.0, 13.0, 4.0, 5.0, 36.0]));
+        let y = floats([2, 2], &[10.0, 20.0, 30.0, 40.0]);
+        for (at, want) in [(1, [1.0, 10.0, 20.0, 4.0, 30.0, 40.0]), (-1, [20.0, 2.0, 3.0, 40.0, 5.0, 6.0])] {
+            let at = ints([], DType::I64, &[at]);
+            check(Op::Write(1), &[x.clone(), y.clone(), at], floats([2, 3], &want));
+        }
         check(Op::Iota, &[], ints([3], DType::I32, &[0, 1, 2]));
         check(Op::Bitcast, &[ints([1], DType::I32, &[0x3f80_0000])], floats([1], &[1.0]));
         check(Op::Cast, &[floats([4], &[-1.5, 300.0, f64::NAN, 7.9])], ints([4], DType::U8, &[0, 255, 0, 7]));

@@ -11,6 +11,8 @@ use crate::DType;
 use crate::dtype::Type;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, NodeId, Op, Slice};
+use crate::kernel::Access;
+use crate::routine::Routine;
 use crate::shape::Shape;
 
 /// Checks a graph; the first node that breaks a rule is the error.
@@ -45,7 +47,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => 0,
         Op::Alu(alu) => alu.arity(),
         Op::MatMul | Op::Gather(_) => 2,
-        Op::ScatterAdd(_) => 3,
+        Op::ScatterAdd(_) | Op::Write(_) => 3,
         Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
         Op::Pad(_) | Op::Slice(_) => 1,
         Op::Call(..) | Op::Kernel(..) => inputs.len(),
@@ -127,13 +129,30 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             rule(inputs[0].dtype == inputs[2].dtype && inputs[0].dtype != DType::Bool, "both have one type of number")?;
             Ok(first())
         }
+        Op::Write(axis) => {
+            let (whole, part) = (dims(0), dims(1));
+            rule(*axis < whole.len(), "the axis exists")?;
+            rule(whole.len() == part.len(), "what is written has as many axes")?;
+            let others = (0..whole.len()).filter(|other| other != axis);
+            rule(others.into_iter().all(|other| whole[other] == part[other]), "other axes are equal")?;
+            rule(part[*axis] <= whole[*axis], "what is written is no longer than the axis")?;
+            rule(inputs[0].dtype == inputs[1].dtype, "both have one type")?;
+            let position = dims(2).is_empty() && matches!(inputs[2].dtype, DType::I32 | DType::I64);
+            rule(position, "the position is a single i32 or i64")?;
+            Ok(first())
+        }
         Op::Kernel(authored, output) => {
             let given: Vec<(&Shape, DType)> = inputs.iter().map(|input| (&input.shape, input.dtype)).collect();
             authored.check(&given)?;
             let output = authored.outputs.get(*output as usize);
             output.cloned().ok_or_else(|| format!("kernel {} writes fewer buffers", authored.kernel.name))
         }
-        Op::Call(call, output) => called(&call.body, *output, inputs),
+        Op::Call(call, output) => {
+            if let Some(routine) = &call.routine {
+                offered(routine, &call.body, inputs)?;
+            }
+            called(&call.body, *output, inputs)
+        }
     }
 }
 
@@ -153,6 +172,25 @@ fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType),
     };
     let node = body.node(*output);
     Ok((node.shape.clone(), node.dtype))
+}
+
+/// Whether a routine's buffers are the inputs and outputs of a body.
+fn offered(routine: &Routine, body: &Graph, inputs: &[&Node]) -> Result<(), String> {
+    let outputs = body.outputs.iter().map(|output| body.node(*output));
+    let given = inputs.iter().copied().map(|node| (Access::In, node)).chain(outputs.map(|node| (Access::Out, node)));
+    let given: Vec<(Access, &Node)> = given.collect();
+    rule(routine.operands().count() == given.len(), "a routine's buffers are a call's inputs and outputs")?;
+    for (operand, (access, node)) in routine.operands().zip(given) {
+        let elems = node.shape.elems() as u64;
+        let fits = operand.access == access
+            && operand.dtype == node.dtype
+            && match access {
+                Access::In => operand.elems.is_some_and(|reached| reached <= elems),
+                Access::Out | Access::InOut => operand.elems == Some(elems),
+            };
+        rule(fits, &format!("{} of a routine is as the call has it", operand.name))?;
+    }
+    Ok(())
 }
 
 fn rule(holds: bool, rule: &str) -> Result<(), String> {
@@ -223,6 +261,10 @@ mod tests {
         check(Op::Gather(0), &[(&[2], F32), (&[5], F32)], &[5], F32, Some("i32 or i64"));
         check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[5, 4], F32)], &[9, 4], F32, None);
         check(Op::ScatterAdd(0), &[(&[9, 4], F32), (&[5], I64), (&[4, 5], F32)], &[9, 4], F32, Some("gather"));
+        check(Op::Write(1), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, None);
+        check(Op::Write(1), &[(&[2, 5], F32), (&[2, 6], F32), (&[], I32)], &[2, 5], F32, Some("no longer"));
+        check(Op::Write(0), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, Some("other axes"));
+        check(Op::Write(0), &[(&[5], F32), (&[3], F32), (&[1], I32)], &[5], F32, Some("single"));
         check(Op::Iota, &[], &[3], F32, Some("gives i32"));
         check(Op::Cast, &[], &[3], F32, Some("takes 1 inputs"));
     }

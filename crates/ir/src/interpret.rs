@@ -5,7 +5,7 @@
 //! executor and shares no code with any: no pass, no renderer, no vector machine.
 //!
 //! What the kernel IR leaves open is decided here as follows: a group without a fixed size is whatever the caller says;
-//! subgroups have one work-item; scans are taken in order of the linear local id; shared and private arrays start with
+//! subgroups have one work-item unless [`run_in_subgroups`] is told otherwise; scans are taken in order of the linear local id; shared and private arrays start with
 //! garbage; an access beyond the length is harmless whatever its guard; an index has 64 bits.
 //!
 //! An [`Observer`] is told what happens, access by access. The checked CPU device is one.
@@ -160,6 +160,18 @@ pub fn run(
     args: &mut [Arg<'_>],
     observer: &mut impl Observer,
 ) -> Result<()> {
+    run_in_subgroups(kernel, grid, group, 1, args, observer)
+}
+
+/// As [`run`], on a device whose subgroups have this many work-items; the last of a group may have fewer.
+pub fn run_in_subgroups(
+    kernel: &Verified<Kernel>,
+    grid: [u64; 3],
+    group: [u32; 3],
+    subgroup: u32,
+    args: &mut [Arg<'_>],
+    observer: &mut impl Observer,
+) -> Result<()> {
     let fail = |message: String| Err(Error::mistake(format!("kernel {}: {message}", kernel.name)));
     if grid.contains(&0) || group.contains(&0) {
         return fail(format!("a grid of {grid:?} in groups of {group:?} is empty"));
@@ -176,7 +188,7 @@ pub fn run(
         Err(message) => return fail(message),
     };
     let plan = Plan::new(kernel);
-    let launch = Launch { kernel, plan: &plan, scalars, grid, group };
+    let launch = Launch { kernel, plan: &plan, scalars, grid, group, subgroup: subgroup.max(1) as usize };
     let mut state = Group::new(&launch, stores, observer);
     let counts = launch.group_counts();
     for z in 0..counts[2] {
@@ -197,6 +209,7 @@ struct Launch<'k> {
     scalars: Vec<u64>,
     grid: [u64; 3],
     group: [u32; 3],
+    subgroup: usize,
 }
 
 impl Launch<'_> {

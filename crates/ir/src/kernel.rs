@@ -226,7 +226,8 @@ pub enum Builtin {
     GroupCount(u8),
     /// This work-item within its subgroup.
     SubgroupLane,
-    /// Work-items of a subgroup: 1 on devices without subgroups.
+    /// Work-items of a whole subgroup (the last of a group may have fewer): 1 where there are none, see
+    /// [`Target::subgroup_of`](crate::target::Target::subgroup_of).
     SubgroupSize,
 }
 
@@ -384,6 +385,8 @@ pub enum CollectiveOp {
     ExclusiveScan(ReduceOp),
     /// Everybody gets the value of the work-item with this linear id within the scope.
     Broadcast(u32),
+    /// Each gets the value of the work-item of its subgroup whose lane it names, a u32; its own where there is no such lane.
+    Shuffle(ExprId),
 }
 
 /// Over whom a collective combines.
@@ -473,6 +476,7 @@ impl Op {
     /// The expressions the statement itself evaluates, in order; those of blocks inside are not among them.
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
+            Op::Collective { op: CollectiveOp::Shuffle(lane), value, .. } => vec![*value, *lane],
             Op::Let { value, .. } | Op::Assign { value, .. } | Op::Collective { value, .. } => vec![*value],
             Op::Store { index, value, .. } => vec![*index, *value],
             Op::Atomic { index, value, expected, .. } => [*index, *value].into_iter().chain(*expected).collect(),

@@ -37,6 +37,8 @@ pub struct Options {
     pub vectors: bool,
     /// Whether there are group sizes, shared arrays, barriers and collectives.
     pub groups: bool,
+    /// Whether some of the collectives are of subgroups.
+    pub subgroups: bool,
     /// Whether there are atomics.
     pub atomics: bool,
     /// Whether some accesses lie beyond the length, where their guards make them harmless.
@@ -52,6 +54,7 @@ impl Default for Options {
             transcendentals: false,
             vectors: true,
             groups: true,
+            subgroups: true,
             atomics: true,
             beyond: true,
             statements: 24,
@@ -98,15 +101,17 @@ pub fn kernel(seed: u64, options: &Options) -> Verified<Kernel> {
 }
 
 impl Case {
-    /// The buffers after a run of the interpreter, in the order of the arguments; scalars give empty ones.
-    pub fn interpret(&self) -> Result<Vec<Vec<u8>>> {
+    /// The buffers after a run of the interpreter with subgroups of this size (see [`interpret::run_in_subgroups`]), in the
+    /// order of the arguments; scalars give empty ones.
+    pub fn interpret(&self, subgroup: u32) -> Result<Vec<Vec<u8>>> {
         let mut buffers = self.buffers();
         let args = self.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
             Given::Buffer(_) => Arg::Write(bytes),
             Given::Scalar(value) => Arg::Scalar(*value),
             Given::Index(value) => Arg::Index(*value),
         });
-        interpret::run(&self.kernel, self.grid, self.group, &mut args.collect::<Vec<Arg>>(), &mut ())?;
+        let args = &mut args.collect::<Vec<Arg>>();
+        interpret::run_in_subgroups(&self.kernel, self.grid, self.group, subgroup, args, &mut ())?;
         Ok(buffers)
     }
 

@@ -1,46 +1,122 @@
 //! The closed, short list of work a device may do better than a generated kernel.
 //!
-//! A routine is an offer, never a need: whoever plans one holds the generated kernel as fallback and as oracle.
+//! A routine is an offer, never a need: whoever plans one holds the generated kernels as fallback and as oracle. A matrix
+//! product is a primitive of the graph and becomes a [`Gemm`] where one is offered. Everything else is a
+//! [`Call`](crate::graph::Call) that names the routine doing the same as its body: the call's inputs and outputs are the
+//! routine's buffers, row-major, inputs first. One more routine is a variant here with its operands, its name in a call of
+//! `tensor`, and whoever offers it.
+
+mod attention;
+mod conv;
+mod gemm;
+
+use std::fmt;
+
+pub use attention::{Attention, Mask};
+use conv::ConvGradient;
+pub use conv::{Conv, ConvAxis};
+pub use gemm::{Gemm, Layout};
 
 use crate::dtype::DType;
+use crate::kernel::Access;
 
 /// A piece of work a device may offer to do whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Routine {
     /// Batched matrix product. Buffers: a, b (In), c (Out).
     Gemm(Gemm),
+    /// Convolution. Buffers: input, filters (In), output (Out).
+    Conv(Conv),
+    /// What flows to the input of a convolution. Buffers: what flows to the output, filters (In), the result (Out).
+    ConvInput(Conv),
+    /// What flows to the filters of a convolution. Buffers: what flows to the output, input (In), the result (Out).
+    ConvFilters(Conv),
+    /// Attention. Buffers: queries, keys, values, the mask if there is one (In); the output and, for each query, the
+    /// logarithm of the sum of the exponentials of its scores (Out).
+    Attention(Attention),
+    /// What flows to the inputs of attention. Buffers: queries, keys, values, the mask if there is one, both results of
+    /// [`Routine::Attention`], what flows to the output (In); what flows to queries, keys and values (Out).
+    AttentionGradient(Attention),
 }
 
-/// `c[i] = a[i] × b[i]` for every batch i: m×k times k×n gives m×n, any strides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Gemm {
-    /// Elements of a, b and c; f16 and bf16 accumulate in f32.
+/// A buffer of a routine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// What messages call it.
+    pub name: &'static str,
+    /// Its elements' type.
     pub dtype: DType,
-    /// Independent products.
-    pub batch: usize,
-    /// Rows of a and c.
-    pub m: usize,
-    /// Columns of b and c.
-    pub n: usize,
-    /// Columns of a, rows of b.
-    pub k: usize,
-    /// The left operand.
-    pub a: Layout,
-    /// The right operand.
-    pub b: Layout,
-    /// The result.
-    pub c: Layout,
+    /// Whether it is read or written; what is written overlaps nothing else.
+    pub access: Access,
+    /// One more than the last element that is touched; none beyond 64 bits.
+    pub elems: Option<u64>,
 }
 
-/// Where a matrix of a batch lies in its buffer: element (i, r, c) is at `offset + i·batch + r·row + c·column`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
-    /// Elements before the first.
-    pub offset: usize,
-    /// Elements from one batch to the next; 0 repeats one matrix.
-    pub batch: usize,
-    /// Elements from one row to the next.
-    pub row: usize,
-    /// Elements from one column to the next.
-    pub column: usize,
+impl Operand {
+    fn read(name: &'static str, dtype: DType, elems: Option<u64>) -> Operand {
+        Operand { name, dtype, access: Access::In, elems }
+    }
+
+    fn written(name: &'static str, dtype: DType, elems: Option<u64>) -> Operand {
+        Operand { name, dtype, access: Access::Out, elems }
+    }
+}
+
+impl Routine {
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Routine::Gemm(_) => "gemm",
+            Routine::Conv(_) => "conv",
+            Routine::ConvInput(_) => "conv_input",
+            Routine::ConvFilters(_) => "conv_filters",
+            Routine::Attention(_) => "attention",
+            Routine::AttentionGradient(_) => "attention_gradient",
+        }
+    }
+
+    /// Its buffers, what is read before what is written.
+    pub fn operands(&self) -> impl Iterator<Item = Operand> + Clone + use<> {
+        let routine = *self;
+        (0..).map_while(move |at| match &routine {
+            Routine::Gemm(gemm) => gemm.operand(at),
+            Routine::Conv(conv) => conv.operand(at, None),
+            Routine::ConvInput(conv) => conv.operand(at, Some(ConvGradient::Input)),
+            Routine::ConvFilters(conv) => conv.operand(at, Some(ConvGradient::Filters)),
+            Routine::Attention(attention) => attention.operand(at),
+            Routine::AttentionGradient(attention) => attention.gradient_operand(at),
+        })
+    }
+
+    /// Whether it touches nothing of one of its buffers.
+    pub fn is_empty(&self) -> bool {
+        self.operands().any(|operand| operand.elems == Some(0))
+    }
+}
+
+impl fmt::Display for Routine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.name())?;
+        match self {
+            Routine::Gemm(gemm) => gemm.fmt(f),
+            Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => conv.fmt(f),
+            Routine::Attention(attention) | Routine::AttentionGradient(attention) => attention.fmt(f),
+        }
+    }
+}
+
+/// The product of lengths; none beyond 64 bits.
+fn product(lengths: &[usize]) -> Option<u64> {
+    lengths.iter().try_fold(1u64, |product, length| product.checked_mul(*length as u64))
+}
+
+/// One more than the last element of an array with these lengths and distances, after an offset; none beyond 64 bits.
+fn reach(offset: usize, axes: &[(usize, usize)]) -> Option<u64> {
+    if axes.iter().any(|(length, _)| *length == 0) {
+        return Some(0);
+    }
+    let last = axes.iter().try_fold(offset as u64, |last, (length, stride)| {
+        last.checked_add((*length as u64 - 1).checked_mul(*stride as u64)?)
+    });
+    last?.checked_add(1)
 }

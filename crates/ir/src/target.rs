@@ -18,7 +18,7 @@ pub struct Target {
     pub max_group: [u32; 3],
     /// Largest group in all.
     pub max_group_items: u32,
-    /// Work-items of a subgroup; 1 if the device has none that programs can use.
+    /// Work-items of a subgroup, a power of two; 1 if the device has none that programs can use.
     pub subgroup: u32,
     /// Shared memory a group can have, in bytes.
     pub shared_bytes: u32,
@@ -113,7 +113,7 @@ impl Target {
             style: Style::Gpu,
             max_group: [1024, 1024, 64],
             max_group_items: 1024,
-            subgroup: 1,
+            subgroup: 32,
             shared_bytes: 48 << 10,
             max_bindings: 64,
             max_buffer_bytes: 1 << 40,
@@ -122,6 +122,17 @@ impl Target {
             f64: true,
             int64: true,
             atomic_f32: true,
+        }
+    }
+
+    /// Work-items of a subgroup of a kernel with this group size.
+    ///
+    /// Subgroups are made of consecutive linear ids. Only PTX promises that for groups of several axes; elsewhere such a
+    /// kernel, or one without a fixed group, has none: every work-item is a subgroup of its own.
+    pub fn subgroup_of(&self, group: Option<[u32; 3]>) -> u32 {
+        match (self.language, group) {
+            (Language::Ptx { .. }, Some(_)) | (_, Some([_, 1, 1])) => self.subgroup,
+            _ => 1,
         }
     }
 

@@ -14,6 +14,7 @@ fn options() -> [Options; 3] {
         transcendentals: true,
         vectors: false,
         groups: false,
+        subgroups: false,
         atomics: false,
         beyond: false,
         statements: 10,
@@ -47,12 +48,12 @@ fn results_do_not_depend_on_the_group_of_a_kernel_that_has_none() {
     let mut tried = 0;
     for seed in 0..120 {
         let mut case = case(seed, &Options::default());
-        let expected = case.interpret().unwrap();
+        let expected = case.interpret(1).unwrap();
         if case.kernel.group.is_none() {
             for group in [[1, 1, 1], [64, 1, 1], [3, 2, 2]] {
                 case.group = group;
                 tried += 1;
-                case.compare(&expected, &case.interpret().unwrap(), 0.0).unwrap();
+                case.compare(&expected, &case.interpret(1).unwrap(), 0.0).unwrap();
             }
         }
     }
@@ -77,7 +78,7 @@ fn together_they_use_the_whole_language() {
                 collectives.insert(std::mem::discriminant(op));
             }
         });
-        let (before, after) = (case.buffers(), case.interpret().unwrap());
+        let (before, after) = (case.buffers(), case.interpret(1).unwrap());
         written += usize::from(before != after);
     }
     let used: HashSet<Alu> = ops.iter().map(|(op, _)| *op).collect();

@@ -74,6 +74,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("subgroup_exclusive_min", Function::Collective),
     ("subgroup_exclusive_max", Function::Collective),
     ("subgroup_broadcast", Function::Broadcast),
+    ("subgroup_shuffle", Function::Collective),
     ("atomic_add", Function::Atomic),
     ("atomic_min", Function::Atomic),
     ("atomic_max", Function::Atomic),

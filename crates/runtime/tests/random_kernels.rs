@@ -48,7 +48,7 @@ fn run(device: &Device, seeds: std::ops::Range<u64>) {
         match launch(device, &case) {
             Ok(found) => {
                 ran += 1;
-                let expected = case.interpret().unwrap();
+                let expected = case.interpret(target.subgroup_of(case.kernel.group)).unwrap();
                 let agreed = case.compare(&expected, &found, ULPS);
                 agreed.unwrap_or_else(|message| panic!("{device}: {message}\n{}", blame(device, &case)));
             }
@@ -65,7 +65,7 @@ fn run(device: &Device, seeds: std::ops::Range<u64>) {
 fn blame(device: &Device, case: &Case) -> String {
     let kernel = optimize(case.kernel.clone(), device.target(), &opt::Options::default());
     let optimised = Case { kernel, ..case.clone() };
-    match case.compare(&case.interpret().unwrap(), &optimised.interpret().unwrap(), 0.0) {
+    match case.compare(&case.interpret(1).unwrap(), &optimised.interpret(1).unwrap(), 0.0) {
         Ok(()) => format!("the passes are right, the device is wrong; it ran\n{}", *optimised.kernel),
         Err(message) => format!("the passes are wrong: {message}; they made\n{}", *optimised.kernel),
     }

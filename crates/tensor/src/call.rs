@@ -8,12 +8,15 @@
 //! A body is a function that captures nothing: all it knows are its inputs and settings, and those are the key under which it
 //! is kept. Its numbers are part of it; what changes from step to step (a learning rate, a seed) is an input, made with
 //! [`Tensor::scalar`]. Its gradient is a body too, derived when first asked for and kept beside it.
+//!
+//! What a device may do whole is an [`Operation`] that names its routine; the body is what happens everywhere else.
 
 use std::collections::HashMap;
 use std::panic::Location;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use panoply_ir::graph::Call;
+use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Error, Result, Shape};
 
 use crate::gradient::pull_back;
@@ -53,6 +56,54 @@ pub(crate) struct Body {
 /// the inputs, none where there is none.
 pub type Gradient<S, const N: usize> = fn([&Tensor; N], &Tensor, &Tensor, &S) -> [Option<Tensor>; N];
 
+/// What [`Tensor::call`] says with arguments, for an operation that a device may do whole.
+pub(crate) struct Operation<S, const N: usize, const M: usize> {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it does.
+    pub body: fn([&Tensor; N], &S) -> [Tensor; M],
+    /// The derivatives by its inputs when something flows into the first output, where the body does not say them best.
+    pub gradient: Option<Gradient<S, N>>,
+    /// The routine that does the same with such inputs, if there is one.
+    pub routine: fn([&Tensor; N], &S) -> Option<Routine>,
+}
+
+impl<S: Settings + Clone + Send + Sync + 'static, const N: usize, const M: usize> Operation<S, N, M> {
+    /// Its outputs on these inputs.
+    #[track_caller]
+    pub fn on(&self, inputs: [&Tensor; N], settings: S) -> [Tensor; M] {
+        let functions = (self.body as usize, self.gradient.map(|gradient| gradient as usize));
+        let run = |stand_ins: &[Tensor]| {
+            let stand_ins = std::array::from_fn(|n| &stand_ins[n]);
+            Traced { outputs: (self.body)(stand_ins, &settings).into(), routine: (self.routine)(stand_ins, &settings) }
+        };
+        let rule = self.gradient.map(|gradient| rule(gradient, &settings));
+        match Body::of(self.name, functions, &settings, &inputs, run, rule) {
+            Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
+            Err(mistake) => std::array::from_fn(|_| mistake.clone()),
+        }
+    }
+}
+
+/// What running a body on stand-ins gave.
+pub(crate) struct Traced {
+    /// Its outputs.
+    pub outputs: Vec<Tensor>,
+    /// The routine that does the same.
+    pub routine: Option<Routine>,
+}
+
+impl From<Vec<Tensor>> for Traced {
+    fn from(outputs: Vec<Tensor>) -> Traced {
+        Traced { outputs, routine: None }
+    }
+}
+
+fn rule<S: Settings + Clone + Send + Sync + 'static, const N: usize>(gradient: Gradient<S, N>, settings: &S) -> Rule {
+    let known = settings.clone();
+    Box::new(move |inputs, output, g| gradient(std::array::from_fn(|n| &inputs[n]), output, g, &known).into())
+}
+
 /// The same with its settings filled in.
 type Rule = Box<dyn Fn(&[Tensor], &Tensor, &Tensor) -> Vec<Option<Tensor>> + Send + Sync>;
 
@@ -83,7 +134,7 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> Tensor,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
+        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)].into();
         match Body::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
@@ -100,10 +151,8 @@ impl Tensor {
         body: fn([&Tensor; N], &S) -> Tensor,
         gradient: Gradient<S, N>,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)];
-        let known = settings.clone();
-        let rule: Rule =
-            Box::new(move |inputs, output, g| gradient(std::array::from_fn(|n| &inputs[n]), output, g, &known).into());
+        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)].into();
+        let rule = rule(gradient, &settings);
         match Body::of(name, (body as usize, Some(gradient as usize)), &settings, &inputs, run, Some(rule)) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
@@ -118,7 +167,7 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> [Tensor; M],
     ) -> [Tensor; M] {
-        let run = |stand_ins: &[Tensor]| body(std::array::from_fn(|n| &stand_ins[n]), &settings).into();
+        let run = |stand_ins: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &stand_ins[n]), &settings)).into();
         match Body::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
@@ -134,7 +183,7 @@ impl Body {
         functions: (usize, Option<usize>),
         settings: &impl Settings,
         inputs: &[&Tensor],
-        run: impl FnOnce(&[Tensor]) -> Vec<Tensor>,
+        run: impl FnOnce(&[Tensor]) -> Traced,
         rule: Option<Rule>,
     ) -> Result<Arc<Body>, Tensor> {
         if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
@@ -149,11 +198,11 @@ impl Body {
         }
         // Traced without the lock: bodies call others.
         let stand_ins: Vec<Tensor> = inputs.iter().enumerate().map(|(n, input)| input.stand_in(n as u32)).collect();
-        let outputs = run(&stand_ins);
+        let Traced { outputs, routine } = run(&stand_ins);
         if let Some(error) = outputs.iter().find_map(|output| output.check().err()) {
             return Err(Tensor::mistake(error.moved_to(Location::caller())));
         }
-        let body = match Body::new(name, stand_ins, outputs, rule) {
+        let body = match Body::new(name, stand_ins, outputs, routine, rule) {
             Ok(body) => Arc::new(body),
             Err(error) => return Err(Tensor::mistake(error)),
         };
@@ -164,8 +213,14 @@ impl Body {
         Ok(bodies.entry(key).or_insert(body).clone())
     }
 
-    fn new(name: &str, inputs: Vec<Tensor>, outputs: Vec<Tensor>, rule: Option<Rule>) -> Result<Body> {
-        let call = Arc::new(Call::new(name, describe(name, &outputs)?));
+    fn new(
+        name: &str,
+        inputs: Vec<Tensor>,
+        outputs: Vec<Tensor>,
+        routine: Option<Routine>,
+        rule: Option<Rule>,
+    ) -> Result<Body> {
+        let call = Arc::new(Call::offered(name, describe(name, &outputs)?, routine));
         let flows = outputs.iter().map(|_| OnceLock::new()).collect();
         Ok(Body { inputs, outputs, call, flows, rule })
     }
@@ -180,7 +235,7 @@ impl Body {
 
     /// What flows to each input when `g` flows into `y`, an output on these inputs; none at all if there is no derivative.
     pub fn flows(&self, output: u32, inputs: &[Tensor], y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
-        if let Some(rule) = &self.rule {
+        if let (0, Some(rule)) = (output, &self.rule) {
             let flows = rule(inputs, y, g);
             for (flow, input) in flows.iter().zip(inputs) {
                 let Some(flow) = flow else { continue };
@@ -222,7 +277,7 @@ impl Body {
             return Ok(None);
         }
         let inputs = self.inputs.iter().cloned().chain([g]).collect();
-        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs, None)?;
+        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs, None, None)?;
         Ok(Some(Flows { body: Arc::new(body), to }))
     }
 }

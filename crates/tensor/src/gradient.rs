@@ -7,6 +7,8 @@
 //!
 //! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3 (reverse accumulation).
 
+mod flows;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{Alu, Error, Math, Result, Shape};
 
 use crate::tensor::{Node, Source, Tensor};
+use flows::Flows;
 
 impl Tensor {
     /// The derivatives of this single number with respect to each of `wanted`, in their shapes.
@@ -50,25 +53,29 @@ pub(crate) struct PulledBack {
 pub(crate) fn pull_back(y: &Tensor, g: Tensor, wanted: &[&Tensor]) -> Result<PulledBack> {
     let order = reverse_order(y);
     let reaches = reaching(&order, wanted);
-    let mut found: HashMap<*const Node, Tensor> = HashMap::from([(key(y), g)]);
+    let mut flows = Flows::default();
+    flows.add(y, g);
     let mut cut: Option<Tensor> = None;
     for tensor in &order {
-        let Some(flow) = found.get(&key(tensor)).cloned() else { continue };
+        let Some(flow) = flows.of(tensor) else { continue };
         let inputs = &tensor.0.inputs;
         if !inputs.iter().any(|input| reaches.contains_key(&key(input))) {
             continue;
         }
-        let Some(flows) = adjoint(tensor, &flow)? else {
+        if flows.add_part(tensor, &flow) {
+            continue;
+        }
+        let Some(back) = adjoint(tensor, &flow)? else {
             cut.get_or_insert_with(|| tensor.clone());
             continue;
         };
-        for (input, flow) in inputs.iter().zip(flows) {
-            let (Some(flow), true) = (flow, reaches.contains_key(&key(input))) else { continue };
-            let sum = found.remove(&key(input)).map_or_else(|| flow.clone(), |before| before + &flow);
-            found.insert(key(input), sum);
+        for (input, flow) in inputs.iter().zip(back) {
+            if let (Some(flow), true) = (flow, reaches.contains_key(&key(input))) {
+                flows.add(input, flow);
+            }
         }
     }
-    Ok(PulledBack { flows: wanted.iter().map(|tensor| found.get(&key(tensor)).cloned()).collect(), cut })
+    Ok(PulledBack { flows: wanted.iter().map(|tensor| flows.of(tensor)).collect(), cut })
 }
 
 fn no_path(from: &Tensor, to: &Tensor, cut: Option<&Tensor>) -> Error {
@@ -170,6 +177,13 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
         }
         Op::Kernel(..) => Ok(None),
         Op::Call(..) => unreachable!("tensors hold the body itself"),
+        Op::Write(axis) => {
+            let (part, position, along) = (&inputs[1], &inputs[2], *axis as isize);
+            let length = part.0.shape.dims()[*axis];
+            let kept = g.write(along, position, &part.zeros_like());
+            let positions = Tensor::iota(length).cast(position.dtype()) + position;
+            Ok(Some(vec![Some(kept), Some(g.index_select(along, &positions)), None]))
+        }
         Op::ScatterAdd(axis) => {
             let rows = g.index_select(*axis as isize, &inputs[1]);
             Ok(Some(vec![Some(g.clone()), None, Some(rows)]))

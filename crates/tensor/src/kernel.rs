@@ -28,8 +28,8 @@ impl Tensor {
     ) -> [Tensor; M] {
         let settings = (grid.into().0.to_vec(), shapes.to_vec());
         let run = |stand_ins: &[Tensor]| match authored(build, &settings, stand_ins) {
-            Ok(outputs) => outputs,
-            Err(error) => vec![Tensor::mistake(error)],
+            Ok(outputs) => outputs.into(),
+            Err(error) => vec![Tensor::mistake(error)].into(),
         };
         match Body::of("kernel", (build as usize, None), &settings, inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(inputs, output as u32)),

@@ -73,7 +73,7 @@ impl Levels {
 pub fn store_needs(nest: &Nest, store: &Store) -> Vec<ValueId> {
     let mut needs = read_by(nest, &store.at);
     needs.push(store.value);
-    needs.extend(store.added.map(|added| added.position));
+    needs.extend(store.condition);
     needs
 }
 

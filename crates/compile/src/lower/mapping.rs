@@ -55,7 +55,7 @@ const GPU_GROUP: u32 = 256;
 pub fn map(nest: &Nest, levels: &Levels, target: &Target) -> Mapping {
     let longest = nest.loops.iter().map(|vars| extent(vars)).max().unwrap_or(1);
     let scans = nest.values.iter().any(|(value, _)| matches!(value, Value::Scanned(..)));
-    let scatters = nest.stores.iter().any(|store| store.added.is_some());
+    let scatters = nest.stores.iter().any(|store| store.adds);
     let rows = extent(&nest.outer);
     let starved = match target.style {
         Style::Gpu => rows < 2048,

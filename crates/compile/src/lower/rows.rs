@@ -104,6 +104,7 @@ impl<'a> Rows<'a> {
         // Later phases may use them too: they are computed where all work-items see them.
         for store in &stores {
             self.e.value(store.value);
+            store.condition.iter().for_each(|condition| _ = self.e.value(*condition));
         }
         if self.mapping.lanes.is_some() {
             let (lane, zero) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.index(0));

@@ -14,11 +14,11 @@ use panoply_ir::builder::Builder;
 use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::kernel::{Access, ExprId, Guard, LocalId, MemId};
 use panoply_ir::reduce::ReduceOp;
-use panoply_ir::{DType, Scalar, Type};
+use panoply_ir::{DType, Type};
 
 use super::levels::{self, Levels, Place};
 use crate::schedule::affine::{Atom, Form, Var};
-use crate::schedule::nest::{Added, Nest, Store, Value, ValueId};
+use crate::schedule::nest::{Nest, Store, Value, ValueId};
 use crate::schedule::pull::{self, Bound};
 
 /// What a kernel's parameter stands for.
@@ -85,14 +85,14 @@ impl<'a> Emitter<'a> {
             }
         }
         let stores: BTreeSet<NodeId> = self.nest.stores.iter().map(|store| store.node).collect();
-        let added: Vec<NodeId> =
-            self.nest.stores.iter().filter(|store| store.added.is_some()).map(|store| store.node).collect();
+        let changed = |store: &&Store| store.adds || self.nest.changes.is_some_and(|(_, node)| node == store.node);
+        let changed: Vec<NodeId> = self.nest.stores.iter().filter(changed).map(|store| store.node).collect();
         let mut arguments = Vec::new();
         for (kind, nodes) in [("x", loads), ("y", stores)] {
             for (number, node) in nodes.into_iter().enumerate() {
                 let access = match kind {
                     "x" => Access::In,
-                    _ if added.contains(&node) => Access::InOut,
+                    _ if changed.contains(&node) => Access::InOut,
                     _ => Access::Out,
                 };
                 let mem = self.b.buffer(&format!("{kind}{number}"), self.graph.node(node).dtype, access);
@@ -165,26 +165,23 @@ impl<'a> Emitter<'a> {
 
     /// Writes a store.
     pub fn store(&mut self, store: &Store) {
-        let (value, mem) = (self.value(store.value), self.mems[&store.node]);
-        let Some(Added { position, extent }) = store.added else {
-            let at = self.form(&store.at);
-            return self.b.store(mem, at, value, guard(&store.at, self.elems(store.node)));
-        };
-        let (position, dtype) = (self.value(position), self.nest.values[position].1);
-        let (zero, end) = (Scalar::from_i128(dtype, 0), Scalar::from_i128(dtype, extent as i128));
-        let (zero, last) = (self.b.constant(zero), self.b.constant(end));
-        let mut inside = self.b.alu(Alu::Le, &[zero, position]);
-        // An extent the type cannot hold is beyond every position.
-        if end.to_i128() == extent as i128 {
-            let below = self.b.alu(Alu::Lt, &[position, last]);
-            inside = self.b.alu(Alu::And, &[inside, below]);
+        let (mut value, mem) = (self.value(store.value), self.mems[&store.node]);
+        let condition = store.condition.map(|condition| self.value(condition));
+        if let Some(condition) = condition {
+            self.b.begin_if(condition);
         }
-        self.b.begin_if(inside);
         let at = self.form(&store.at);
-        let before = self.b.load(mem, at, Guard::Proven);
-        let sum = self.b.alu(Alu::Add, &[before, value]);
-        self.b.store(mem, at, sum, Guard::Proven);
-        self.b.end();
+        // Under a condition the position is right, however it was come by.
+        let proven = condition.is_some() || pull::stays_below(&store.at, self.elems(store.node));
+        let guard = if proven { Guard::Proven } else { Guard::Checked };
+        if store.adds {
+            let before = self.b.load(mem, at, guard);
+            value = self.b.alu(Alu::Add, &[before, value]);
+        }
+        self.b.store(mem, at, value, guard);
+        if condition.is_some() {
+            self.b.end();
+        }
     }
 
     /// The expression of a value, computed now if it is not there yet.

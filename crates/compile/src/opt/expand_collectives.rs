@@ -1,4 +1,5 @@
-//! Collectives through shared memory and barriers, for languages that have none.
+//! Collectives through shared memory, barriers and shuffles: all a language needs to have is the last, if its device has
+//! subgroups.
 //!
 //! Any group size works, and the order of combination depends on it alone, so results are the same in every run:
 //!
@@ -7,7 +8,8 @@
 //!   G. L. Steele: Data parallel algorithms, CACM 29(12), 1986);
 //! * **broadcast**: one writes, all read.
 //!
-//! A subgroup is a single work-item here, which is what `SubgroupSize` says on such devices: its collectives are trivial.
+//! Within a subgroup the same is done by shuffles (`subgroup.rs`), and the last rounds of a group's reduction are, which take
+//! the same pairs. Where a subgroup is a single work-item its collectives are trivial.
 //!
 //! The result is not verified: what a reduction gives is uniform, which cannot be seen once it is read from shared memory.
 //! It holds because the kernel before was verified and the place of a collective is uniform.
@@ -20,20 +22,44 @@ use panoply_ir::kernel::{
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType, Type};
 
-use super::walk::{Grow, blocks_mut};
+use super::walk::{Grow, blocks_mut, live, map_block, rebuild};
 
-/// The kernel without collectives. It must have been verified; see above for what that no longer shows.
-pub(crate) fn expand(mut kernel: Kernel) -> Kernel {
+mod subgroup;
+
+/// Whether [`expand`] would change the kernel.
+pub(crate) fn applies(kernel: &Kernel) -> bool {
+    let mut collectives = false;
+    kernel.walk(&mut |stmt| collectives |= matches!(stmt.op, Op::Collective { .. }));
+    let numbers = [Builtin::SubgroupLane, Builtin::SubgroupSize].map(Expr::Builtin);
+    collectives || live(kernel).into_iter().any(|id| numbers.contains(&kernel.exprs.get(id)))
+}
+
+/// The kernel without collectives but shuffles of 32 bits, on a device where it has subgroups of this many work-items. It must
+/// have been verified; see above for what that no longer shows.
+pub(crate) fn expand(mut kernel: Kernel, subgroup: u32) -> Kernel {
     let Some(group) = kernel.group else { return kernel };
-    let body = std::mem::take(&mut kernel.body);
+    let mut body = std::mem::take(&mut kernel.body);
+    number_subgroup(&mut kernel, &mut body, subgroup);
     let id = linear_id(&mut kernel, group);
-    let local = kernel.new_local("lane", Type::Index, false);
+    let local = kernel.new_local("item", Type::Index, false);
     let lane = kernel.expr(Expr::Local(local));
     let items = group.iter().product();
-    let mut expander = Expander { kernel, lane, items, scratch: HashMap::new() };
+    let mut expander = Expander { kernel, lane, items, subgroup, scratch: HashMap::new() };
     let mut body = expander.block(body);
     body.insert(0, Stmt { op: Op::Let { local, value: id }, at: Loc::default() });
     Kernel { body, ..expander.kernel }
+}
+
+/// Puts numbers where the kernel asks for the size of a subgroup, or for the lane in one of a single work-item.
+fn number_subgroup(kernel: &mut Kernel, body: &mut Block, subgroup: u32) {
+    let mut known = HashMap::new();
+    let size = kernel.expr(Expr::Builtin(Builtin::SubgroupSize));
+    known.insert(size, kernel.index(subgroup as u64));
+    if subgroup == 1 {
+        let lane = kernel.expr(Expr::Builtin(Builtin::SubgroupLane));
+        known.insert(lane, kernel.index(0));
+    }
+    map_block(body, &mut |id| rebuild(kernel, id, &mut known));
 }
 
 /// `x + size.x * (y + size.y * z)`, without the axes of a single work-item.
@@ -58,6 +84,8 @@ struct Expander {
     /// Which work-item of the group this is.
     lane: ExprId,
     items: u32,
+    /// Work-items of a whole subgroup.
+    subgroup: u32,
     /// The array of `items` elements of each type that collectives go through.
     scratch: HashMap<DType, MemId>,
 }
@@ -74,10 +102,11 @@ impl Expander {
                     let mut writer = Writer { expander: self, at: stmt.at, out: &mut out };
                     let value = match scope {
                         Scope::Group => writer.group(op, value),
+                        Scope::Subgroup if writer.expander.subgroup > 1 => writer.subgroup(op, value),
                         Scope::Subgroup => writer.alone(op, value),
                     };
                     writer.push(Op::Let { local: result, value });
-                    if scope == Scope::Group {
+                    if scope == Scope::Group && !writer.is_one_subgroup(op) {
                         // The scratch may be written again from here on.
                         writer.push(Op::Barrier);
                     }
@@ -116,7 +145,10 @@ impl Writer<'_> {
     /// The result of a collective of one work-item.
     fn alone(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
         match op {
-            CollectiveOp::Reduce(_) | CollectiveOp::InclusiveScan(_) | CollectiveOp::Broadcast(_) => value,
+            CollectiveOp::Reduce(_)
+            | CollectiveOp::InclusiveScan(_)
+            | CollectiveOp::Broadcast(_)
+            | CollectiveOp::Shuffle(_) => value,
             CollectiveOp::ExclusiveScan(op) => self.identity(op, value),
         }
     }
@@ -128,6 +160,11 @@ impl Writer<'_> {
 
     /// The result of a collective of the group, which may be read up to the next barrier.
     fn group(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
+        if let CollectiveOp::Reduce(op) = op
+            && self.is_one_subgroup(CollectiveOp::Reduce(op))
+        {
+            return self.reduce_subgroup(op, value);
+        }
         let dtype = self.kernel().exprs.ty(value).dtype().expect("a collective combines elements");
         let scratch = self.expander.scratch(dtype);
         match op {
@@ -141,6 +178,7 @@ impl Writer<'_> {
                 self.exclusive(op, scratch, scan)
             }
             CollectiveOp::Broadcast(from) => self.broadcast(from, scratch, value),
+            CollectiveOp::Shuffle(_) => unreachable!("the verifier lets only subgroups shuffle"),
         }
     }
 
@@ -161,8 +199,10 @@ impl Writer<'_> {
         let (lane, items) = (self.expander.lane, self.expander.items);
         self.store(scratch, lane, value);
         self.push(Op::Barrier);
+        // Whole subgroups do the last rounds among themselves, all of them, though only the first one's result counts.
+        let shuffled = if self.whole_subgroups() { self.expander.subgroup } else { 1 };
         let mut width = items.next_power_of_two() / 2;
-        while width > 0 {
+        while width >= shuffled {
             let bound = self.kernel().index(width.min(items - width) as u64);
             let takes = self.kernel().alu(Alu::Lt, &[lane, bound]);
             let distance = self.kernel().index(width as u64);
@@ -174,6 +214,13 @@ impl Writer<'_> {
             width /= 2;
         }
         let first = self.kernel().index(0);
+        if shuffled > 1 {
+            let partial = self.load(scratch, lane, Guard::Proven);
+            let sum = self.reduce_subgroup(op, partial);
+            let leads = self.kernel().alu(Alu::Eq, &[lane, first]);
+            self.when(leads, Op::Store { mem: scratch, index: first, value: sum, guard: Guard::Proven });
+            self.push(Op::Barrier);
+        }
         self.load(scratch, first, Guard::Proven)
     }
 
@@ -226,17 +273,17 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use panoply_ir::interpret::{Arg, run};
-    use panoply_ir::kernel::Kernel;
+    use panoply_ir::interpret::{Arg, run_in_subgroups};
+    use panoply_ir::kernel::{CollectiveOp, Kernel, Op};
     use panoply_ir::{Verified, text, verify::verify};
 
     use super::expand;
 
-    /// What both kernels leave of 48 numbers.
-    fn results(kernel: &Verified<Kernel>, group: [u32; 3]) -> Vec<u8> {
-        let mut numbers: Vec<u8> = (0..48u32).flat_map(|i| (i * i % 17).to_ne_bytes()).collect();
+    /// What both kernels leave of 96 numbers.
+    fn results(kernel: &Verified<Kernel>, group: [u32; 3], subgroup: u32) -> Vec<u8> {
+        let mut numbers: Vec<u8> = (0..96u32).flat_map(|i| (i * i % 17).to_ne_bytes()).collect();
         let args = &mut [Arg::Write(&mut numbers)];
-        run(kernel, [24, 2, 1], group, args, &mut ()).expect("the kernel runs");
+        run_in_subgroups(kernel, [48, 2, 1], group, subgroup, args, &mut ()).expect("the kernel runs");
         numbers
     }
 
@@ -251,14 +298,19 @@ mod tests {
             "group_exclusive_prod(x[i])",
             "group_broadcast<0>(x[i])",
             "subgroup_exclusive_sum(x[i])",
+            "subgroup_inclusive_min(x[i])",
             "subgroup_max(x[i])",
+            "subgroup_broadcast<0>(x[i])",
+            "subgroup_shuffle(x[i], x[i])",
+            "subgroup_shuffle(add(cast<u32>(subgroup_lane()), mul(100u32, cast<u32>(subgroup_size()))), 0u32)",
         ];
-        for group in [[1, 1, 1], [2, 1, 1], [3, 2, 1], [8, 1, 1], [12, 2, 1], [7, 1, 3], [24, 2, 1]] {
+        let groups = [[1, 1, 1], [2, 1, 1], [3, 2, 1], [8, 1, 1], [12, 2, 1], [7, 1, 3], [24, 2, 1], [16, 2, 1]];
+        for (group, subgroup) in groups.into_iter().flat_map(|group| [1, 4, 8, 32].map(|size| (group, size))) {
             for collective in collectives {
                 let [x, y, z] = group;
                 let source = format!(
                     "kernel k(x: &mut [u32]) group({x}, {y}, {z}) {{
-                        let i: index = add(global_id.x, mul(24, add(global_id.y, mul(2, global_id.z))))
+                        let i: index = add(global_id.x, mul(48, add(global_id.y, mul(2, global_id.z))))
                         let a: u32 = {collective}
                         let b: u32 = {collective}
                         x[i] = add(a, mul(b, 3u32))
@@ -266,11 +318,17 @@ mod tests {
                 );
                 let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
                 // What is read from shared memory no longer shows that it is uniform.
-                let expanded = Kernel { unchecked: true, ..expand((*kernel).clone()) };
+                let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), subgroup) };
                 let text = expanded.to_string();
-                assert!(!text.contains("group_sum") && !text.contains("subgroup_max"), "{text}");
+                expanded.walk(&mut |stmt| match &stmt.op {
+                    Op::Collective { op, .. } => {
+                        assert!(subgroup > 1 && matches!(op, CollectiveOp::Shuffle(_)), "{text}");
+                    }
+                    _ => assert!(!text.contains("subgroup_size")),
+                });
                 let expanded = verify(expanded).expect("the expansion verifies");
-                assert_eq!(results(&kernel, group), results(&expanded, group), "{source}\n{text}");
+                let (want, have) = [&kernel, &expanded].map(|kernel| results(kernel, group, subgroup)).into();
+                assert_eq!(want, have, "subgroups of {subgroup}: {source}\n{text}");
             }
         }
     }

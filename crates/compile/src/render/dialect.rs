@@ -8,8 +8,8 @@ use panoply_ir::{Alu, DType};
 
 /// One language of the C family.
 pub(super) struct Dialect {
-    /// What stands before everything, given whether f64 is used and whether f16 conversions are native.
-    pub preamble: fn(uses_f64: bool, native_f16: bool) -> String,
+    /// What stands before everything.
+    pub preamble: fn(&Extensions) -> String,
     /// The types of elements. There are none for f16 and bf16, whose bits are u16 and whose values are f32.
     pub types: [(DType, &'static str); 11],
     /// What ends an i64 and a u64 literal.
@@ -23,11 +23,13 @@ pub(super) struct Dialect {
     /// What stands before a function that kernels call.
     pub function: &'static str,
     /// What stands before an entry point's name, given its group size.
-    pub entry: fn(group: Option<[u32; 3]>) -> String,
+    pub entry: fn(group: Option<[u32; 3]>, &Extensions) -> String,
     /// A number of the launch. Never asked for sizes, which are passed or constant.
     pub builtin: fn(Builtin) -> String,
     /// Waits for the group; shared memory and buffers are seen by all after it.
     pub barrier: &'static str,
+    /// The 32-bit value of the work-item of the subgroup with this lane. Never asked for where a target has no subgroups.
+    pub shuffle: fn(value: &str, lane: &str) -> String,
     /// The functions of floats that are not called what the IR calls them.
     pub math: &'static [(Alu, &'static str)],
     /// What ends the name of a function of f32.
@@ -47,6 +49,16 @@ pub(super) struct Dialect {
     /// The function that changes an element of this type at a pointer, and gives the old one; none asks for the loop of
     /// compare and exchange (f32 addition only).
     pub atomic: fn(AtomicOp, DType) -> Option<&'static str>,
+}
+
+/// What a program uses that not every program may.
+pub(super) struct Extensions {
+    /// Whether f64 is used.
+    pub f64: bool,
+    /// Whether f16 conversions are the device's own.
+    pub f16: bool,
+    /// Work-items of a subgroup, if the program depends on it.
+    pub subgroup: Option<u32>,
 }
 
 impl Dialect {

@@ -1,10 +1,10 @@
 //! The program around a kernel's statements: pragmas, functions it calls, and the entry point with its arguments.
 
-use panoply_ir::kernel::{Access, Builtin, Expr, ExprId, Kernel, Param, Space};
+use panoply_ir::kernel::{Access, Builtin, Expr, ExprId, Kernel, Op, Param, Space};
 use panoply_ir::{DType, Target};
 
 use super::Rendered;
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Extensions};
 use super::expr::{Value, Writer};
 use super::names::Names;
 use super::ops::{Ops, in_memory};
@@ -38,15 +38,24 @@ pub(super) fn program(kernel: &Kernel, target: &Target, dialect: &'static Dialec
     };
     writer.prologue(&builtins(kernel, &live));
     writer.block(&kernel.body);
+    let subgroup = shuffles(kernel, &live).then(|| target.subgroup_of(kernel.group));
+    let extensions = Extensions { f64: uses(kernel, &live, DType::F64), f16: native_f16, subgroup };
     let source = format!(
         "{}{}{} {entry}(\n    {})\n{{\n{}\n}}\n",
-        (dialect.preamble)(uses(kernel, &live, DType::F64), native_f16),
+        (dialect.preamble)(&extensions),
         writer.ops.prelude.source(),
-        (dialect.entry)(kernel.group),
+        (dialect.entry)(kernel.group, &extensions),
         arguments(&writer).join(",\n    "),
         writer.lines.join("\n"),
     );
     Rendered { source, entry, index_bits }
+}
+
+/// Whether the kernel depends on how work-items form subgroups.
+fn shuffles(kernel: &Kernel, live: &[ExprId]) -> bool {
+    let mut shuffles = live.iter().any(|id| kernel.exprs.get(*id) == Expr::Builtin(Builtin::SubgroupLane));
+    kernel.walk(&mut |stmt| shuffles |= matches!(stmt.op, Op::Collective { .. }));
+    shuffles
 }
 
 /// The launch's numbers that are worth a variable, in a fixed order.

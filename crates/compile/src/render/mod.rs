@@ -29,11 +29,11 @@ mod ptx;
 mod stmt;
 mod support;
 
-use panoply_ir::kernel::{Kernel, Op};
+use panoply_ir::kernel::Kernel;
 use panoply_ir::target::Language;
 use panoply_ir::{Error, Result, Target, Verified};
 
-use crate::opt::expand_math;
+use crate::opt::{expand_collectives, expand_math};
 
 /// A kernel as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,11 +72,9 @@ pub fn render(kernel: &Verified<Kernel>, target: &Target) -> Result<Rendered> {
 
 /// The kernel in the target's language, with chosen options.
 pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options) -> Result<Rendered> {
-    let mut collectives = false;
-    kernel.walk(&mut |stmt| collectives |= matches!(stmt.op, Op::Collective { .. }));
     let expanded;
-    let kernel: &Kernel = if collectives {
-        expanded = crate::opt::expand_collectives::expand((**kernel).clone());
+    let kernel: &Kernel = if expand_collectives::applies(kernel) {
+        expanded = expand_collectives::expand((**kernel).clone(), target.subgroup_of(kernel.group));
         &expanded
     } else {
         kernel

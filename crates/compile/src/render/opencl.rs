@@ -6,7 +6,7 @@
 use panoply_ir::kernel::{AtomicOp, Builtin};
 use panoply_ir::{Alu, DType, Math};
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Extensions};
 
 pub(super) const DIALECT: Dialect = Dialect {
     preamble,
@@ -31,6 +31,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     entry,
     builtin,
     barrier: "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    shuffle: |value, lane| format!("intel_sub_group_shuffle({value}, {lane})"),
     math: &[(Alu::Abs, "fabs"), (Alu::Math(Math::Ln), "log"), (Alu::Round, "rint"), (Alu::Rem, "fmod")],
     math_f32: "",
     bits_as: [
@@ -51,22 +52,29 @@ pub(super) const DIALECT: Dialect = Dialect {
     atomic,
 };
 
-fn preamble(uses_f64: bool, native_f16: bool) -> String {
+fn preamble(extensions: &Extensions) -> String {
     let mut text = String::new();
-    if uses_f64 {
+    if extensions.f64 {
         text += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
     }
-    if native_f16 {
+    if extensions.f16 {
         text += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n";
+    }
+    if extensions.subgroup.is_some() {
+        text += "#pragma OPENCL EXTENSION cl_intel_subgroups : enable\n";
     }
     text + "#pragma OPENCL FP_CONTRACT OFF\n"
 }
 
-fn entry(group: Option<[u32; 3]>) -> String {
-    match group {
-        Some([x, y, z]) => format!("kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))) void"),
-        None => "kernel void".to_string(),
+fn entry(group: Option<[u32; 3]>, extensions: &Extensions) -> String {
+    let mut text = "kernel ".to_string();
+    if let Some([x, y, z]) = group {
+        text += &format!("__attribute__((reqd_work_group_size({x}, {y}, {z}))) ");
     }
+    if let Some(size) = extensions.subgroup {
+        text += &format!("__attribute__((intel_reqd_sub_group_size({size}))) ");
+    }
+    text + "void"
 }
 
 fn builtin(builtin: Builtin) -> String {
@@ -76,9 +84,8 @@ fn builtin(builtin: Builtin) -> String {
         Builtin::GroupId(axis) => format!("get_group_id({axis})"),
         Builtin::GroupSize(axis) => format!("get_local_size({axis})"),
         Builtin::GroupCount(axis) => format!("get_num_groups({axis})"),
-        Builtin::SubgroupLane => "0".to_string(),
-        Builtin::SubgroupSize => "1".to_string(),
-        Builtin::GlobalSize(_) => unreachable!("sizes are passed"),
+        Builtin::SubgroupLane => "get_sub_group_local_id()".to_string(),
+        Builtin::GlobalSize(_) | Builtin::SubgroupSize => unreachable!("sizes are passed or constant"),
     }
 }
 

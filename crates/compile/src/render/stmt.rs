@@ -1,6 +1,8 @@
 //! Statements to C.
 
-use panoply_ir::kernel::{AtomicOp, Block, Builtin, Expr, ExprId, Guard, LocalId, MemId, Op, Param, Space};
+use panoply_ir::kernel::{
+    AtomicOp, Block, Builtin, CollectiveOp, Expr, ExprId, Guard, LocalId, MemId, Op, Param, Space,
+};
 use panoply_ir::{Alu, DType, Scalar, Type};
 
 use super::expr::{Value, Writer, plus};
@@ -38,6 +40,11 @@ impl Writer<'_> {
             }
             Op::Atomic { op, mem, index, value, expected, old, guard } => {
                 self.atomic(*op, *mem, *index, *value, *expected, *old, *guard);
+            }
+            Op::Collective { op: CollectiveOp::Shuffle(lane), value, result, .. } => {
+                let [value, lane] = self.evaluate([*value, *lane]);
+                let theirs = (self.ops.dialect.shuffle)(value.bare(), lane.bare());
+                self.declare(*result, &Value::atom(theirs));
             }
             Op::Collective { .. } => unreachable!("collectives were expanded before"),
             Op::Barrier => self.line(self.ops.dialect.barrier),

@@ -20,14 +20,7 @@ pub struct Call {
 impl Call {
     /// The kernel of a node, of which no other output is wanted so far.
     pub fn new(graph: &Graph, id: NodeId, authored: &Arc<Authored>) -> Call {
-        let memory = |input: &NodeId| {
-            let mut at = *input;
-            while graph.node(at).op == Op::Reshape {
-                at = graph.node(at).inputs[0];
-            }
-            at
-        };
-        let inputs = graph.node(id).inputs.iter().map(memory).collect();
+        let inputs = graph.node(id).inputs.iter().map(|input| graph.memory(*input)).collect();
         let output =
             |at: usize| matches!(graph.node(id).op, Op::Kernel(_, output) if output as usize == at).then_some(id);
         let outputs = (0..authored.outputs.len()).map(output).collect();

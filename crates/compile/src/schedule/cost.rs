@@ -39,14 +39,14 @@ impl Costs {
                 })
             };
             let mut cost = match &node.op {
-                Op::Leaf(_) | Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Kernel(..) => STORED,
+                Op::Leaf(_) | Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) => STORED,
+                Op::Write(_) | Op::Kernel(..) | Op::Call(..) => STORED,
                 Op::Const(_) | Op::Slot(_) | Op::Iota => Cost::default(),
                 Op::Alu(alu) => sum(alu_cost(*alu)),
                 Op::Cast => sum(0.03),
                 Op::Bitcast | Op::Reshape | Op::Permute(_) | Op::Slice(_) => sum(0.0),
                 Op::Pad(_) => sum(0.1),
                 Op::Gather(_) => sum(0.5),
-                Op::Call(..) => unreachable!("calls were inlined"),
                 Op::Expand => {
                     let share = graph.node(node.inputs[0]).shape.elems() as f64 / node.shape.elems().max(1) as f64;
                     let input = sum(0.0);

@@ -2,33 +2,46 @@
 //!
 //! A matrix product that no routine takes is a sum over products of expanded operands. Adding rows at positions is a sum
 //! over positions of what is meant for an element, unless there are enough columns that a work-item can own each. All
-//! accumulate f16 and bf16 in f32, as sums do.
+//! accumulate f16 and bf16 in f32, as sums do. A few writes at known positions are selections, which fuse with what comes
+//! before and after; many, or one at a position of the launch, change memory.
 
 use panoply_ir::DType;
 use panoply_ir::Scalar;
 use panoply_ir::alu::Alu;
-use panoply_ir::graph::{Call, Graph, Node, NodeId, Op};
+use panoply_ir::graph::{Call, Graph, Node, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::Routine;
 
-use super::gemm;
+use super::claim;
 use super::rewrite::Rewriter;
 
-/// The same values, simplified, with bodies in place of calls: what two bodies have in common is then computed once.
-pub fn simplify(graph: &Graph) -> Graph {
+/// The same values, simplified, with bodies in place of the calls that no routine takes: what two bodies have in common is
+/// then computed once.
+pub fn simplify(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
     rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
-        Op::Call(call, output) => Some(inline(rewriter, call, *output, inputs)),
+        Op::Call(call, output) if !claims(call, offers) => Some(inline(rewriter, call, *output, inputs, offers)),
         _ => None,
     })
 }
 
-fn inline(rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> NodeId {
+/// Whether a routine takes a call whole. One that touches nothing of some buffer is left to the body.
+fn claims(call: &Call, offers: &dyn Fn(&Routine) -> bool) -> bool {
+    call.routine.is_some_and(|routine| !routine.is_empty() && offers(&routine))
+}
+
+fn inline(
+    rewriter: &mut Rewriter,
+    call: &Call,
+    output: u32,
+    inputs: &[NodeId],
+    offers: &dyn Fn(&Routine) -> bool,
+) -> NodeId {
     let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
     for node in &call.body.nodes {
         let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
         moved.push(match &node.op {
             Op::Leaf(n) => inputs[*n as usize],
-            Op::Call(inner, output) => inline(rewriter, inner, *output, &operands),
+            Op::Call(inner, output) if !claims(inner, offers) => inline(rewriter, inner, *output, &operands, offers),
             op => rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype),
         });
     }
@@ -59,12 +72,19 @@ pub fn turn_products(graph: &Graph) -> Graph {
     })
 }
 
-/// The same values without the matrix products that nobody offers to do, and without scatters of few columns.
+/// The same values without the matrix products that nobody offers to do, without scatters of few columns, and without
+/// writes that are cheaper as selections.
 pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
+    let chains = chains(graph);
     rewrite(graph, |rewriter, id, inputs| {
         let node = graph.node(id);
         match node.op {
-            Op::MatMul if node.shape.elems() > 0 && !offers(&gemm::claim(graph, id).routine) => {
+            Op::Write(axis) => {
+                let Op::Const(at) = graph.node(node.inputs[2]).op else { return None };
+                let many = chains[id.index()] > FEW_WRITES && node.shape.elems() > SMALL;
+                (!many).then(|| write(rewriter, node, axis, at.to_i128(), inputs))
+            }
+            Op::MatMul if node.shape.elems() > 0 && !offers(&claim::product(graph, id).routine) => {
                 Some(matmul(rewriter, node, inputs))
             }
             Op::ScatterAdd(axis) if node.shape.elems() > 0 => {
@@ -78,6 +98,50 @@ pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
             _ => None,
         }
     })
+}
+
+/// Writes one after another that are cheaper as selections than as kernels of their own.
+const FEW_WRITES: usize = 4;
+/// Elements below which a kernel's launch costs more than anything it does.
+const SMALL: usize = 1 << 13;
+
+/// For each node that is a write, how many there are on the same array one after another.
+fn chains(graph: &Graph) -> Vec<usize> {
+    let mut chains = vec![0; graph.nodes.len()];
+    let writes = || graph.nodes.iter().enumerate().filter(|(_, node)| matches!(node.op, Op::Write(_)));
+    for (at, node) in writes() {
+        chains[at] = chains[node.inputs[0].index()] + 1;
+    }
+    for (at, node) in writes().collect::<Vec<_>>().into_iter().rev() {
+        let before = node.inputs[0].index();
+        if chains[before] > 0 {
+            chains[before] = chains[at].max(chains[before]);
+        }
+    }
+    chains
+}
+
+/// What is written selected where it goes.
+fn write(rewriter: &mut Rewriter, node: &Node, axis: usize, start: i128, inputs: &[NodeId]) -> NodeId {
+    let part = rewriter.node(inputs[1]).clone();
+    let (whole, length) = (node.shape.dims()[axis] as i128, part.shape.dims()[axis] as i128);
+    let (first, end) = ((-start).clamp(0, length), (whole - start).clamp(0, length));
+    if first >= end {
+        return inputs[0];
+    }
+    let mut slices: Vec<Slice> = part.shape.dims().iter().map(|len| Slice { start: 0, step: 1, len: *len }).collect();
+    slices[axis] = Slice { start: first as usize, step: 1, len: (end - first) as usize };
+    let dims: Vec<usize> = slices.iter().map(|slice| slice.len).collect();
+    let mut widths = vec![(0, 0); dims.len()];
+    widths[axis] = ((start + first) as usize, (whole - start - end) as usize);
+    let kept = rewriter.add(Op::Slice(slices), &inputs[1..2], dims.clone(), node.dtype);
+    let ones = rewriter.fill(Scalar { dtype: DType::Bool, bits: 1 }, &dims.into());
+    let [part, inside] = [(kept, node.dtype), (ones, DType::Bool)]
+        .map(|(value, dtype)| rewriter.add(Op::Pad(widths.clone()), &[value], node.shape.clone(), dtype));
+    if rewriter.is_zero(inputs[0]) {
+        return part;
+    }
+    rewriter.add(Op::Alu(Alu::Select), &[inside, part, inputs[0]], node.shape.clone(), node.dtype)
 }
 
 /// A graph added node by node to a new one; `f` may add something else in a node's place, given the new inputs.

@@ -10,8 +10,8 @@
 //! - **Reductions** are computed inside a group if the group's other variables are exactly the rows the reduction gives
 //!   one number for (the *outer* variables), so that softmax or layer norm is one kernel: rows outside, and inside a row
 //!   several loops one after another. All reductions of a group share its rows.
-//! - **Scans and scatters** are the root of a group.
-//! - **Matrix products that a routine takes** are groups of their own and load what they read.
+//! - **Scans, scatters and writes** are the root of a group. A write binds the memory it changes, which nobody computes inside.
+//! - **What a routine takes** (matrix products, calls) is a group of its own and loads what it reads.
 //! - A node that is stored is stored by the group that computes it anyway, if that group visits each element once and the
 //!   others can wait for it; otherwise a new group has it as its root. So a kernel may have several outputs.
 //! - A group never touches more buffers than the target can bind.
@@ -27,8 +27,8 @@ use panoply_ir::reduce::ReduceOp;
 
 use super::affine::{Form, Var};
 use super::authored::Call;
+use super::claim::Claim;
 use super::cost::Costs;
-use super::gemm::{self, Claim};
 use super::pull::{self, Coords};
 use super::siblings;
 
@@ -67,6 +67,8 @@ pub struct Group {
     demands: BTreeMap<NodeId, Vec<Coords>>,
     /// For a scatter, the variables of the array's axes.
     scatter: Vec<Var>,
+    /// For a write, the variables of the axes of what is written.
+    written: Vec<Var>,
     next_var: u32,
 }
 
@@ -90,7 +92,7 @@ struct Fusion<'a> {
     combined: Vec<Option<u64>>,
 }
 
-/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] becomes a routine.
+/// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes a routine.
 pub fn fuse(graph: &Graph, target: &Target) -> Vec<Group> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
@@ -117,7 +119,8 @@ impl Fusion<'_> {
         }
         let (fit, unfit): (Vec<usize>, Vec<usize>) = users.iter().partition(|group| self.fits(**group, id));
         let shareable = match op {
-            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Kernel(..) => users.len() <= 1,
+            Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) => users.len() <= 1,
+            Op::Kernel(..) | Op::Call(..) => users.len() <= 1,
             op if is_free(op) => true,
             _ => users.len() <= 1 || self.costs.is_cheap(self.graph, id, users.len()),
         };
@@ -151,13 +154,12 @@ impl Fusion<'_> {
     /// A new group with a node as its root.
     fn open(&mut self, id: NodeId) -> usize {
         let node = self.graph.node(id);
-        if let Some(number) = self.kernel_of(id) {
+        if let Some(number) = self.whole_of(id) {
             return number;
         }
         let whole = match &node.op {
-            Op::MatMul => Some(Whole::Routine(gemm::claim(self.graph, id))),
             Op::Kernel(authored, _) => Some(Whole::Kernel(Call::new(self.graph, id, authored))),
-            _ => None,
+            _ => Claim::new(self.graph, id).map(Whole::Routine),
         };
         let mut group = Group {
             root: id,
@@ -172,12 +174,13 @@ impl Fusion<'_> {
             after: BTreeSet::new(),
             demands: BTreeMap::new(),
             scatter: Vec::new(),
+            written: Vec::new(),
             next_var: 0,
         };
         let number = self.groups.len();
         if let Some(whole) = &group.whole {
             let operands = match whole {
-                Whole::Routine(claim) => vec![claim.a, claim.b],
+                Whole::Routine(claim) => claim.inputs.clone(),
                 Whole::Kernel(call) => call.stored().collect(),
             };
             group.stores.push((id, Form::default()));
@@ -185,7 +188,8 @@ impl Fusion<'_> {
             operands.into_iter().for_each(|operand| self.demand(number, operand, Coords::new()));
             return number;
         }
-        let vars: Vec<Var> = node.shape.dims().iter().map(|extent| group.fresh(*extent)).collect();
+        let walked = if matches!(node.op, Op::Write(_)) { self.graph.node(node.inputs[1]) } else { node };
+        let vars: Vec<Var> = walked.shape.dims().iter().map(|extent| group.fresh(*extent)).collect();
         let coords: Coords = vars.iter().map(|var| Form::var(*var)).collect();
         let long = |vars: &[Var]| vars.iter().copied().filter(|var| var.extent > 1).collect::<Vec<Var>>();
         if let Op::ScatterAdd(axis) = node.op {
@@ -199,26 +203,38 @@ impl Fusion<'_> {
             group.fixed = matches!(node.op, Op::Reduce(..));
             group.outer = long(&vars);
         }
-        group.stores.push((id, pull::linear(&coords, &node.shape)));
+        if matches!(node.op, Op::Write(_)) {
+            group.written = vars;
+        }
+        group.stores.push((id, pull::linear(&coords, &walked.shape)));
         group.demands.insert(id, vec![coords]);
         self.groups.push(group);
         self.inline(number, id);
         number
     }
 
-    /// The group that runs the kernel of a node already, for another of its outputs.
-    fn kernel_of(&mut self, id: NodeId) -> Option<usize> {
-        let Op::Kernel(_, output) = self.graph.node(id).op else { return None };
+    /// The group that does a node whole already, for another of its outputs.
+    fn whole_of(&mut self, id: NodeId) -> Option<usize> {
         let same = |group: &Group| {
             let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
-            let (Op::Kernel(kernel, _), Op::Kernel(other, _)) = (&ours.op, &theirs.op) else { return false };
-            kernel == other && ours.inputs == theirs.inputs
+            ours.inputs == theirs.inputs
+                && match (&ours.op, &theirs.op) {
+                    (Op::Kernel(kernel, _), Op::Kernel(other, _)) => kernel == other,
+                    (Op::Call(call, _), Op::Call(other, _)) => call == other,
+                    _ => false,
+                }
         };
         let number = self.groups.iter().position(same)?;
         let group = &mut self.groups[number];
         group.stores.push((id, Form::default()));
-        if let Some(Whole::Kernel(call)) = &mut group.whole {
-            call.outputs[output as usize] = Some(id);
+        let output = match self.graph.node(id).op {
+            Op::Kernel(_, output) | Op::Call(_, output) => output as usize,
+            _ => unreachable!("nothing else has several outputs"),
+        };
+        match &mut group.whole {
+            Some(Whole::Kernel(call)) => call.outputs[output] = Some(id),
+            Some(Whole::Routine(claim)) => claim.outputs[output] = Some(id),
+            None => unreachable!("its root is done whole"),
         }
         Some(number)
     }
@@ -276,7 +292,8 @@ impl Fusion<'_> {
         let node = self.graph.node(id);
         let places = &group.demands[&id];
         let visits: usize = group.visits.values().map(Vec::len).sum();
-        if group.whole.is_some() || visits + places.len() > MAX_VISITS {
+        let bound = places.iter().any(|coords| coords.len() != node.shape.rank());
+        if group.whole.is_some() || bound || visits + places.len() > MAX_VISITS {
             return false;
         }
         match &node.op {
@@ -288,10 +305,10 @@ impl Fusion<'_> {
                 places.len() <= MAX_PLACES && cheap && self.binds(number, id, 0)
             }
             Op::Reduce(..) => self.shares_rows(number, id) && self.binds(number, id, 0),
-            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Kernel(..) => false,
+            Op::Leaf(_) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_) | Op::Write(_) => false,
+            Op::Kernel(..) | Op::Call(..) => false,
             Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => unreachable!("free"),
             Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
-            Op::Call(..) => unreachable!("calls were inlined"),
         }
     }
 
@@ -403,6 +420,13 @@ impl Group {
                 let row = [&coords[..*axis], &place, &coords[axis + 1..]].concat();
                 vec![(node.inputs[0], coords.clone()), read, (node.inputs[2], row)]
             }
+            Op::Write(_) => {
+                let read = (node.inputs[2], Coords::new());
+                if !self.reads.contains(&read) {
+                    self.reads.push(read.clone());
+                }
+                vec![(node.inputs[1], coords.clone()), read, (node.inputs[0], Coords::new())]
+            }
             Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) => {
                 unreachable!("never computed inside a group")
             }
@@ -417,6 +441,16 @@ impl Group {
     /// The coordinates of a scatter's array along its columns.
     pub fn scatter_coords(&self) -> Coords {
         self.scatter.iter().map(|var| Form::var(*var)).collect()
+    }
+
+    /// Whether its root is a write.
+    pub fn is_write(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// The coordinates of what is written.
+    pub fn written_coords(&self) -> Coords {
+        self.written.iter().map(|var| Form::var(*var)).collect()
     }
 
     /// Makes the variables of these coordinates the rows, if nothing has decided that yet.

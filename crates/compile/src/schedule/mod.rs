@@ -8,26 +8,27 @@
 
 pub mod affine;
 pub mod authored;
+pub mod claim;
 pub mod cost;
 pub mod expand;
 pub mod fuse;
-pub mod gemm;
 pub mod nest;
 pub mod pull;
 pub mod rewrite;
 pub mod siblings;
 pub mod split;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::routine::Routine;
-use panoply_ir::{Result, Target, graph_verify};
+use panoply_ir::{DType, Result, Target, graph_verify};
 
 use authored::Call;
+use claim::Claim;
 use fuse::Whole;
-use gemm::Claim;
-use nest::Nest;
+use nest::{Nest, Value};
 
 /// What to run, in order.
 #[derive(Clone, Debug)]
@@ -43,21 +44,38 @@ pub struct Schedule {
 pub enum Step {
     /// A kernel of our own.
     Nest(Nest),
-    /// A matrix product done by the device; its result is this node.
-    Routine(Claim, NodeId),
+    /// A routine of the device.
+    Routine(Claim),
     /// A kernel of its author's.
     Kernel(Call),
+}
+
+impl Step {
+    /// The stored nodes whose elements it reads.
+    pub fn reads(&self) -> BTreeSet<NodeId> {
+        match self {
+            Step::Nest(nest) => {
+                let load = |(value, _): &(Value, DType)| match value {
+                    Value::Load(node, _) => Some(*node),
+                    _ => None,
+                };
+                nest.values.iter().filter_map(load).collect()
+            }
+            Step::Routine(claim) => claim.inputs.iter().copied().collect(),
+            Step::Kernel(call) => call.stored().collect(),
+        }
+    }
 }
 
 /// Decides what runs together on a target that offers these routines.
 pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Schedule> {
     graph_verify::verify(graph)?;
-    let graph = expand::simplify(graph);
+    let graph = expand::simplify(graph, offers);
     let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, offers);
     let graph = split::split(&graph, target);
     let step = |mut group: fuse::Group| match group.whole.take() {
-        Some(Whole::Routine(claim)) => Step::Routine(claim, group.root),
+        Some(Whole::Routine(claim)) => Step::Routine(claim),
         Some(Whole::Kernel(call)) => Step::Kernel(call),
         None => Step::Nest(nest::nest(&graph, group)),
     };
@@ -71,13 +89,11 @@ impl fmt::Display for Schedule {
             match step {
                 Step::Nest(nest) => write!(f, "kernel {number}\n{nest}")?,
                 Step::Kernel(call) => writeln!(f, "kernel {number}\n  {call}")?,
-                Step::Routine(claim, node) => {
-                    writeln!(
-                        f,
-                        "routine {number}\n  n{} = n{} × n{}: {:?}",
-                        node.0, claim.a.0, claim.b.0, claim.routine
-                    )?;
-                }
+                Step::Routine(claim) => writeln!(
+                    f,
+                    "routine {number}
+  {claim}"
+                )?,
             }
         }
         Ok(())

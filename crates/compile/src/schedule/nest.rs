@@ -13,7 +13,7 @@ use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Scalar};
 
-use super::affine::{Form, Var};
+use super::affine::{Atom, Form, Var};
 use super::fuse::Group;
 use super::pull::{self, Bound, Coords};
 
@@ -36,6 +36,8 @@ pub struct Nest {
     pub reads: Vec<ValueId>,
     /// What is written.
     pub stores: Vec<Store>,
+    /// The node whose memory it changes, and the node that memory then is: the rest stays as it was.
+    pub changes: Option<(NodeId, NodeId)>,
 }
 
 /// A scalar computed in a nest.
@@ -72,17 +74,10 @@ pub struct Store {
     pub at: Form,
     /// Its value.
     pub value: ValueId,
-    /// Whether the value is added to the element, and where not.
-    pub added: Option<Added>,
-}
-
-/// An addition to an element whose position was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Added {
-    /// The position.
-    pub position: ValueId,
-    /// Where its range ends; beyond it nothing is written.
-    pub extent: u64,
+    /// Whether the value is added to the element.
+    pub adds: bool,
+    /// The value that says whether anything is written, if that depends on something.
+    pub condition: Option<ValueId>,
 }
 
 impl Value {
@@ -112,7 +107,8 @@ impl Value {
 pub fn nest(graph: &Graph, mut group: Group) -> Nest {
     let visits = std::mem::take(&mut group.visits);
     let (values, sure) = (Vec::new(), Vec::new());
-    let mut maker = Maker { graph, group, values, sure, known: HashMap::new(), made: HashMap::new() };
+    let mut maker =
+        Maker { graph, group, values, sure, known: HashMap::new(), made: HashMap::new(), positions: Vec::new() };
     // A node's inputs come before it in the graph.
     let loads = std::mem::take(&mut maker.group.loads);
     let mut nodes: Vec<(NodeId, Vec<Coords>, bool)> = Vec::new();
@@ -120,13 +116,18 @@ pub fn nest(graph: &Graph, mut group: Group) -> Nest {
     nodes.extend(visits.into_iter().map(|(id, places)| (id, places, false)));
     nodes.sort_by_key(|(id, ..)| *id);
     for (id, places, loaded) in nodes {
-        for coords in places {
+        for coords in places.into_iter().filter(|coords| is_read(graph, id, coords)) {
             let value = if loaded { maker.load(id, &coords) } else { maker.compute(id, &coords) };
             maker.sure[value] |= pull::is_within(&coords, &graph.node(id).shape);
             maker.made.insert((id, coords), value);
         }
     }
     maker.finish()
+}
+
+/// Whether an element is read there; what a write changes is only bound.
+fn is_read(graph: &Graph, id: NodeId, coords: &Coords) -> bool {
+    coords.len() == graph.node(id).shape.rank()
 }
 
 struct Maker<'a> {
@@ -137,18 +138,38 @@ struct Maker<'a> {
     known: HashMap<(Value, DType), ValueId>,
     /// The value of a node at coordinates.
     made: HashMap<(NodeId, Coords), ValueId>,
+    /// Positions that were computed, numbered after those that the group reads.
+    positions: Vec<ValueId>,
 }
 
 impl Maker<'_> {
-    /// A value, unless there is an equal one. It is sure if it reads nothing and its operands are.
+    /// A value, unless there is an equal one. It is sure if it exists everywhere, and its operands and positions are.
     fn add(&mut self, value: Value, dtype: DType) -> ValueId {
-        let (values, sure) = (&mut self.values, &mut self.sure);
-        *self.known.entry((value, dtype)).or_insert_with_key(|(value, dtype)| {
-            let operands = value.operands().iter().all(|operand| sure[*operand]);
-            sure.push(operands && !matches!(value, Value::Load(..)));
-            values.push((value.clone(), *dtype));
-            values.len() - 1
-        })
+        if let Some(known) = self.known.get(&(value.clone(), dtype)) {
+            return *known;
+        }
+        let operands = value.operands().iter().all(|operand| self.sure[*operand]);
+        let unsure = |atom: &Atom| matches!(atom, Atom::Read(number, _) if !self.is_sure_position(*number));
+        let positions = !value.form().is_some_and(|form| form.any_atom(&mut |atom| unsure(atom)));
+        let alone = match &value {
+            Value::Load(..) => false,
+            // Below zero there is no index.
+            Value::Position(form) => form.certain_range().is_some_and(|(low, _)| low >= 0),
+            _ => true,
+        };
+        self.sure.push(operands && positions && alone);
+        self.values.push((value.clone(), dtype));
+        self.known.insert((value, dtype), self.values.len() - 1);
+        self.values.len() - 1
+    }
+
+    /// Whether what stands behind an [`Atom::Read`], which may be made later, is sure.
+    fn is_sure_position(&self, number: u32) -> bool {
+        let (number, reads) = (number as usize, &self.group.reads);
+        match reads.get(number) {
+            Some((id, coords)) => pull::is_within(coords, &self.graph.node(*id).shape),
+            None => self.sure[self.positions[number - reads.len()]],
+        }
     }
 
     fn load(&mut self, id: NodeId, coords: &Coords) -> ValueId {
@@ -160,7 +181,8 @@ impl Maker<'_> {
         let graph = self.graph;
         let node = graph.node(id);
         let from = self.group.inputs(graph, id, coords);
-        let inputs: Vec<ValueId> = from.iter().map(|place| self.made[place]).collect();
+        let read = from.iter().filter(|(id, coords)| is_read(graph, *id, coords));
+        let inputs: Vec<ValueId> = read.map(|place| self.made[place]).collect();
         match &node.op {
             Op::Const(value) => self.add(Value::Const(*value), node.dtype),
             Op::Slot(n) => self.add(Value::Slot(*n), node.dtype),
@@ -185,8 +207,8 @@ impl Maker<'_> {
                 self.combine(Value::Reduced, *op, inputs[0], number, node.dtype)
             }
             Op::Scan(op, _) => self.combine(Value::Scanned, *op, inputs[0], 0, node.dtype),
-            // Its value is memory: see `scattered`.
-            Op::ScatterAdd(_) => inputs[0],
+            // Its value is memory: see `scattered` and `written`.
+            Op::ScatterAdd(_) | Op::Write(_) => inputs[0],
             Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) => unreachable!("never computed inside a nest"),
         }
     }
@@ -214,6 +236,12 @@ impl Maker<'_> {
 
     /// A gathered value where the position read is in range, zero elsewhere.
     fn at_position(&mut self, value: ValueId, position: ValueId, length: usize, dtype: DType) -> ValueId {
+        let inside = self.in_range(position, length);
+        self.masked(inside, value, dtype)
+    }
+
+    /// Whether a position is below a length and not negative.
+    fn in_range(&mut self, position: ValueId, length: usize) -> Vec<Value> {
         let ty = self.values[position].1;
         let zero = self.add(Value::Const(Scalar::from_i128(ty, 0)), ty);
         let mut inside = vec![Value::Alu(Alu::Le, vec![zero, position])];
@@ -223,38 +251,51 @@ impl Maker<'_> {
             let beyond = self.add(Value::Const(beyond), ty);
             inside.push(Value::Alu(Alu::Lt, vec![position, beyond]));
         }
-        self.masked(inside, value, dtype)
+        inside
     }
 
-    fn masked(&mut self, inside: Vec<Value>, value: ValueId, dtype: DType) -> ValueId {
+    /// Whether all of these hold; none if there are none.
+    fn all(&mut self, conditions: Vec<Value>) -> Option<ValueId> {
         let mut all = None;
-        for condition in inside {
+        for condition in conditions {
             let condition = self.add(condition, DType::Bool);
             all = Some(match all {
                 None => condition,
                 Some(before) => self.add(Value::Alu(Alu::And, vec![before, condition]), DType::Bool),
             });
         }
-        let Some(all) = all else { return value };
+        all
+    }
+
+    fn masked(&mut self, inside: Vec<Value>, value: ValueId, dtype: DType) -> ValueId {
+        let Some(all) = self.all(inside) else { return value };
         let zero = self.add(Value::Const(Scalar { dtype, bits: 0 }), dtype);
         self.add(Value::Alu(Alu::Select, vec![all, value, zero]), dtype)
     }
 
     fn finish(mut self) -> Nest {
-        let mut stores = Vec::new();
+        let (mut stores, mut changes) = (Vec::new(), None);
         for (node, at) in std::mem::take(&mut self.group.stores) {
-            if let Op::ScatterAdd(axis) = self.graph.node(node).op {
-                stores.extend(self.scattered(node, axis));
-                continue;
+            match self.graph.node(node).op {
+                Op::ScatterAdd(axis) => {
+                    stores.extend(self.scattered(node, axis));
+                    continue;
+                }
+                Op::Write(axis) => {
+                    stores.push(self.written(node, axis));
+                    changes = Some((self.graph.node(node).inputs[0], node));
+                    continue;
+                }
+                _ => {}
             }
             let dims = &self.graph.node(node).shape;
             let found = self.made.iter().filter(|((id, coords), _)| *id == node && pull::linear(coords, dims) == at);
             let value = found.map(|(_, value)| *value).min().expect("what is stored was computed");
-            stores.push(Store { node, at, value, added: None });
+            stores.push(Store { node, at, value, adds: false, condition: None });
         }
-        let Maker { group, values, sure, made, .. } = self;
-        let reads = group.reads.iter().map(|read| made[read]).collect();
-        Nest { outer: group.outer, loops: group.loops, values, sure, reads, stores }
+        let Maker { group, values, sure, made, positions, .. } = self;
+        let reads = group.reads.iter().map(|read| made[read]).chain(positions).collect();
+        Nest { outer: group.outer, loops: group.loops, values, sure, reads, stores, changes }
     }
 
     /// The stores of a scatter: first every element of a column as it was, then the rows added at their positions.
@@ -268,12 +309,39 @@ impl Maker<'_> {
         let mut target = base.1.clone();
         target[axis] = Form::read(number as u32, extent);
         let value = |place: &(NodeId, Coords)| self.made[place];
-        let added = Added { position: value(&place), extent };
+        let (base_value, row_value, position) = (value(&base), value(&row), value(&place));
+        let inside = self.in_range(position, extent as usize);
+        let condition = self.all(inside);
         let at = |coords: &Coords| pull::linear(coords, &node.shape);
         [
-            Store { node: id, at: at(&base.1), value: value(&base), added: None },
-            Store { node: id, at: at(&target), value: value(&row), added: Some(added) },
+            Store { node: id, at: at(&base.1), value: base_value, adds: false, condition: None },
+            Store { node: id, at: at(&target), value: row_value, adds: true, condition },
         ]
+    }
+
+    /// The store of a write: an element of what is written goes where its position and the first one lead.
+    fn written(&mut self, id: NodeId, axis: usize) -> Store {
+        let node = self.graph.node(id);
+        let coords = self.group.written_coords();
+        let from = self.group.inputs(self.graph, id, &coords);
+        let (value, start) = (self.made[&from[0]], self.made[&from[1]]);
+        let (length, ty) = (node.shape.dims()[axis], self.values[start].1);
+        let (mut target, mut condition) = (coords.clone(), None);
+        if let Value::Const(at) = self.values[start].0 {
+            target[axis] = coords[axis].shifted(at.to_i128() as i64);
+            let bounds = pull::open_bounds(&target, &node.shape);
+            condition = self.all(bounds.into_iter().map(Value::Inside).collect());
+        } else {
+            let own = self.add(Value::Position(coords[axis].clone()), DType::I32);
+            let own = if ty == DType::I32 { own } else { self.add(Value::Cast(own), ty) };
+            let position = self.add(Value::Alu(Alu::Add, vec![start, own]), ty);
+            // The sum is what is read: an index is never negative, not even on the way.
+            target[axis] = Form::read((self.group.reads.len() + self.positions.len()) as u32, length as u64);
+            self.positions.push(position);
+            let inside = self.in_range(position, length);
+            condition = self.all(inside).or(condition);
+        }
+        Store { node: id, at: pull::linear(&target, &node.shape), value, adds: false, condition }
     }
 }
 
@@ -308,12 +376,9 @@ impl fmt::Display for Nest {
         }
         for store in &self.stores {
             let (node, at, value) = (store.node.0, &store.at, store.value);
-            match store.added {
-                None => writeln!(f, "  n{node}[{at}] = %{value}")?,
-                Some(added) => {
-                    writeln!(f, "  n{node}[{at}] += %{value} where 0 <= %{} < {}", added.position, added.extent)?
-                }
-            }
+            let sign = if store.adds { "+=" } else { "=" };
+            let only = store.condition.map_or(String::new(), |condition| format!(" where %{condition}"));
+            writeln!(f, "  n{node}[{at}] {sign} %{value}{only}")?;
         }
         Ok(())
     }

@@ -46,22 +46,22 @@ pub fn pull(node: &Node, input: &Shape, coords: &[Form]) -> (Coords, Vec<Bound>)
         Op::Pad(widths) => {
             let from: Coords =
                 coords.iter().zip(widths).map(|(form, (before, _))| form.shifted(-(*before as i64))).collect();
-            let bounds =
-                from.iter().zip(input.dims()).map(|(form, dim)| Bound { form: form.clone(), extent: *dim as u64 });
-            let open = bounds.filter(|bound| !always_holds(bound)).collect();
+            let open = open_bounds(&from, input);
             return (from, open);
         }
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => {
             unreachable!("not a movement")
         }
-        Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) => unreachable!("not a movement"),
+        Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Write(_) => unreachable!("not a movement"),
         Op::Call(..) | Op::Kernel(..) => unreachable!("not a movement"),
     };
     (pulled, Vec::new())
 }
 
-fn always_holds(bound: &Bound) -> bool {
-    stays_below(&bound.form, bound.extent)
+/// What must hold for coordinates to name an element of a shape, beside what certainly does.
+pub fn open_bounds(coords: &[Form], shape: &Shape) -> Vec<Bound> {
+    let bounds = coords.iter().zip(shape.dims()).map(|(form, dim)| Bound { form: form.clone(), extent: *dim as u64 });
+    bounds.filter(|bound| !stays_below(&bound.form, bound.extent)).collect()
 }
 
 /// Whether a form certainly lies in `0 .. extent`.

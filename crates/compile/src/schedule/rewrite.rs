@@ -47,6 +47,11 @@ impl Rewriter {
         self.add(Op::Expand, &[flat], shape.clone(), dtype)
     }
 
+    /// Whether all elements of a node are known to be zero bits.
+    pub fn is_zero(&self, id: NodeId) -> bool {
+        self.uniform[id.index()].is_some_and(|value| value.bits == 0)
+    }
+
     /// Conversion to a type.
     pub fn cast(&mut self, value: NodeId, dtype: DType) -> NodeId {
         let shape = self.node(value).shape.clone();
@@ -94,7 +99,8 @@ impl Rewriter {
             Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) => input(),
             Op::Pad(_) => input().filter(|value| value.bits == 0),
             Op::Leaf(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => None,
-            Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Call(..) | Op::Kernel(..) => None,
+            Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Write(_) => None,
+            Op::Call(..) | Op::Kernel(..) => None,
         }
     }
 
@@ -169,7 +175,7 @@ impl Rewriter {
         }
         let value = match &node.op {
             Op::Reduce(op, _) => op.identity(node.dtype),
-            Op::ScatterAdd(_) => return Some(node.inputs[0]),
+            Op::ScatterAdd(_) | Op::Write(_) => return Some(node.inputs[0]),
             _ => Scalar { dtype: node.dtype, bits: 0 },
         };
         Some(self.fill(value, &node.shape))

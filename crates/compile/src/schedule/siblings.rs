@@ -36,7 +36,7 @@ fn fits(graph: &Graph, target: &Target, groups: &[Option<Group>], first: usize, 
     let (Some(a), Some(b)) = (&groups[first], &groups[second]) else { return false };
     let alone = |group: &Group| {
         let special = |id: &NodeId| matches!(graph.node(*id).op, Op::Scan(..)) || is_product(graph, *id);
-        group.whole.is_some() || group.is_scatter() || group.visits.keys().any(special)
+        group.whole.is_some() || group.is_scatter() || group.is_write() || group.visits.keys().any(special)
     };
     let extents = |group: &Group| group.outer.iter().map(|var| var.extent).collect::<Vec<u64>>();
     let after = |group: usize| &groups[group].as_ref().expect("no group waits for one that was joined").after;

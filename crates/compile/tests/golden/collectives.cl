@@ -14,86 +14,86 @@ kernel __attribute__((reqd_work_group_size(6, 2, 1))) void collectives_(
     places_ += places_off;
     local float scratch_[12];
     local uint scratch_2[12];
-    const ulong lane_ = lid0 + (lid1 * 6UL);
+    const ulong item_ = lid0 + (lid1 * 6UL);
     const float value_ = gid0 < x_len ? x_[gid0] : 0.0f;
-    scratch_[lane_] = value_;
+    scratch_[item_] = value_;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lane_ < 4UL) {
-        scratch_[lane_] = scratch_[lane_] + scratch_[lane_ + 8UL];
+    if (item_ < 4UL) {
+        scratch_[item_] = scratch_[item_] + scratch_[item_ + 8UL];
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lane_ < 4UL) {
-        scratch_[lane_] = scratch_[lane_] + scratch_[lane_ + 4UL];
+    if (item_ < 4UL) {
+        scratch_[item_] = scratch_[item_] + scratch_[item_ + 4UL];
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lane_ < 2UL) {
-        scratch_[lane_] = scratch_[lane_] + scratch_[lane_ + 2UL];
+    if (item_ < 2UL) {
+        scratch_[item_] = scratch_[item_] + scratch_[item_ + 2UL];
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lane_ < 1UL) {
-        scratch_[lane_] = scratch_[lane_] + scratch_[lane_ + 1UL];
+    if (item_ < 1UL) {
+        scratch_[item_] = scratch_[item_] + scratch_[item_ + 1UL];
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     const float total_ = scratch_[0UL];
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     uint scan_ = gid0 < places_len ? places_[gid0] : 0u;
-    scratch_2[lane_] = scan_;
+    scratch_2[item_] = scan_;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (1UL <= lane_) {
-        scan_ = scratch_2[lane_ - 1UL] + scan_;
+    if (1UL <= item_) {
+        scan_ = scratch_2[item_ - 1UL] + scan_;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    scratch_2[lane_] = scan_;
+    scratch_2[item_] = scan_;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (2UL <= lane_) {
-        scan_ = scratch_2[lane_ - 2UL] + scan_;
+    if (2UL <= item_) {
+        scan_ = scratch_2[item_ - 2UL] + scan_;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    scratch_2[lane_] = scan_;
+    scratch_2[item_] = scan_;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (4UL <= lane_) {
-        scan_ = scratch_2[lane_ - 4UL] + scan_;
+    if (4UL <= item_) {
+        scan_ = scratch_2[item_ - 4UL] + scan_;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    scratch_2[lane_] = scan_;
+    scratch_2[item_] = scan_;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (8UL <= lane_) {
-        scan_ = scratch_2[lane_ - 8UL] + scan_;
+    if (8UL <= item_) {
+        scan_ = scratch_2[item_ - 8UL] + scan_;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    scratch_2[lane_] = scan_;
+    scratch_2[item_] = scan_;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    const ulong t1 = lane_ - 1UL;
-    const uint before_ = (lane_ == 0UL) ? 0u : (t1 < 12UL ? scratch_2[t1] : 0u);
+    const ulong t1 = item_ - 1UL;
+    const uint before_ = (item_ == 0UL) ? 0u : (t1 < 12UL ? scratch_2[t1] : 0u);
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     uint scan_2 = gid0 < places_len ? places_[gid0] : 0u;
-    scratch_2[lane_] = scan_2;
+    scratch_2[item_] = scan_2;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (1UL <= lane_) {
-        scan_2 = max_u32(scratch_2[lane_ - 1UL], scan_2);
+    if (1UL <= item_) {
+        scan_2 = max_u32(scratch_2[item_ - 1UL], scan_2);
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    scratch_2[lane_] = scan_2;
+    scratch_2[item_] = scan_2;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (2UL <= lane_) {
-        scan_2 = max_u32(scratch_2[lane_ - 2UL], scan_2);
+    if (2UL <= item_) {
+        scan_2 = max_u32(scratch_2[item_ - 2UL], scan_2);
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    scratch_2[lane_] = scan_2;
+    scratch_2[item_] = scan_2;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (4UL <= lane_) {
-        scan_2 = max_u32(scratch_2[lane_ - 4UL], scan_2);
+    if (4UL <= item_) {
+        scan_2 = max_u32(scratch_2[item_ - 4UL], scan_2);
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    scratch_2[lane_] = scan_2;
+    scratch_2[item_] = scan_2;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (8UL <= lane_) {
-        scan_2 = max_u32(scratch_2[lane_ - 8UL], scan_2);
+    if (8UL <= item_) {
+        scan_2 = max_u32(scratch_2[item_ - 8UL], scan_2);
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     const uint upto_ = scan_2;
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lane_ == 3UL) {
+    if (item_ == 3UL) {
         scratch_[0UL] = value_;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);

@@ -4,7 +4,7 @@
 
 use panoply_compile::opt::{Options, PASSES, optimize};
 use panoply_ir::interpret::{Access, Arg, Observer, run};
-use panoply_ir::kernel::{Args, Block, Expr, ExprId, Guard, Kernel, MemId, Op};
+use panoply_ir::kernel::{Args, Block, CollectiveOp, Expr, ExprId, Guard, Kernel, MemId, Op};
 use panoply_ir::random::{self, Case, Given};
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, Error, Result, Target, Type, Verified};
@@ -17,7 +17,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn agree(case: &Case, expected: &[Vec<u8>], kernel: Verified<Kernel>, what: &str) {
     let after = Case { kernel, ..case.clone() };
     let found =
-        after.interpret().unwrap_or_else(|error| panic!("seed {}, {what}: {error}\n{}", case.seed, *after.kernel));
+        after.interpret(1).unwrap_or_else(|error| panic!("seed {}, {what}: {error}\n{}", case.seed, *after.kernel));
     if let Err(difference) = case.compare(expected, &found, 0.0) {
         panic!("{what}: {difference}\n{}\nbecame\n{}", *case.kernel, *after.kernel);
     }
@@ -28,7 +28,7 @@ fn all_passes_keep_the_meaning() {
     for seed in seeds() {
         let options = random::Options { transcendentals: seed % 2 == 0, ..random::Options::default() };
         let case = random::case(seed, &options);
-        let expected = case.interpret().expect("random kernels run");
+        let expected = case.interpret(1).expect("random kernels run");
         for target in [Target::cpu(), Target::opencl_minimum()] {
             let after = optimize(case.kernel.clone(), &target, &Options::default());
             proofs_hold(&case, &after);
@@ -41,7 +41,7 @@ fn all_passes_keep_the_meaning() {
 fn each_pass_keeps_the_meaning() {
     for seed in seeds().step_by(3) {
         let case = random::case(seed, &random::Options::default());
-        let expected = case.interpret().expect("random kernels run");
+        let expected = case.interpret(1).expect("random kernels run");
         for pass in PASSES {
             let after = pass.apply(case.kernel.clone(), &Target::opencl_minimum(), &Options::default());
             agree(&case, &expected, after, pass.name);
@@ -53,7 +53,7 @@ fn each_pass_keeps_the_meaning() {
 fn any_fuel_keeps_the_meaning() {
     for seed in seeds().step_by(10) {
         let case = random::case(seed, &random::Options::default());
-        let expected = case.interpret().expect("random kernels run");
+        let expected = case.interpret(1).expect("random kernels run");
         for fuel in [0, 1, 3, 10, 30, 100] {
             let options = Options { fuel: Some(fuel) };
             let after = optimize(case.kernel.clone(), &Target::opencl_minimum(), &options);
@@ -99,8 +99,12 @@ impl Observer for Inside {
 fn clamp_block(kernel: &mut Kernel, block: &mut Block) {
     for stmt in block {
         match &mut stmt.op {
-            Op::Let { value, .. } | Op::Assign { value, .. } | Op::Collective { value, .. } => {
-                *value = clamp(kernel, *value)
+            Op::Let { value, .. } | Op::Assign { value, .. } => *value = clamp(kernel, *value),
+            Op::Collective { op, value, .. } => {
+                *value = clamp(kernel, *value);
+                if let CollectiveOp::Shuffle(lane) = op {
+                    *lane = clamp(kernel, *lane);
+                }
             }
             Op::Store { mem, index, value, guard } => {
                 *value = clamp(kernel, *value);

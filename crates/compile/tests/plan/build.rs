@@ -130,6 +130,17 @@ impl Build {
         self.graph.push(Op::ScatterAdd(axis), &[x, positions, rows], shape, self.dtype(x))
     }
 
+    pub fn write(&mut self, x: NodeId, part: NodeId, at: NodeId, axis: usize) -> NodeId {
+        let shape = self.shape(x);
+        self.graph.push(Op::Write(axis), &[x, part, at], shape, self.dtype(x))
+    }
+
+    /// A number of the program.
+    pub fn number(&mut self, value: i64) -> NodeId {
+        let value = Scalar::from_i128(DType::I64, value.into());
+        self.graph.push(Op::Const(value), &[], Shape::default(), DType::I64)
+    }
+
     pub fn done(mut self, outputs: &[NodeId]) -> Graph {
         self.graph.outputs = outputs.to_vec();
         self.graph

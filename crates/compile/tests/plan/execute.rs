@@ -143,10 +143,12 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                         other => panic!("{other:?} do not fit"),
                     })
                     .collect();
-                interpret::run(kernel, *grid, group, &mut given, &mut Strict)?;
+                let ran = interpret::run(kernel, *grid, group, &mut given, &mut Strict);
+                ran.map_err(|error| error.note(kernel.to_string()))?;
             }
             PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
-            PlanStep::Routine { routine: Routine::Gemm(gemm), buffers } => {
+            PlanStep::Routine { routine, buffers } => {
+                let Routine::Gemm(gemm) = routine else { panic!("no calls with routines here") };
                 let operand = |at: usize| {
                     let id = buffers[at].index();
                     from_bytes(&memory[id], plan.buffers[id].dtype)

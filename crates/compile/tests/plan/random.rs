@@ -70,7 +70,7 @@ impl Maker {
         let shape = self.b.shape(x);
         let axis = self.draw.below(shape.len().max(1));
         let count = shape.iter().product::<usize>() as f64;
-        match self.draw.below(16) {
+        match self.draw.below(17) {
             0..=2 => {
                 let (y, other) = self.of_shape(&shape);
                 let (op, bound) = match self.draw.below(5) {
@@ -164,6 +164,21 @@ impl Maker {
                     let z = self.b.scatter_add(x, at, rows, axis);
                     self.add(z, bound + many * other);
                 }
+            }
+            15 if !shape.is_empty() && shape[axis] > 1 => {
+                let mut part = shape.clone();
+                part[axis] = 1 + self.draw.below(shape[axis] - 1);
+                let (y, other) = self.of_shape(&part);
+                let at = match self.draw.below(3) {
+                    0 => self.b.number(self.draw.below(shape[axis] + 2) as i64 - 1),
+                    _ => {
+                        let at = self.draw.one(&self.ints.clone());
+                        let first = self.b.reduce(ReduceOp::Max, at, &(0..self.b.shape(at).len()).collect::<Vec<_>>());
+                        self.b.reshape(first, &[])
+                    }
+                };
+                let z = self.b.write(x, y, at, axis);
+                self.add(z, bound.max(other));
             }
             14 if shape.len() > 1 => {
                 let mut other = shape.clone();

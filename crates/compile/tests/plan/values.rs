@@ -237,6 +237,39 @@ graphs! {
         let w = b.scatter_add(zero, one, row, 0);
         [twice, y, z, w]
     }
+    writes_at_known_positions |b| {
+        let (x, y, z) = (b.f32(&[6, 40]), b.f32(&[2, 40]), b.f32(&[6, 7]));
+        let (three, five, below, beyond) = (b.number(3), b.number(5), b.number(-1), b.number(6));
+        let e = b.alu(Alu::Math(Math::Exp), &[y]);
+        let inside = b.write(x, e, three, 0);
+        let over = b.write(inside, y, five, 0);
+        let under = b.write(over, z, below, 1);
+        let none = b.write(under, y, beyond, 0);
+        let twice = b.alu(Alu::Add, &[none, none]);
+        [inside, twice]
+    }
+    writes_at_positions_of_the_launch |b| {
+        let (x, y) = (b.f32(&[3, 6, 8]), b.f32(&[3, 2, 8]));
+        let (slot, at) = (b.slot(0, DType::I32), b.leaf(&[], DType::I64));
+        let first = b.write(x, y, slot, 1);
+        // Reads what it changes, so not in place.
+        let part = b.slice(first, &[(0, 1, 3), (1, 1, 3), (0, 1, 8)]);
+        let second = b.write(first, part, at, 1);
+        let copy = b.alu(Alu::Neg, &[second]);
+        let column = b.f32(&[3, 6, 1]);
+        let third = b.write(copy, column, slot, 2);
+        [third]
+    }
+    many_writes_are_one_array |b| {
+        let zero = b.leaf(&[90, 100], DType::F32);
+        let mut joined = b.like(zero, 0.0);
+        for part in 0..9 {
+            let (rows, at) = (b.f32(&[10, 100]), b.number(part * 10));
+            let rows = b.alu(Alu::Math(Math::Tanh), &[rows]);
+            joined = b.write(joined, rows, at, 0);
+        }
+        [joined]
+    }
     scatter_of_narrow_floats |b| {
         let at = b.leaf(&[5], DType::I64);
         let (x, rows) = (b.leaf(&[6, 2], DType::F16), b.leaf(&[5, 2], DType::F16));

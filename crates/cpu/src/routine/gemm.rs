@@ -7,12 +7,10 @@ use panoply_device::Result;
 use panoply_ir::DType;
 use panoply_ir::routine::{Gemm, Layout};
 
-use super::Shared;
+use super::{PARALLEL_FLOPS, Shared};
 use crate::pool::Pool;
 use crate::vm::ops::half;
 
-/// Multiplications and additions from which a product is divided among threads.
-const PARALLEL_FLOPS: usize = 1 << 18;
 /// Rows and columns of a part are a multiple of this, to fit the library's tiles.
 const TILE: usize = 48;
 
@@ -36,7 +34,7 @@ pub unsafe fn run(pool: &Pool, gemm: &Gemm, buffers: &[*mut u8]) -> Result<()> {
 }
 
 /// A type the library multiplies.
-trait Element: Copy + 'static {
+pub trait Element: Copy + 'static {
     /// `c = a × b` on one thread.
     ///
     /// # Safety
@@ -45,7 +43,7 @@ trait Element: Copy + 'static {
 }
 
 /// A part of a product: `m × k` times `k × n`, with strides in elements.
-struct Part {
+pub struct Part {
     m: usize,
     n: usize,
     k: usize,
@@ -93,9 +91,11 @@ macro_rules! element {
 element!(f32, gemm_f32::gemm::f32);
 element!(f64, gemm_f64::gemm::f64);
 
+/// Runs a product of elements that are summed as they are.
+///
 /// # Safety
 /// As [`super::run`].
-unsafe fn multiply<T: Element>(pool: &Pool, gemm: &Gemm, [a, b, c]: [Shared; 3]) {
+pub unsafe fn multiply<T: Element>(pool: &Pool, gemm: &Gemm, [a, b, c]: [Shared; 3]) {
     let tiles = Tiles::new(gemm, pool.threads());
     pool.run(tiles.count(), &|number| {
         let (batch, row, column, m, n) = tiles.part(gemm, number);

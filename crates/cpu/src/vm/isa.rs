@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::math;
+use crate::simd::{Lanes, Task, Vector};
 
 /// An instruction set the vector machine has loops for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,8 +83,20 @@ pub trait Machine: Sized + 'static {
     /// What [`crate::math`] must know of it.
     type Math: math::Isa;
 
+    /// A register of f32.
+    type Single: Vector<Elem = f32>;
+
+    /// A register of f64.
+    type Double: Vector<Elem = f64>;
+
     /// The loop, compiled for this set.
     fn compile<B: Body>() -> VecFn;
+
+    /// Does a task with this set.
+    ///
+    /// # Safety
+    /// The machine has the set, and what the task asks for holds.
+    unsafe fn run<T: Task>(task: T);
 }
 
 /// A loop that is written once and compiled for every set.
@@ -96,12 +109,14 @@ pub trait Body: 'static {
 }
 
 macro_rules! machine {
-    ($(#[$doc:meta])* $name:ident, math: $math:ty $(, $features:literal)?) => {
+    ($(#[$doc:meta])* $name:ident, math: $math:ty, $single:ty, $double:ty $(, $features:literal)?) => {
         $(#[$doc])*
         pub struct $name;
 
         impl Machine for $name {
             type Math = $math;
+            type Single = $single;
+            type Double = $double;
 
             fn compile<B: Body>() -> VecFn {
                 $(#[target_feature(enable = $features)])?
@@ -111,6 +126,16 @@ macro_rules! machine {
                 }
                 run::<B>
             }
+
+            unsafe fn run<T: Task>(task: T) {
+                $(#[target_feature(enable = $features)])?
+                unsafe fn run<T: Task>(task: T) {
+                    // SAFETY: the caller's promise.
+                    unsafe { task.run::<$name>() }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { run(task) }
+            }
         }
     };
 }
@@ -118,25 +143,33 @@ macro_rules! machine {
 machine!(
     /// [`Isa::Portable`].
     Portable,
-    math: math::Portable
+    math: math::Portable,
+    Lanes<f32, 4, false>,
+    Lanes<f64, 2, false>
 );
 
 #[cfg(target_arch = "aarch64")]
 machine!(
     /// [`Isa::Neon`].
     Neon,
-    math: math::Fused
+    math: math::Fused,
+    Lanes<f32, 4, true>,
+    Lanes<f64, 2, true>
 );
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Body, Machine, VecFn};
+    use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+
+    use super::{Body, Machine, Task, VecFn};
     use crate::math;
 
     machine!(
         /// [`super::Isa::Avx2`].
         Avx2,
         math: math::Fused,
+        __m256,
+        __m256d,
         "avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
@@ -144,6 +177,8 @@ mod x86 {
         /// [`super::Isa::Avx512`].
         Avx512,
         math: math::Fused,
+        __m512,
+        __m512d,
         "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 

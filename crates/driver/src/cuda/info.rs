@@ -110,8 +110,7 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         style: Style::Gpu,
         max_group: MAX_BLOCK.map(|axis| query.number(axis).clamp(1, items)),
         max_group_items: items,
-        // Collectives of a subgroup are not rendered as shuffles yet.
-        subgroup: 1,
+        subgroup: 32,
         shared_bytes: query.number(SHARED_BYTES),
         max_bindings: MAX_BINDINGS,
         max_buffer_bytes: query.memory(),

@@ -1,6 +1,7 @@
 //! What a device is and can do, asked from its driver.
 
 use cl3::device::*;
+use cl3::ext::CL_DEVICE_SUB_GROUP_SIZES_INTEL;
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, get_platform_data};
 use panoply_device::{DeviceInfo, Kind, Language, MemoryInfo, Style, Target};
 
@@ -114,8 +115,7 @@ pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits) -> Target {
         style: if is_cpu(query) { Style::Cpu { block: CPU_BLOCK.min(group_items) } } else { Style::Gpu },
         max_group: [axis(0), axis(1), axis(2)],
         max_group_items: group_items,
-        // Subgroups need OpenCL C 2.0 or an extension that the renderer does not use yet.
-        subgroup: 1,
+        subgroup: subgroup(query),
         shared_bytes: query.small(CL_DEVICE_LOCAL_MEM_SIZE),
         max_bindings: bindings(query.number(CL_DEVICE_MAX_PARAMETER_SIZE)),
         max_buffer_bytes: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
@@ -125,6 +125,18 @@ pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits) -> Target {
         int64: full || has(query, "cles_khr_int64"),
         atomic_f32: false,
     }
+}
+
+/// The size of subgroups, if it can be demanded and values can be shuffled: 16, or the largest below.
+///
+/// Drivers that have subgroups without these extensions choose a size while compiling, which no kernel could be written for.
+fn subgroup(query: Query) -> u32 {
+    if !has(query, "cl_intel_required_subgroup_size") || !has(query, "cl_intel_subgroups") {
+        return 1;
+    }
+    let sizes = query.sizes(CL_DEVICE_SUB_GROUP_SIZES_INTEL);
+    let known = sizes.into_iter().filter(|size| size.is_power_of_two() && *size <= 16);
+    known.max().and_then(|size| u32::try_from(size).ok()).unwrap_or(1)
 }
 
 /// Buffers whose pointer, offset and length fit beside three sizes and sixteen scalars.

@@ -33,6 +33,8 @@ pub enum Kind {
     Branch(usize),
     /// Waits for the block.
     Barrier,
+    /// Gives the value of the lane of the warp that is named; all lanes of the mask, if there is one, do so together.
+    Shuffle { to: u32, value: Source, lane: Source, mask: Option<Source> },
     /// Ends the thread.
     Return,
 }
@@ -50,9 +52,12 @@ pub enum Space {
 pub enum Source {
     Register(u32),
     Value(u64),
-    /// tid, ntid, ctaid, nctaid; then the axis.
+    /// tid, ntid, ctaid, nctaid; then the axis. Or laneid, which has none.
     Special(u8, u8),
 }
+
+/// The number of `%laneid` among the special registers.
+pub const LANE: u8 = 4;
 
 /// A place in memory.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +100,8 @@ fn kind(opcode: &str, operands: &mut Operands<'_>) -> Result<Kind, String> {
             "0" => Ok(Kind::Barrier),
             other => Err(format!("barrier {other}")),
         },
+        ["shfl", "idx", "b32"] => operands.shuffle(false),
+        ["shfl", "sync", "idx", "b32"] => operands.shuffle(true),
         ["ld", "param", of] => operands.parameter(ty(of)?),
         ["ld", space, of] => operands.load(space, ty(of)?),
         ["ld", "global", "nc", of] => operands.load("global", ty(of)?),
@@ -331,6 +338,27 @@ impl<'a> Operands<'a> {
     }
 }
 
+impl Operands<'_> {
+    fn shuffle(&mut self, sync: bool) -> Result<Kind, String> {
+        let (to, _) = self.destination(Ty::B(32), false)?;
+        self.comma()?;
+        let value = self.source(Ty::B(32), false)?;
+        self.comma()?;
+        let lane = self.source(Ty::B(32), false)?;
+        self.comma()?;
+        if self.word()? != "31" {
+            return Err("a shuffle within parts of a warp".into());
+        }
+        let mask = if sync {
+            self.comma()?;
+            Some(self.source(Ty::B(32), false)?)
+        } else {
+            None
+        };
+        Ok(Kind::Shuffle { to, value, lane, mask })
+    }
+}
+
 fn memory_space(name: &str) -> Result<Space, String> {
     match name {
         "global" => Ok(Space::Global),
@@ -341,6 +369,9 @@ fn memory_space(name: &str) -> Result<Space, String> {
 }
 
 fn special(word: &str) -> Option<Source> {
+    if word == "%laneid" {
+        return Some(Source::Special(LANE, 0));
+    }
     let (name, axis) = word.strip_prefix('%')?.split_once('.')?;
     let name = ["tid", "ntid", "ctaid", "nctaid"].iter().position(|known| *known == name)?;
     let axis = ["x", "y", "z"].iter().position(|known| *known == axis)?;

@@ -1,6 +1,6 @@
-//! Grids: blocks one after the other, the threads of a block in turns between barriers.
+//! Grids: blocks one after the other, the warps of a block in turns between barriers, the threads of a warp between shuffles.
 
-use super::decode::{Address, Instruction, Kind, Source, Space};
+use super::decode::{self, Address, Instruction, Kind, Source, Space};
 use super::memory::Memory;
 use super::parse::Entry;
 use super::types::Ty;
@@ -25,6 +25,9 @@ pub const FAILED: i32 = 719;
 
 /// Instructions after which a thread is given up.
 const PATIENCE: u64 = 1 << 32;
+
+/// Threads of a warp.
+const WARP: usize = 32;
 
 /// What undefined registers and arrays hold.
 const GARBAGE: u64 = 0xA5A5_A5A5_A5A5_A5A5;
@@ -91,23 +94,52 @@ impl Block<'_> {
             thread.local.fill(GARBAGE as u8);
         }
         loop {
-            let mut barrier = None;
-            for thread in threads.iter_mut().filter(|thread| !thread.done) {
-                self.advance(thread)?;
-                if !thread.done {
-                    let here = thread.pc;
-                    if *barrier.get_or_insert(here) != here {
-                        return Err(self.fault(here - 1, FAILED, "threads of a block wait at different barriers"));
-                    }
-                }
-            }
-            if barrier.is_none() {
-                return Ok(());
+            threads.chunks_mut(WARP).try_for_each(|warp| self.advance_warp(warp))?;
+            let mut waiting = threads.iter().filter(|thread| !thread.done).map(|thread| thread.pc);
+            let Some(barrier) = waiting.next() else { return Ok(()) };
+            if let Some(here) = waiting.find(|here| *here != barrier) {
+                return Err(self.fault(here - 1, FAILED, "threads of a block wait at different barriers"));
             }
         }
     }
 
-    /// Runs a thread up to a barrier or its end.
+    /// Runs the threads of a warp up to barriers or their ends.
+    fn advance_warp(&mut self, warp: &mut [Thread]) -> Result<(), Fault> {
+        loop {
+            warp.iter_mut().filter(|thread| !thread.done).try_for_each(|thread| self.advance(thread))?;
+            let shuffles = |thread: &&Thread| {
+                !thread.done && matches!(self.launch.entry.code[thread.pc - 1].kind, Kind::Shuffle { .. })
+            };
+            match warp.iter().find(shuffles).map(|thread| thread.pc - 1) {
+                Some(at) => self.shuffle(at, warp)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Exchanges what the threads of a warp brought to an instruction.
+    fn shuffle(&self, at: usize, warp: &mut [Thread]) -> Result<(), Fault> {
+        let Kind::Shuffle { to, value, lane, mask } = self.launch.entry.code[at].kind else { return Ok(()) };
+        let here = |thread: &Thread| !thread.done && thread.pc == at + 1;
+        let present = warp.iter().enumerate().fold(0, |mask, (lane, thread)| mask | u64::from(here(thread)) << lane);
+        if warp.iter().any(|thread| !thread.done && !here(thread)) {
+            return Err(self.fault(at, FAILED, "threads of a warp shuffle while others wait elsewhere"));
+        }
+        let given: Vec<u64> = warp.iter().map(|thread| self.value(thread, value)).collect();
+        for thread in warp.iter_mut().filter(|thread| here(thread)) {
+            if mask.is_some_and(|mask| self.value(thread, mask) & u64::from(u32::MAX) != present) {
+                return Err(self.fault(at, FAILED, "a shuffle's mask names other lanes than those that came"));
+            }
+            let from = self.value(thread, lane) as usize % WARP;
+            if present >> from & 1 == 0 {
+                return Err(self.fault(at, FAILED, "a shuffle reads a lane that did not come"));
+            }
+            thread.registers[to as usize] = given[from];
+        }
+        Ok(())
+    }
+
+    /// Runs a thread up to a barrier, a shuffle or its end.
     fn advance(&mut self, thread: &mut Thread) -> Result<(), Fault> {
         let code = &self.launch.entry.code;
         while let Some(Instruction { guard, kind, .. }) = code.get(thread.pc) {
@@ -150,7 +182,7 @@ impl Block<'_> {
                     thread.registers[*to as usize] = old;
                 }
                 Kind::Branch(target) => thread.pc = *target,
-                Kind::Barrier => return Ok(()),
+                Kind::Barrier | Kind::Shuffle { .. } => return Ok(()),
                 Kind::Return => break,
             }
         }
@@ -162,6 +194,10 @@ impl Block<'_> {
         match source {
             Source::Register(register) => thread.registers[register as usize],
             Source::Value(value) => value,
+            Source::Special(decode::LANE, _) => {
+                let ([x, y, z], [width, height, _]) = (thread.tid, self.launch.block);
+                u64::from(x + width * (y + height * z)) % WARP as u64
+            }
             Source::Special(name, axis) => u64::from(match name {
                 0 => thread.tid[axis as usize],
                 1 => self.launch.block[axis as usize],

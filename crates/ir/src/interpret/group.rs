@@ -8,9 +8,6 @@ use crate::dtype::{DType, Scalar, Type};
 use crate::error::{Error, Result};
 use crate::kernel::*;
 
-/// Work-items of a subgroup.
-pub(super) const SUBGROUP: usize = 1;
-
 /// Which work-items are there.
 type Mask = Vec<bool>;
 
@@ -275,17 +272,21 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
         result: LocalId,
     ) -> Result<()> {
         let dtype = element(self.launch.kernel.exprs.ty(value));
-        let mut given = vec![None; mask.len()];
+        let (mut given, mut wanted) = (vec![None; mask.len()], vec![0; mask.len()]);
         for item in present(mask) {
             self.evaluate(step, item)?;
             given[item] = Some(Scalar { dtype, bits: self.lanes(value)[0] });
+            if let CollectiveOp::Shuffle(lane) = op {
+                wanted[item] = usize::try_from(self.lanes(lane)[0]).unwrap_or(usize::MAX);
+            }
         }
         let together = match scope {
             Scope::Group => mask.len(),
-            Scope::Subgroup => SUBGROUP,
+            Scope::Subgroup => self.launch.subgroup,
         };
         for first in (0..mask.len()).step_by(together) {
-            let results = combine(op, dtype, &given[first..mask.len().min(first + together)]);
+            let them = first..mask.len().min(first + together);
+            let results = combine(op, dtype, &given[them.clone()], &wanted[them]);
             for (item, combined) in (first..).zip(results) {
                 if mask[item] {
                     self.locals[result.index()][item] = combined.bits;
@@ -340,12 +341,17 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
 }
 
 /// What each of those together gets; nothing was given by who is not there.
-fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>]) -> Vec<Scalar> {
+fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>], wanted: &[usize]) -> Vec<Scalar> {
+    let absent = Scalar { dtype, bits: 0 };
     let mut results = Vec::with_capacity(given.len());
     match op {
         CollectiveOp::Broadcast(from) => {
             let value = given.get(from as usize).copied().flatten();
-            results.resize(given.len(), value.unwrap_or(Scalar { dtype, bits: 0 }));
+            results.resize(given.len(), value.unwrap_or(absent));
+        }
+        CollectiveOp::Shuffle(_) => {
+            let theirs = given.iter().zip(wanted).map(|(own, lane)| given.get(*lane).copied().flatten().or(*own));
+            results.extend(theirs.map(|value| value.unwrap_or(absent)));
         }
         CollectiveOp::Reduce(reduce) => results.resize(given.len(), halved(reduce, dtype, given)),
         CollectiveOp::InclusiveScan(reduce) | CollectiveOp::ExclusiveScan(reduce) => {

@@ -1,6 +1,6 @@
 //! Values: what the expressions of a statement are for one work-item, and which of them an observer hears of.
 
-use super::group::{Group, SUBGROUP, element};
+use super::group::{Group, element};
 use super::plan::Step;
 use super::{Launch, Observer, Overflow, Touch, scalar};
 use crate::alu::Alu;
@@ -70,8 +70,8 @@ impl<O: Observer> Group<'_, '_, O> {
             Builtin::GlobalSize(axis) => grid[axis as usize],
             Builtin::GroupSize(axis) => group[axis as usize] as u64,
             Builtin::GroupCount(axis) => self.launch.group_counts()[axis as usize],
-            Builtin::SubgroupLane => 0,
-            Builtin::SubgroupSize => SUBGROUP as u64,
+            Builtin::SubgroupLane => (item % self.launch.subgroup) as u64,
+            Builtin::SubgroupSize => self.launch.subgroup as u64,
         }
     }
 

@@ -130,10 +130,15 @@ impl Generator<'_> {
             (Some(reduce), 2) => CollectiveOp::ExclusiveScan(reduce),
             (Some(reduce), _) => CollectiveOp::Reduce(reduce),
         };
+        let scope = if self.options.subgroups && self.random.chance(40) { Scope::Subgroup } else { Scope::Group };
+        let op = match (op, scope) {
+            (CollectiveOp::Broadcast(_), Scope::Subgroup) => CollectiveOp::Shuffle(self.value(DType::U32.into(), 2)),
+            (op, _) => op,
+        };
         let value = self.value(dtype.into(), 3);
-        let combined = self.b.collective(op, Scope::Group, value);
+        let combined = self.b.collective(op, scope, value);
         let combined = if dtype.is_float() { self.without_negative_zero(combined) } else { combined };
-        if matches!(op, CollectiveOp::Reduce(_) | CollectiveOp::Broadcast(_)) {
+        if matches!(op, CollectiveOp::Reduce(_) | CollectiveOp::Broadcast(_)) && scope == Scope::Group {
             self.uniform.push((combined, dtype));
         }
         self.values.push((combined, dtype.into()));

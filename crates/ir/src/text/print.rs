@@ -155,7 +155,11 @@ impl<'k> Printer<'k> {
             }
             Op::Collective { op, scope, value, result } => {
                 let name = collective(*op, *scope);
-                let text = format!("{} = {name}({})", self.new_local(*result), self.expr(*value));
+                let mut operands = self.expr(*value);
+                if let CollectiveOp::Shuffle(lane) = op {
+                    operands += &format!(", {}", self.expr(*lane));
+                }
+                let text = format!("{} = {name}({operands})", self.new_local(*result));
                 self.line(&text, stmt.at);
             }
             Op::Barrier => self.line("barrier()", stmt.at),
@@ -332,6 +336,7 @@ fn collective(op: CollectiveOp, scope: Scope) -> String {
         CollectiveOp::InclusiveScan(op) => format!("{scope}_inclusive_{}", op.name()),
         CollectiveOp::ExclusiveScan(op) => format!("{scope}_exclusive_{}", op.name()),
         CollectiveOp::Broadcast(item) => format!("{scope}_broadcast<{item}>"),
+        CollectiveOp::Shuffle(_) => format!("{scope}_shuffle"),
     }
 }
 

@@ -156,7 +156,8 @@ impl Checker<'_> {
                 self.index(*mem, *index, 1, *guard)
             }
             Op::Collective { op, scope, value, result } => {
-                self.collective(*op, *scope, ty(*value))?;
+                let lane = if let CollectiveOp::Shuffle(lane) = op { Some(ty(*lane)) } else { None };
+                self.collective(*op, *scope, ty(*value), lane)?;
                 self.takes(*result, ty(*value))
             }
             Op::Barrier if self.kernel.group.is_none() => {
@@ -225,7 +226,7 @@ impl Checker<'_> {
         old.map_or(Ok(()), |old| self.takes(old, Type::Scalar(memory.dtype)))
     }
 
-    fn collective(&self, op: CollectiveOp, scope: Scope, have: Type) -> Result<(), String> {
+    fn collective(&self, op: CollectiveOp, scope: Scope, have: Type, lane: Option<Type>) -> Result<(), String> {
         let Some(group) = self.kernel.group else {
             return Err("a collective in a kernel without a group size; fix one".to_string());
         };
@@ -246,6 +247,13 @@ impl Checker<'_> {
             (CollectiveOp::Broadcast(from), Scope::Subgroup) => {
                 Err(format!("a broadcast from work-item {from} of a subgroup, which may be a single one; use 0"))
             }
+            (CollectiveOp::Shuffle(_), Scope::Group) => {
+                Err("a shuffle over a group; only a subgroup can, a group goes through a shared array".to_string())
+            }
+            (CollectiveOp::Shuffle(_), Scope::Subgroup) => match lane {
+                Some(Type::Scalar(DType::U32)) => Ok(()),
+                _ => Err("a shuffle whose lane is no u32; cast it".to_string()),
+            },
             (CollectiveOp::Reduce(_) | CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_), _) => {
                 if dtype != DType::Bool {
                     return Ok(());

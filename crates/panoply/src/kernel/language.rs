@@ -129,6 +129,13 @@ pub fn subgroup_broadcast<T: Value>(value: T, item: usize) -> T {
     value
 }
 
+/// The value of the work-item of the subgroup whose `subgroup_lane` this is; one's own where there is none. All of them must
+/// come here.
+pub fn subgroup_shuffle<T: Value>(value: T, lane: u32) -> T {
+    let _ = lane;
+    value
+}
+
 /// Adds to an element that other work-items change too, and gives what it was.
 pub fn atomic_add<T: Atomic>(place: &mut T, value: T) -> T {
     let sum = computed(Alu::Add, &[*place, value]);

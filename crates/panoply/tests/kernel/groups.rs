@@ -3,7 +3,8 @@
 
 use panoply::kernel;
 use panoply::kernel::Number;
-use panoply_ir::interpret::Arg;
+use panoply_ir::interpret::{self, Arg};
+use panoply_ir::verify::verify;
 
 use crate::oracle::{bits, bytes, interpret};
 
@@ -94,15 +95,22 @@ fn subgroups(out: &mut [u32]) {
         + 10 * (subgroup_inclusive_sum(1u32) - 1)
         + 100 * lane
         + 1000 * (subgroup_max(lane) + 1 - subgroup_size() as u32)
-        + 10000 * subgroup_broadcast(lane, 0);
+        + 10000 * subgroup_broadcast(lane, 0)
+        + 100000 * (subgroup_shuffle(lane, lane ^ 1) ^ lane);
 }
 
 #[test]
 fn subgroups_combine() {
-    let mut out = vec![0; 32];
-    interpret(subgroups::build().unwrap(), [8, 1, 1], &mut [Arg::Write(&mut out)]);
-    // Whatever its size, three counts of the lane agree and the rest is zero.
-    assert!(bits(&out, 4).iter().all(|value| value % 111 == 0 && *value < 1000), "{:?}", bits(&out, 4));
+    let kernel = verify(subgroups::build().unwrap()).unwrap();
+    for size in [1, 2, 4] {
+        let mut out = vec![0; 32];
+        let args = &mut [Arg::Write(&mut out)];
+        interpret::run_in_subgroups(&kernel, [8, 1, 1], [4, 1, 1], size, args, &mut ()).unwrap();
+        // Three counts of the lane agree, the neighbour is there if anybody is, and the rest is zero.
+        let neighbour = if size == 1 { 0 } else { 100000 };
+        let want: Vec<u64> = (0..8).map(|i| u64::from(i % size * 111 + neighbour)).collect();
+        assert_eq!(bits(&out, 4), want, "subgroups of {size}");
+    }
 }
 
 #[kernel]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use panoply_device::{Region, Step};
 use panoply_ir::kernel::Access;
-use panoply_ir::routine::{Gemm, Layout, Routine};
+use panoply_ir::routine::Routine;
 use panoply_ir::{Error, Result};
 
 use super::argument::{LaunchArg, touches};
@@ -110,27 +110,24 @@ impl Work<'_> {
 
     fn touches(&self) -> impl Iterator<Item = Touch<'_>> + Clone {
         let mut kernel = None;
-        let mut others: [Option<Touch<'_>>; 3] = [None; 3];
+        let mut routine = None;
+        let mut others: [Option<Touch<'_>>; 2] = [None; 2];
         match self {
             Work::Kernel { prepared, args, .. } => kernel = Some(touches(prepared, args)),
-            Work::Routine { routine: Routine::Gemm(_), buffers } => {
-                let accesses = [Access::In, Access::In, Access::Out];
-                let pairs = buffers.iter().copied().zip(accesses);
-                others.iter_mut().zip(pairs).for_each(|(other, touch)| *other = Some(touch));
+            Work::Routine { routine: done, buffers } => {
+                routine = Some(buffers.iter().copied().zip(done.operands().map(|operand| operand.access)));
             }
-            Work::Copy { from, to } => others = [Some((*from, Access::In)), Some((*to, Access::Out)), None],
-            Work::Fill { to, .. } => others = [Some((*to, Access::Out)), None, None],
+            Work::Copy { from, to } => others = [Some((*from, Access::In)), Some((*to, Access::Out))],
+            Work::Fill { to, .. } => others = [Some((*to, Access::Out)), None],
         }
-        kernel.into_iter().flatten().chain(others.into_iter().flatten())
+        kernel.into_iter().flatten().chain(routine.into_iter().flatten()).chain(others.into_iter().flatten())
     }
 
     fn entry(&self) -> Entry {
         match self {
             Work::Kernel { prepared, args, .. } => entry(prepared, args),
-            Work::Routine { routine: Routine::Gemm(gemm), buffers } => {
-                let Gemm { dtype, batch, m, n, k, .. } = gemm;
-                let name = format!("gemm {dtype} {batch}×{m}×{n}×{k}");
-                Entry::new(What::Routine, name, buffers.iter().map(|storage| storage.bytes()).sum())
+            Work::Routine { routine, buffers } => {
+                Entry::new(What::Routine, routine.to_string(), buffers.iter().map(|storage| storage.bytes()).sum())
             }
             Work::Copy { to, .. } => Entry::new(What::Copy, "copy", 2 * to.bytes()),
             Work::Fill { to, .. } => Entry::new(What::Fill, "fill", to.bytes()),
@@ -142,46 +139,40 @@ impl Work<'_> {
 fn routine_step(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<Step> {
     if !device.offers(routine) {
         return Err(Error::unsupported(format!(
-            "{device} does not offer {routine:?}; run the kernel that does the same"
+            "{device} does not offer {routine}; run the kernel that does the same"
         )));
     }
-    let Routine::Gemm(gemm) = routine;
-    let &[a, b, c] = buffers else {
-        return Err(Error::mistake(format!("gemm takes 3 buffers (a, b, c), not {}", buffers.len())));
-    };
-    let Gemm { dtype, batch, m, n, k, .. } = *gemm;
-    for (name, storage, layout, rows, columns) in
-        [("a", a, gemm.a, m, k), ("b", b, gemm.b, k, n), ("c", c, gemm.c, m, n)]
-    {
-        let have = storage.bytes() / dtype.bytes() as u64;
-        let needs = elems_reached(&layout, batch, rows, columns);
-        if needs.is_none_or(|needs| needs > have) {
-            let needs = needs.map_or("more than 64 bits of".to_string(), |needs| needs.to_string());
-            return Err(Error::mistake(format!("gemm: {name} reaches {needs} elements, its buffer has {have}")));
+    let (name, operands) = (routine.name(), routine.operands());
+    let count = operands.clone().count();
+    if buffers.len() != count {
+        let names: Vec<&str> = operands.map(|operand| operand.name).collect();
+        return Err(Error::mistake(format!(
+            "{name} takes {count} buffers ({}), not {}",
+            names.join(", "),
+            buffers.len()
+        )));
+    }
+    for (operand, storage) in operands.clone().zip(buffers) {
+        let (what, bytes) = (operand.name, operand.dtype.bytes() as u64);
+        let have = storage.bytes() / bytes;
+        if operand.elems.is_none_or(|needs| needs > have) {
+            let needs = operand.elems.map_or("more than 64 bits of".to_string(), |needs| needs.to_string());
+            return Err(Error::mistake(format!("{name}: {what} reaches {needs} elements, its buffer has {have}")));
         }
-        if !storage.offset().is_multiple_of(dtype.bytes() as u64) {
-            return Err(Error::mistake(format!("gemm: {name} is not aligned to {dtype} elements")));
+        if !storage.offset().is_multiple_of(bytes) {
+            return Err(Error::mistake(format!("{name}: {what} is not aligned to {} elements", operand.dtype)));
         }
     }
-    for (name, storage) in [("a", a), ("b", b)] {
-        if c.overlaps(storage) {
+    for (at, (operand, written)) in operands.clone().zip(buffers).enumerate() {
+        let mut others = operands.clone().zip(buffers).enumerate();
+        let shared = others.find(|(other, (_, storage))| *other != at && written.overlaps(storage));
+        if let (Access::Out | Access::InOut, Some((_, (other, _)))) = (operand.access, shared) {
             return Err(Error::mistake(format!(
-                "gemm: c is written and shares bytes with {name}; use a buffer of its own"
+                "{name}: {} is written and shares bytes with {}; use a buffer of its own",
+                operand.name, other.name
             )));
         }
     }
     let regions: Vec<Region> = buffers.iter().map(|storage| storage.region()).collect();
     Ok(Step::Routine(*routine, regions))
-}
-
-/// One more than the last element a matrix of each batch touches; none beyond 64 bits.
-fn elems_reached(layout: &Layout, batch: usize, rows: usize, columns: usize) -> Option<u64> {
-    if batch == 0 || rows == 0 || columns == 0 {
-        return Some(0);
-    }
-    let mut last = layout.offset as u64;
-    for (count, stride) in [(batch, layout.batch), (rows, layout.row), (columns, layout.column)] {
-        last = last.checked_add((count as u64 - 1).checked_mul(stride as u64)?)?;
-    }
-    last.checked_add(1)
 }

@@ -1,10 +1,12 @@
-//! Attention and rotary positions, composed.
+//! Attention and rotary positions, composed; attention and what flows back from it a device may do whole.
 //!
 //! Sources: Vaswani et al., Attention Is All You Need, 2017; Ainslie et al., GQA, 2023; Su et al., RoFormer, 2021.
 
 use panoply_ir::kernel::ReduceOp;
-use panoply_ir::{DType, Error, Shape};
+use panoply_ir::routine::{self, Mask, Routine};
+use panoply_ir::{DType, Error, Scalar};
 
+use crate::call::Operation;
 use crate::tensor::Tensor;
 
 /// Who may look at whom.
@@ -57,38 +59,33 @@ impl Tensor {
         }
         let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
         let settings = (attention.causal, attention.past, scale);
-        match attention.mask {
-            None => Tensor::call("attention", [self, keys, values], settings, |[q, k, v], settings| {
-                q.attended(k, v, None, *settings)
-            }),
-            Some(mask) => {
-                Tensor::call("attention", [self, keys, values, mask], settings, |[q, k, v, mask], settings| {
-                    q.attended(k, v, Some(mask), *settings)
-                })
-            }
-        }
+        let [output, _] = attended([self, keys, values], attention.mask, settings);
+        output
     }
 
-    /// [`Tensor::attention`] of what fits.
-    fn attended(
-        &self,
-        keys: &Tensor,
-        values: &Tensor,
-        mask: Option<&Tensor>,
-        (causal, past, scale): (bool, usize, f64),
-    ) -> Tensor {
-        let (q, k, v) = (self.0.shape.dims(), keys.0.shape.dims(), values.0.shape.dims());
-        let rank = q.len();
-        let (heads, shared, width) = (q[rank - 3], k[rank - 3], q[rank - 1]);
-        // Queries of heads that share keys stand one after another, so that no key is repeated.
-        let (queries, count, lead) = (q[rank - 2], k[rank - 2], &q[..rank - 3]);
-        let joined = Shape::new([lead, &[shared, heads / shared * queries, width]].concat());
-        let apart = Shape::new([lead, &[heads, queries, count]].concat());
-        let scores = self.reshaped(joined).matmul(&keys.t()).reshaped(apart) * self.slot(scale);
-        let shares = scores.masked(mask, causal.then_some(past)).shares();
-        let folded = Shape::new([lead, &[shared, heads / shared * queries, count]].concat());
-        let result = Shape::new([lead, &[heads, queries, v[rank - 1]]].concat());
-        shares.reshaped(folded).matmul(values).reshaped(result)
+    /// Queries, or what stands in their place, of heads that share keys, one after another, so that no key is repeated.
+    fn joined(&self, keys: &Tensor) -> Tensor {
+        let (q, rank) = (self.0.shape.dims(), self.0.shape.rank());
+        let shared = keys.0.shape.dims()[rank - 3];
+        let joined = [&q[..rank - 3], &[shared, q[rank - 3] / shared * q[rank - 2], q[rank - 1]]].concat();
+        self.reshaped(joined.into())
+    }
+
+    /// The product of this, for each of `heads`, with what heads share.
+    fn times_shared(&self, shared: &Tensor, heads: &Tensor) -> Tensor {
+        let (h, rank) = (heads.0.shape.dims(), heads.0.shape.rank());
+        let product = self.joined(shared).matmul(shared);
+        if product.is_mistake() {
+            return product;
+        }
+        let width = product.0.shape.dims()[rank - 1];
+        product.reshaped([&h[..rank - 1], &[width]].concat().into())
+    }
+
+    /// The scores of queries with keys, with minus infinity where a key is not seen.
+    fn scores(&self, keys: &Tensor, mask: Option<&Tensor>, (causal, past, scale): (bool, usize, f64)) -> Tensor {
+        let scores = self.times_shared(&keys.t(), self);
+        (&scores * scores.slot(scale)).masked(mask, causal.then_some(past))
     }
 
     /// Scores `[…, queries, keys]` with minus infinity where a key is not seen.
@@ -110,14 +107,17 @@ impl Tensor {
         scores.where_(&Tensor::iota(dims[dims.len() - 1]).le(&last.unsqueeze(1)), &never)
     }
 
-    /// The softmax of the last axis; zeros where every score is minus infinity.
+    /// The softmax of the last axis, and the logarithm of the sum of exponentials; zeros and minus infinity where every score
+    /// is minus infinity.
     #[track_caller]
-    fn shares(&self) -> Tensor {
+    fn shares(&self) -> [Tensor; 2] {
         let top = self.reduce_keep(ReduceOp::Max, -1).detach();
         let blind = top.eq(&top.literal(f64::NEG_INFINITY));
-        let powers = (self - top.literal(0.0).where_(&blind, &top)).exp();
+        let base = top.literal(0.0).where_(&blind, &top);
+        let powers = (self - &base).exp();
         let sum = powers.reduce_keep(ReduceOp::Sum, -1);
-        powers / sum.literal(1.0).where_(&blind, &sum)
+        let logarithm = (base + sum.ln()).squeeze(-1);
+        [powers / sum.literal(1.0).where_(&blind, &sum), logarithm]
     }
 
     /// Rotary positions: pairs of elements of `[…, length, width]` turned by position · base^(-2i/width).
@@ -147,4 +147,129 @@ impl Tensor {
         let turned = [&a * &cosines - &b * &sines, &a * &sines + &b * &cosines];
         Tensor::stack(&turned, axis).flatten(-2)
     }
+}
+
+/// Whether it is causal, how many keys stand before the first query, the factor of the scores.
+type Rule = (bool, usize, f64);
+
+/// The output and the logarithms of the scores' sums, of queries, keys and values that fit.
+#[track_caller]
+fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
+    fn body([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
+        let [shares, logarithms] = q.scores(k, mask, rule).shares();
+        [shares.times_shared(v, q), logarithms]
+    }
+    match mask {
+        None => Operation {
+            name: "attention",
+            body: |[q, k, v], rule: &Rule| body([q, k, v], None, *rule),
+            gradient: Some(|[q, k, v], y, g, rule| flows([q, k, v], None, y, g, *rule).map(Some)),
+            routine: |[q, k, v], rule| routine([q, k, v], None, *rule).map(Routine::Attention),
+        }
+        .on([q, k, v], rule),
+        Some(mask) => Operation {
+            name: "attention",
+            body: |[q, k, v, mask], rule: &Rule| body([q, k, v], Some(mask), *rule),
+            gradient: Some(|[q, k, v, mask], y, g, rule| {
+                let [to_q, to_k, to_v] = flows([q, k, v], Some(mask), y, g, *rule).map(Some);
+                [to_q, to_k, to_v, mask.dtype().is_float().then(|| flow_to_mask([q, k, v], mask, g, *rule))]
+            }),
+            routine: |[q, k, v, mask], rule| routine([q, k, v], Some(mask), *rule).map(Routine::Attention),
+        }
+        .on([q, k, v, mask], rule),
+    }
+}
+
+/// What flows to queries, keys and values when `g` flows to the output `y`.
+#[track_caller]
+fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor, rule: Rule) -> [Tensor; 3] {
+    // The results of the forward direction serve routines; bodies compute the shares again, as the same nodes.
+    fn body([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 3] {
+        let [shares, to_scores] = flow_to_scores([q, k, v, g], mask, rule);
+        let to_products = &to_scores * to_scores.slot(rule.2);
+        let to_q = to_products.times_shared(k, q);
+        let to_k = to_products.joined(k).t().matmul(&q.joined(k));
+        [to_q, to_k, shares.joined(k).t().matmul(&g.joined(k))]
+    }
+    let [_, logarithms] = attended([q, k, v], mask, rule);
+    match mask {
+        None => Operation {
+            name: "attention_gradient",
+            body: |[q, k, v, _, _, g], rule: &Rule| body([q, k, v, g], None, *rule),
+            gradient: None,
+            routine: |[q, k, v, ..], rule| routine([q, k, v], None, *rule).map(Routine::AttentionGradient),
+        }
+        .on([q, k, v, y, &logarithms, g], rule),
+        Some(mask) => Operation {
+            name: "attention_gradient",
+            body: |[q, k, v, mask, _, _, g], rule: &Rule| body([q, k, v, g], Some(mask), *rule),
+            gradient: None,
+            routine: |[q, k, v, mask, ..], rule| routine([q, k, v], Some(mask), *rule).map(Routine::AttentionGradient),
+        }
+        .on([q, k, v, mask, y, &logarithms, g], rule),
+    }
+}
+
+/// The shares, and what flows to the scores after they were scaled.
+fn flow_to_scores([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
+    let [shares, _] = q.scores(k, mask, rule).shares();
+    let to_shares = g.times_shared(&v.t(), g);
+    let mean = (&to_shares * &shares).reduce_keep(ReduceOp::Sum, -1);
+    let to_scores = &shares * (to_shares - mean);
+    [shares, to_scores]
+}
+
+/// What flows to a mask that is added to the scores.
+fn flow_to_mask([q, k, v]: [&Tensor; 3], mask: &Tensor, g: &Tensor, rule: Rule) -> Tensor {
+    let [_, to_scores] = flow_to_scores([q, k, v, g], Some(mask), rule);
+    let (dims, all) = (mask.0.shape.dims(), to_scores.0.shape.dims().to_vec());
+    let lead = all.len() - dims.len();
+    let repeats = |axis: &usize| *axis < lead || dims[axis - lead] != all[*axis];
+    let axes: Vec<usize> = (0..all.len()).filter(repeats).collect();
+    to_scores.reduced(ReduceOp::Sum, axes).reshaped(mask.0.shape.clone())
+}
+
+/// What a device may do whole; none if the mask repeats in a way that distances cannot say.
+fn routine([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, (causal, past, scale): Rule) -> Option<routine::Attention> {
+    let (dims, keys, rank) = (q.0.shape.dims(), k.0.shape.dims(), q.0.shape.rank());
+    let dtype = q.dtype();
+    let mask = match mask {
+        None => None,
+        Some(mask) => {
+            let scores = [&dims[..rank - 1], &keys[rank - 2..rank - 1]].concat();
+            Some(distances(mask, &scores).filter(|mask| mask.dtype == DType::Bool || mask.dtype == dtype)?)
+        }
+    };
+    Some(routine::Attention {
+        dtype,
+        batch: dims[..rank - 3].iter().product(),
+        heads: dims[rank - 3],
+        key_heads: keys[rank - 3],
+        queries: dims[rank - 2],
+        keys: keys[rank - 2],
+        width: dims[rank - 1],
+        depth: v.0.shape.dims()[rank - 1],
+        past: causal.then_some(past),
+        scale: Scalar::from_f64(dtype, scale),
+        mask,
+    })
+}
+
+/// How a mask lies that repeats to the shape of the scores.
+fn distances(mask: &Tensor, scores: &[usize]) -> Option<Mask> {
+    let own = mask.0.shape.dims();
+    let missing = scores.len().checked_sub(own.len())?;
+    let dims = [vec![1; missing], own.to_vec()].concat();
+    let fits = dims.iter().zip(scores).all(|(own, all)| own == all || *own == 1);
+    let lead = scores.len() - 3;
+    let (repeated, whole) = (dims[..lead].iter().all(|dim| *dim == 1), dims[..lead] == scores[..lead]);
+    let behind = |axis: usize| dims[axis + 1..].iter().product::<usize>();
+    let distance = |axis: usize| if dims[axis] == 1 { 0 } else { behind(axis) };
+    (fits && (repeated || whole)).then(|| Mask {
+        dtype: mask.dtype(),
+        batch: if repeated { 0 } else { dims[lead..].iter().product() },
+        head: distance(lead),
+        query: distance(lead + 1),
+        key: distance(lead + 2),
+    })
 }

@@ -1,11 +1,15 @@
 //! Convolution (cross-correlation, as everywhere in this field) and its transpose, over any number of axes.
 //!
-//! One matrix product: the windows of the input as columns, the filters as rows. A device with a routine for matrix
-//! products uses it; on the others the windows are index arithmetic inside the kernel and are never stored.
+//! Three operations that are one another's derivatives: the convolution, what flows to its input (a transposed
+//! convolution), and what flows to its filters. A device may have a routine for each. On the others each is one matrix
+//! product of the filters with the windows of the input as columns; where no routine takes that either, the windows are
+//! index arithmetic inside the kernel and are never stored.
 
-use panoply_ir::{Error, Shape};
+use panoply_ir::routine::{self, ConvAxis, Routine};
+use panoply_ir::{DType, Error, Shape};
 
 use super::window::Window;
+use crate::call::Operation;
 use crate::settings::Settings;
 use crate::tensor::Tensor;
 
@@ -41,6 +45,32 @@ impl<const N: usize> Conv<N> {
     }
 }
 
+impl<const N: usize> Conv<N> {
+    /// What a device may do whole with an input and filters of these lengths; none beyond three axes.
+    fn routine(&self, dtype: DType, x: &[usize], w: &[usize]) -> Option<routine::Conv> {
+        let positions = self.positions(&x[2..], &w[2..])?;
+        let missing = 3usize.checked_sub(N)?;
+        let axes = std::array::from_fn(|axis| match axis.checked_sub(missing) {
+            None => ConvAxis::NONE,
+            Some(along) => ConvAxis {
+                length: x[along + 2],
+                size: w[along + 2],
+                positions: positions[along],
+                stride: self.stride[along],
+                dilation: self.dilation[along],
+                padding: self.padding[along],
+            },
+        });
+        let (groups, inputs, outputs) = (self.groups, w[1], w[0] / self.groups);
+        Some(routine::Conv { dtype, batch: x[0], groups, inputs, outputs, axes })
+    }
+}
+
+/// The lengths behind batch and channels.
+fn last_lengths<const N: usize>(tensor: &Tensor) -> [usize; N] {
+    std::array::from_fn(|along| tensor.0.shape.dims()[along + 2])
+}
+
 impl<const N: usize> Settings for Conv<N> {
     fn words(&self, words: &mut Vec<u64>) {
         (self.stride, self.padding, self.dilation, self.groups).words(words);
@@ -59,34 +89,94 @@ impl Tensor {
             let message = format!("conv: filters of {:?} do not fit padded lengths of {self:?}", &w[2..]);
             return Tensor::mistake(Error::mistake(message).note(format!("{conv:?}")));
         }
-        Tensor::call_with_gradient(
-            "conv",
-            [self, filters],
-            *conv,
-            |[x, filters], conv| x.convolved(filters, conv),
-            |[x, filters], _, g, conv| [Some(g.unconvolved(x, filters, conv)), Some(g.correlated(x, filters, conv))],
-        )
+        let [output] = Operation {
+            name: "conv",
+            body: |[x, filters], conv: &Conv<N>| [x.convolved(filters, conv)],
+            gradient: Some(|[x, filters], _, g, conv| {
+                [
+                    Some(g.conv_input(filters, conv, last_lengths(x))),
+                    Some(g.conv_filters(x, conv, last_lengths(filters))),
+                ]
+            }),
+            routine: |[x, filters], conv| {
+                conv.routine(x.dtype(), x.0.shape.dims(), filters.0.shape.dims()).map(Routine::Conv)
+            },
+        }
+        .on([self, filters], *conv);
+        output
     }
 
-    /// What flows to the input of a convolution: its transpose. The gradient of the windows themselves would look for every
-    /// window an element is part of.
-    fn unconvolved<const N: usize>(&self, x: &Tensor, filters: &Tensor, conv: &Conv<N>) -> Tensor {
-        let (lengths, sizes) = (&x.0.shape.dims()[2..], &filters.0.shape.dims()[2..]);
-        let window = conv.window(sizes);
-        let extra = std::array::from_fn(|along| {
-            (lengths[along] + 2 * conv.padding[along] - window.span(along)) % conv.stride[along]
-        });
-        self.conv_transposed(filters, conv, extra)
+    /// What flows to the input, of these lengths, of a convolution when this flows to its output.
+    #[track_caller]
+    fn conv_input<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>, lengths: [usize; N]) -> Tensor {
+        let [flow] = Operation {
+            name: "conv_input",
+            body: |[g, filters], (conv, lengths): &(Conv<N>, [usize; N])| [g.unconvolved(filters, conv, lengths)],
+            gradient: Some(|[g, filters], _, h, (conv, _)| {
+                [Some(h.conv(filters, conv)), Some(g.conv_filters(h, conv, last_lengths(filters)))]
+            }),
+            routine: |[g, filters], (conv, lengths)| {
+                let (batch, w) = (g.0.shape.dims()[0], filters.0.shape.dims());
+                let x = [&[batch, conv.groups * w[1]], &lengths[..]].concat();
+                conv.routine(g.dtype(), &x, w).map(Routine::ConvInput)
+            },
+        }
+        .on([self, filters], (*conv, lengths));
+        flow
     }
 
-    /// What flows to the filters of a convolution: the products of what flows to the output with the windows.
-    fn correlated<const N: usize>(&self, x: &Tensor, filters: &Tensor, conv: &Conv<N>) -> Tensor {
-        let (dims, sizes) = (self.0.shape.dims(), &filters.0.shape.dims()[2..]);
+    /// What flows to the filters, of these sizes, of a convolution of `x` when this flows to its output.
+    #[track_caller]
+    fn conv_filters<const N: usize>(&self, x: &Tensor, conv: &Conv<N>, sizes: [usize; N]) -> Tensor {
+        let [flow] = Operation {
+            name: "conv_filters",
+            body: |[g, x], (conv, sizes): &(Conv<N>, [usize; N])| [g.correlated(x, conv, sizes)],
+            gradient: Some(|[g, x], _, h, (conv, _)| {
+                [Some(x.conv(h, conv)), Some(g.conv_input(h, conv, last_lengths(x)))]
+            }),
+            routine: |[g, x], (conv, sizes)| {
+                let x = x.0.shape.dims();
+                let w = [&[g.0.shape.dims()[1], x[1] / conv.groups], &sizes[..]].concat();
+                conv.routine(g.dtype(), x, &w).map(Routine::ConvFilters)
+            },
+        }
+        .on([self, x], (*conv, sizes));
+        flow
+    }
+
+    /// [`Tensor::conv_input`] as a convolution of the elements set apart by its stride, with the filters turned round. The
+    /// gradient of the windows themselves would look for every window an element is part of.
+    #[track_caller]
+    fn unconvolved<const N: usize>(&self, filters: &Tensor, conv: &Conv<N>, lengths: &[usize; N]) -> Tensor {
+        let w = filters.0.shape.dims();
+        let (groups, depth, outputs) = (conv.groups, w[0] / conv.groups, w[1]);
+        let mut spread = self.clone();
+        for along in 0..N {
+            spread = spread.spread_along(along + 2, conv.stride[along]);
+            let reach = (w[along + 2] - 1) * conv.dilation[along];
+            let before = reach as isize - conv.padding[along] as isize;
+            let whole = (lengths[along] + reach) as isize;
+            spread =
+                spread.padded_or_cut(along + 2, before, whole - before - spread.0.shape.dims()[along + 2] as isize);
+        }
+        let mut turned = filters.clone();
+        (0..N).for_each(|along| turned = turned.flip(along as isize + 2));
+        let split = [&[groups, depth, outputs], &w[2..]].concat();
+        let order = [0, 2, 1].into_iter().chain(3..3 + N).collect();
+        let joined = Shape::new([&[groups * outputs, depth], &w[2..]].concat());
+        let turned = turned.reshaped(Shape::new(split)).permuted(order).reshaped(joined);
+        spread.conv(&turned, &Conv { stride: [1; N], padding: [0; N], ..*conv })
+    }
+
+    /// [`Tensor::conv_filters`] as the products of what flows to the output with the windows.
+    fn correlated<const N: usize>(&self, x: &Tensor, conv: &Conv<N>, sizes: &[usize; N]) -> Tensor {
+        let dims = self.0.shape.dims();
         let split = [&[dims[0], conv.groups, dims[1] / conv.groups], &dims[2..]].concat();
         let order = [1, 2, 0].into_iter().chain(3..3 + N).collect();
         let rows = self.reshaped(Shape::new(split)).permuted(order).flatten(2);
         let columns = x.columns(sizes, conv);
-        rows.matmul(&columns.t()).reshaped(filters.0.shape.clone())
+        let shape = [&[dims[1], x.0.shape.dims()[1] / conv.groups], &sizes[..]].concat();
+        rows.matmul(&columns.t()).reshaped(shape.into())
     }
 
     /// The windows of the input as columns: `[groups, depth · sizes, batch · positions]`.
@@ -128,26 +218,21 @@ impl Tensor {
             Ok(operands) => operands,
             Err(mistake) => return mistake,
         };
-        let (groups, depth, outputs) = (conv.groups, w[0] / conv.groups, w[1]);
-        let mut spread = self.clone();
+        let mut lengths = [0; N];
         for along in 0..N {
-            spread = spread.spread_along(along + 2, conv.stride[along]);
-            let reach = (w[along + 2] - 1) * conv.dilation[along];
-            let side = reach as isize - conv.padding[along] as isize;
-            spread = spread.padded_or_cut(along + 2, side, side + extra[along] as isize);
-            if spread.is_mistake() {
-                let message = format!("conv_transposed: padding {:?} leaves nothing of {self:?}", conv.padding);
-                return Tensor::mistake(Error::mistake(message));
-            }
+            let apart = x[along + 2].checked_sub(1).map_or(0, |gaps| gaps * conv.stride[along] + 1);
+            let whole = apart + (w[along + 2] - 1) * conv.dilation[along] + extra[along];
+            lengths[along] = whole.saturating_sub(2 * conv.padding[along]);
         }
-        debug_assert_eq!(x.len(), N + 2);
-        let mut turned = filters.clone();
-        (0..N).for_each(|along| turned = turned.flip(along as isize + 2));
-        let split = [&[groups, depth, outputs], &w[2..]].concat();
-        let order = [0, 2, 1].into_iter().chain(3..3 + N).collect();
-        let joined = Shape::new([&[groups * outputs, depth], &w[2..]].concat());
-        let turned = turned.reshaped(Shape::new(split)).permuted(order).reshaped(joined);
-        spread.conv(&turned, &Conv { stride: [1; N], padding: [0; N], ..*conv })
+        if lengths.contains(&0) {
+            let message = format!("conv_transposed: padding {:?} leaves nothing of {self:?}", conv.padding);
+            return Tensor::mistake(Error::mistake(message));
+        }
+        // A convolution of these lengths has more positions than there are elements here if whole strides are added.
+        if extra.iter().zip(conv.stride).any(|(extra, stride)| *extra >= stride) {
+            return self.unconvolved(filters, conv, &lengths);
+        }
+        self.conv_input(filters, conv, lengths)
     }
 
     /// The lengths of both operands, or what is wrong with them; `axis` of the filters counts what a group sees.

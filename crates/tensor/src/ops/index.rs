@@ -1,4 +1,4 @@
-//! By position: gather, scatter, one-hot.
+//! By position: gather, scatter, write, one-hot.
 
 use panoply_ir::graph::Op;
 use panoply_ir::{DType, Error, Shape};
@@ -35,6 +35,37 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message));
         }
         Tensor::primitive(Op::ScatterAdd(axis), &[self, positions, rows], self.0.shape.clone(), self.dtype())
+    }
+
+    /// `self` with `part` in place of what stands from `position` on along an axis; the other lengths are equal. `position` is
+    /// a single i32 or i64: a [`Tensor::scalar`] may change from run to run of one program, as in a cache that fills up. What
+    /// would lie beyond the axis is dropped. Where nobody else needs `self`, its memory is changed and nothing is copied.
+    #[track_caller]
+    pub fn write(&self, axis: isize, position: &Tensor, part: &Tensor) -> Tensor {
+        let axis = match self.indexed("write", axis, position) {
+            Ok(axis) => axis,
+            Err(mistake) => return mistake,
+        };
+        if part.is_mistake() {
+            return part.clone();
+        }
+        let (whole, given) = (self.0.shape.dims(), part.0.shape.dims());
+        let fits = |at: usize| if at == axis { given[at] <= whole[at] } else { given[at] == whole[at] };
+        if whole.len() != given.len() || !(0..whole.len()).all(fits) || part.dtype() != self.dtype() {
+            let message = format!("write: {part:?} is no part of {self:?} along axis {axis}");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        if position.0.shape.rank() > 0 {
+            let message = format!("write: the position is {position:?}, not a single number");
+            return Tensor::mistake(Error::mistake(message).note("take one with `.reshape([])`"));
+        }
+        Tensor::primitive(Op::Write(axis), &[self, part, position], self.0.shape.clone(), self.dtype())
+    }
+
+    /// [`Tensor::write`] at a position of the program.
+    pub(crate) fn written(&self, axis: usize, position: usize, part: &Tensor) -> Tensor {
+        let position = Tensor::constant((position as i64).into());
+        Tensor::primitive(Op::Write(axis), &[self, part, &position], self.0.shape.clone(), self.dtype())
     }
 
     #[track_caller]

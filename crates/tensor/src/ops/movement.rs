@@ -366,30 +366,18 @@ impl Tensor {
                 return Tensor::mistake(Error::mistake(message));
             }
         }
-        let total: usize = tensors.iter().map(|tensor| tensor.0.shape.dims()[axis]).sum();
-        let mut before = 0;
-        let mut joined: Option<Tensor> = None;
-        for tensor in tensors {
-            let len = tensor.0.shape.dims()[axis];
-            let mut widths = vec![(0, 0); tensor.0.shape.rank()];
-            widths[axis] = (before, total - before - len);
-            let padded = tensor.pad(&widths);
-            joined = Some(match joined {
-                None => padded,
-                Some(joined) => joined.beside(&padded, axis, before),
-            });
-            before += len;
+        if let [only] = tensors {
+            return only.clone();
         }
-        joined.expect("there is at least one tensor")
-    }
-
-    /// `self` below a position of an axis, `other` from there on. Not a sum: a NaN stays where it is.
-    fn beside(&self, other: &Tensor, axis: usize, from: usize) -> Tensor {
-        let mut dims = vec![1; self.0.shape.rank()];
-        dims[axis] = self.0.shape.dims()[axis];
-        let bound = Tensor::constant(panoply_ir::Scalar::from(from as i32));
-        let left = Tensor::iota(dims[axis]).lt(&bound).reshaped(Shape::new(dims));
-        self.where_(&left, other)
+        let mut dims = first.0.shape.dims().to_vec();
+        dims[axis] = tensors.iter().map(|tensor| tensor.0.shape.dims()[axis]).sum();
+        let mut joined = Tensor::zeros(dims, first.dtype());
+        let mut before = 0;
+        for tensor in tensors {
+            joined = joined.written(axis, before, tensor);
+            before += tensor.0.shape.dims()[axis];
+        }
+        joined
     }
 
     /// Tensors of one shape along a new axis.

@@ -113,6 +113,24 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("flip", &[any(&[3, 5])], |x| x[0].flip(1) * &x[0]),
     smooth("concat", &[any(&[2, 3]), any(&[4, 3])], |x| Tensor::concat(x, 0)),
+    smooth("concat_of_many", &[any(&[3, 840]), any(&[3, 40])], |x| {
+        let parts: Vec<Tensor> =
+            (0..9).map(|part| if part % 3 == 0 { x[0].clone() } else { &x[1] * (f64::from(part) / 16.0) }).collect();
+        Tensor::concat(&parts, 1)
+    }),
+    smooth("many_slices", &[any(&[9, 950])], |x| {
+        let parts = (0..8).map(|part| x[0].narrow(0, part, 1) * (part as f64 + 1.0));
+        // The first row twice: what overlaps is added.
+        parts.reduce(|sum, part| sum * 0.5 + part).expect("there are parts") + x[0].narrow(0, 0, 1).tanh()
+    }),
+    smooth("many_slices_apart", &[any(&[9, 950])], |x| {
+        let parts = (0..9).map(|part| x[0].narrow(0, (part * 5) % 9, 1) * (part as f64 + 1.0));
+        parts.reduce(|sum, part| sum * 0.5 + part).expect("there are parts")
+    }),
+    smooth("write", &[any(&[4, 5]), any(&[2, 5]), any(&[4, 2])], |x| {
+        let (two, beyond) = (Tensor::scalar(2i32), Tensor::scalar(4i64));
+        x[0].write(0, &two, &x[1]).write(1, &beyond, &x[2]).write(1, &Tensor::scalar(-1i32), &x[2])
+    }),
     smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),
     smooth("expand", &[any(&[3, 1])], |x| x[0].expand_to(&[4, 3, 5].into()).exp()),
     // Over axes.

@@ -34,7 +34,7 @@ pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> Rend
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut names = Names::default();
     let entry = names.pick(&kernel.name);
-    let mut writer = Writer::new(kernel, index);
+    let mut writer = Writer::new(kernel, capability, index);
     let mut arrays = String::new();
     for mem in &kernel.mems {
         arrays += &array(mem, &mut names, &mut writer);
@@ -160,8 +160,11 @@ impl Writer<'_> {
                 let most = self.op(class, &format!("add.{ty}"), &[&size, &(width - 1).to_string()]);
                 self.op(class, &format!("div.{ty}"), &[&most, &width.to_string()])
             }
-            (Builtin::SubgroupLane, _) => "0".into(),
-            (Builtin::SubgroupSize, _) => "1".into(),
+            (Builtin::SubgroupLane, _) => {
+                let lane = self.op(Class::B32, "mov.u32", &["%laneid"]);
+                self.as_index(lane)
+            }
+            (Builtin::SubgroupSize, _) => unreachable!("the size of a subgroup is constant"),
             (Builtin::GlobalId(axis), _) => {
                 let group = self.group_id(axis);
                 let raw = ["ntid", "tid"].map(|name| format!("%{name}.{}", axis_name(axis)));

@@ -1,6 +1,6 @@
 //! Statements to instructions and labels.
 
-use panoply_ir::kernel::{AtomicOp, Block, LocalId, Op};
+use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, LocalId, Op};
 
 use super::expr::Value;
 use super::writer::{Class, Writer, int_name};
@@ -37,6 +37,12 @@ impl Writer<'_> {
                 if let Some(old) = old {
                     self.locals[old.index()] = vec![before];
                 }
+            }
+            Op::Collective { op: CollectiveOp::Shuffle(lane), value, result, .. } => {
+                let class = self.class(self.kernel.exprs.ty(*value));
+                let [value, lane] = self.evaluate([*value, *lane]);
+                let theirs = self.shuffle(class, &value[0], &lane[0]);
+                self.declare(*result, vec![theirs]);
             }
             Op::Collective { .. } => unreachable!("collectives were expanded before"),
             Op::Barrier => self.line("bar.sync 0"),
@@ -78,6 +84,28 @@ impl Writer<'_> {
             }
             Op::Return => self.line("ret"),
         }
+    }
+
+    /// The 32-bit value of another lane of the warp.
+    fn shuffle(&mut self, class: Class, value: &str, lane: &str) -> String {
+        if self.capability < 70 {
+            // A warp steps together there, and the instruction names nobody.
+            return self.op(class, "shfl.idx.b32", &[value, lane, "31"]);
+        }
+        let items: u32 = self.kernel.group.map_or(1, |group| group.iter().product());
+        let (whole, last) = (u32::MAX.to_string(), items % 32);
+        let mask = if last == 0 { whole } else { self.present(items - last, (1 << last) - 1) };
+        self.op(class, "shfl.sync.idx.b32", &[value, lane, "31", &mask])
+    }
+
+    /// The lanes that exist: all, but of the threads from `first` on only some.
+    fn present(&mut self, first: u32, some: u32) -> String {
+        let [width, height, _] = self.kernel.group.unwrap_or([1; 3]);
+        let [x, y, z] = ["x", "y", "z"].map(|axis| self.op(Class::B32, "mov.u32", &[&format!("%tid.{axis}")]));
+        let row = self.op(Class::B32, "mad.lo.u32", &[&z, &height.to_string(), &y]);
+        let id = self.op(Class::B32, "mad.lo.u32", &[&row, &width.to_string(), &x]);
+        let in_last = self.test("setp.ge.u32", &[&id, &first.to_string()]);
+        self.op(Class::B32, "selp.b32", &[&some.to_string(), &u32::MAX.to_string(), &in_last])
     }
 
     /// Introduces a local: an immutable one is its value's register, if that keeps it.

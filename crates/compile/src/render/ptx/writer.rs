@@ -58,6 +58,8 @@ impl Class {
 /// The program being written, and what its names stand for.
 pub(super) struct Writer<'k> {
     pub kernel: &'k Kernel,
+    /// Ten times the device's compute capability.
+    pub capability: u32,
     /// What an index is: u32 or u64.
     pub index: DType,
     pub lines: Vec<String>,
@@ -79,9 +81,10 @@ pub(super) struct Writer<'k> {
 }
 
 impl<'k> Writer<'k> {
-    pub fn new(kernel: &'k Kernel, index: DType) -> Writer<'k> {
+    pub fn new(kernel: &'k Kernel, capability: u32, index: DType) -> Writer<'k> {
         Writer {
             kernel,
+            capability,
             index,
             lines: Vec::new(),
             counts: [0; 6],

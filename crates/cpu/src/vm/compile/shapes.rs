@@ -460,7 +460,10 @@ impl Walk<'_> {
             (Scope::Subgroup, CollectiveOp::ExclusiveScan(_)) => Shape::Uniform,
             (Scope::Subgroup, _) => self.of(value),
             (Scope::Group, CollectiveOp::Reduce(_) | CollectiveOp::Broadcast(_)) => Shape::Uniform,
-            (Scope::Group, CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_)) => Shape::Varying,
+            (
+                Scope::Group,
+                CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_) | CollectiveOp::Shuffle(_),
+            ) => Shape::Varying,
         }
     }
 

@@ -224,7 +224,7 @@ impl State<'_> {
             CollectiveOp::Reduce(by) | CollectiveOp::InclusiveScan(by) | CollectiveOp::ExclusiveScan(by) => {
                 self.identity(by, value)
             }
-            CollectiveOp::Broadcast(_) => 0,
+            CollectiveOp::Broadcast(_) | CollectiveOp::Shuffle(_) => 0,
         };
         let value = self.operand(value, 0).src;
         let (dst, held) = match op {
@@ -232,7 +232,7 @@ impl State<'_> {
                 let slot = self.slot();
                 (Src::slot(slot), Held::Slot(slot))
             }
-            CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_) => {
+            CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_) | CollectiveOp::Shuffle(_) => {
                 let dst = self.register(lane.bytes());
                 (dst, Held::Lanes(Value::of(dst)))
             }
@@ -244,7 +244,10 @@ impl State<'_> {
     /// A combination over a subgroup, which is one work-item.
     fn alone(&mut self, op: CollectiveOp, value: ExprId, result: LocalId) {
         match op {
-            CollectiveOp::Reduce(_) | CollectiveOp::InclusiveScan(_) | CollectiveOp::Broadcast(_) => {
+            CollectiveOp::Reduce(_)
+            | CollectiveOp::InclusiveScan(_)
+            | CollectiveOp::Broadcast(_)
+            | CollectiveOp::Shuffle(_) => {
                 let held = self.first_value(result, value, 0);
                 self.bind(result, vec![held]);
             }

@@ -68,6 +68,7 @@ impl Runner<'_> {
                 so_far = round(apply(op, so_far, read(lane)), collective.round);
                 write(lane, before);
             }),
+            CollectiveOp::Shuffle(_) => unreachable!("the verifier lets only subgroups shuffle"),
             CollectiveOp::Broadcast(from) => {
                 let from = from as usize;
                 let there = (self.now.lo..self.now.hi).contains(&from) && self.is_active(from);

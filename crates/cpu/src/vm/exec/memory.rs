@@ -168,7 +168,7 @@ impl Runner<'_> {
             self.collect(access, &elements, at, temp);
             self.address(temp, 0)
         });
-        self.set(cell, place as u64);
+        self.set(cell, place.expose_provenance() as u64);
     }
 
     /// Copies elements to a register.
@@ -254,11 +254,11 @@ impl Runner<'_> {
     pub(super) fn out(&self, cell: Slot, access: &Access, at: &Affine, temp: Src) {
         let elements = self.elements(access);
         let place = if self.now.dense { self.direct(access, &elements, at) } else { None };
-        self.set(cell, place.unwrap_or_else(|| self.address(temp, 0)) as u64);
+        self.set(cell, place.unwrap_or_else(|| self.address(temp, 0)).expose_provenance() as u64);
     }
 
     pub(super) fn commit(&self, cell: Slot, access: &Access, at: &Affine, temp: Src) {
-        if self.get(cell) == self.address(temp, 0) as u64 {
+        if self.get(cell) == self.address(temp, 0).addr() as u64 {
             self.store(access, &At::Affine(*at), temp);
         }
     }

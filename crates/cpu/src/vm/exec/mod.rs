@@ -228,7 +228,8 @@ impl<'a> Runner<'a> {
         let offset = lane * src.step as usize;
         if src.kind == Kind::Cell {
             // SAFETY: a cell is a slot in which an instruction before this one left an address.
-            return unsafe { *place.cast::<*mut u8>() }.wrapping_add(offset);
+            let address = unsafe { *place.cast::<u64>() };
+            return std::ptr::with_exposed_provenance_mut::<u8>(address as usize).wrapping_add(offset);
         }
         place.wrapping_add(offset)
     }

@@ -151,17 +151,25 @@ impl Parser<'_> {
 
     fn collective(&mut self, scope: Scope, named: NamedCollective, result: LocalId) -> Parsed<Op> {
         self.advance()?;
-        let op = match named {
-            NamedCollective::Op(op) => op,
+        let item = match named {
             NamedCollective::Broadcast => {
                 self.sign("<")?;
                 let item = self.number("a work-item")?;
                 self.sign(">")?;
-                CollectiveOp::Broadcast(item)
+                item
             }
+            NamedCollective::Op(_) | NamedCollective::Shuffle => 0,
         };
         self.sign("(")?;
         let value = self.expr()?;
+        let op = match named {
+            NamedCollective::Op(op) => op,
+            NamedCollective::Broadcast => CollectiveOp::Broadcast(item),
+            NamedCollective::Shuffle => {
+                self.sign(",")?;
+                CollectiveOp::Shuffle(self.expr()?)
+            }
+        };
         self.sign(")")?;
         Ok(Op::Collective { op, scope, value, result })
     }
@@ -223,6 +231,7 @@ fn atomic_named(word: &str) -> Option<AtomicOp> {
 enum NamedCollective {
     Op(CollectiveOp),
     Broadcast,
+    Shuffle,
 }
 
 fn collective_named(word: &str) -> Option<(Scope, NamedCollective)> {
@@ -233,6 +242,8 @@ fn collective_named(word: &str) -> Option<(Scope, NamedCollective)> {
     let reduce = |name: &str| ReduceOp::ALL.into_iter().find(|op| op.name() == name);
     let named = if rest == "broadcast" {
         NamedCollective::Broadcast
+    } else if rest == "shuffle" {
+        NamedCollective::Shuffle
     } else if let Some(name) = rest.strip_prefix("inclusive_") {
         NamedCollective::Op(CollectiveOp::InclusiveScan(reduce(name)?))
     } else if let Some(name) = rest.strip_prefix("exclusive_") {

@@ -70,6 +70,11 @@ impl Emitter {
         self.collective(CollectiveOp::Broadcast(lane as u32), Scope::Subgroup, value)
     }
 
+    /// `subgroup_shuffle(value, lane)`.
+    pub fn subgroup_shuffle(&self, value: ExprId, lane: ExprId) -> ExprId {
+        self.collective(CollectiveOp::Shuffle(lane), Scope::Subgroup, value)
+    }
+
     /// `global_index()`.
     pub fn global_index(&self) -> ExprId {
         self.global_id(0)

@@ -1,27 +1,55 @@
-//! A matrix product as a routine: what it reads, and how that lies in memory.
+//! Work that a routine of the device does whole: which nodes it reads and writes, and how they lie in memory.
 //!
-//! Transposed, sliced and repeated operands are strides. A routine reads the deepest node below an operand whose
-//! elements still lie at `offset + batch + row + column`; what stands between is never computed.
+//! A call that names its routine reads its inputs row-major. Of a matrix product, transposed, sliced and repeated operands
+//! are strides: the routine reads the deepest node below an operand whose elements still lie at
+//! `offset + batch + row + column`; what stands between is never computed.
 
-use panoply_ir::graph::{Graph, NodeId};
+use std::fmt;
+
+use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 
 use super::affine::{Atom, Form, Var};
 use super::pull;
 
-/// A matrix product and the nodes it reads from memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A routine and the nodes behind its buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The routine.
     pub routine: Routine,
-    /// The left operand.
-    pub a: NodeId,
-    /// The right operand.
-    pub b: NodeId,
+    /// What it reads, in the order it names them.
+    pub inputs: Vec<NodeId>,
+    /// What it writes, in the order it names them, where it is wanted.
+    pub outputs: Vec<Option<NodeId>>,
 }
 
-/// The routine that does a [`panoply_ir::graph::Op::MatMul`] node.
-pub fn claim(graph: &Graph, id: NodeId) -> Claim {
+impl Claim {
+    /// The routine that does a node, of which no other output is wanted so far; none if none does.
+    pub fn new(graph: &Graph, id: NodeId) -> Option<Claim> {
+        let node = graph.node(id);
+        match &node.op {
+            Op::MatMul => Some(product(graph, id)),
+            Op::Call(call, output) => Some(Claim {
+                routine: call.routine.expect("only calls that a routine takes were kept"),
+                inputs: node.inputs.iter().map(|input| graph.memory(*input)).collect(),
+                outputs: (0..call.body.outputs.len()).map(|at| (at == *output as usize).then_some(id)).collect(),
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = |id: &Option<NodeId>| id.map_or("_".to_string(), |id| format!("n{}", id.0));
+        let outputs: Vec<String> = self.outputs.iter().map(written).collect();
+        let inputs: Vec<String> = self.inputs.iter().map(|id| format!("n{}", id.0)).collect();
+        write!(f, "{} = {}({}): {}", outputs.join(", "), self.routine.name(), inputs.join(", "), self.routine)
+    }
+}
+
+/// The routine that does a [`Op::MatMul`] node.
+pub fn product(graph: &Graph, id: NodeId) -> Claim {
     let node = graph.node(id);
     let (dims, rank) = (node.shape.dims(), node.shape.rank());
     let (m, n) = (dims[rank - 2], dims[rank - 1]);
@@ -37,7 +65,7 @@ pub fn claim(graph: &Graph, id: NodeId) -> Claim {
         b: b_layout,
         c: Layout { offset: 0, batch: m * n, row: n, column: 1 },
     };
-    Claim { routine: Routine::Gemm(gemm), a, b }
+    Claim { routine: Routine::Gemm(gemm), inputs: vec![a, b], outputs: vec![Some(id)] }
 }
 
 fn operand(graph: &Graph, id: NodeId) -> (NodeId, Layout) {

@@ -1,0 +1,174 @@
+//! Collectives of a subgroup as shuffles of 32 bits.
+//!
+//! A reduction is a butterfly: at each width w from half the subgroup down to 1, lane l takes in lane l xor w, which for the
+//! lanes below w is l + w; the pairs are those of the tree, so the bits are those of the tree. The last subgroup of a group
+//! may have fewer work-items; then nobody takes in what is not there.
+
+use panoply_ir::kernel::{Builtin, CollectiveOp, Expr, ExprId, LocalId, Op, Scope};
+use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{Alu, DType, Scalar, Type};
+
+use super::Writer;
+use crate::opt::walk::Grow;
+
+impl Writer<'_> {
+    /// Whether no subgroup has fewer work-items than others, and there are subgroups.
+    pub(super) fn whole_subgroups(&self) -> bool {
+        self.expander.subgroup > 1 && self.expander.items.is_multiple_of(self.expander.subgroup)
+    }
+
+    /// Whether this collective of a group is that of its one subgroup, and needs no shared memory.
+    pub(super) fn is_one_subgroup(&self, op: CollectiveOp) -> bool {
+        matches!(op, CollectiveOp::Reduce(_)) && self.whole_subgroups() && self.expander.items == self.expander.subgroup
+    }
+
+    /// The result of a collective of the subgroup.
+    pub(super) fn subgroup(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
+        match op {
+            CollectiveOp::Reduce(op) => self.reduce_subgroup(op, value),
+            CollectiveOp::InclusiveScan(op) => self.scan_subgroup(op, value),
+            CollectiveOp::ExclusiveScan(op) => {
+                let scan = self.scan_subgroup(op, value);
+                let (before, first) = self.earlier(scan, 1);
+                let identity = self.identity(op, value);
+                self.kernel().alu(Alu::Select, &[first, identity, before])
+            }
+            CollectiveOp::Broadcast(from) => {
+                let from = self.number(from);
+                self.shuffle(value, from)
+            }
+            CollectiveOp::Shuffle(lane) => {
+                let there = self.is_there(lane);
+                let own = self.own_lane();
+                let lane = match there {
+                    Some(there) => self.kernel().alu(Alu::Select, &[there, lane, own]),
+                    None => lane,
+                };
+                self.shuffle(value, lane)
+            }
+        }
+    }
+
+    pub(super) fn reduce_subgroup(&mut self, op: ReduceOp, value: ExprId) -> ExprId {
+        let mut sum = self.bind(value);
+        let mut width = self.expander.subgroup / 2;
+        while width > 0 {
+            let (own, distance) = (self.own_lane(), self.number(width));
+            let mut other = self.kernel().alu(Alu::Xor, &[own, distance]);
+            let there = if self.whole_subgroups() { None } else { self.is_there(other) };
+            if let Some(there) = there {
+                other = self.kernel().alu(Alu::Select, &[there, other, own]);
+            }
+            let theirs = self.shuffle(sum, other);
+            let mut both = self.kernel().alu(op.alu(), &[sum, theirs]);
+            if let Some(there) = there {
+                both = self.kernel().alu(Alu::Select, &[there, both, sum]);
+            }
+            sum = self.bind(both);
+            width /= 2;
+        }
+        // Lanes may have combined a pair the other way round, which shows in the sign of a zero.
+        let first = self.number(0);
+        self.shuffle(sum, first)
+    }
+
+    /// Hillis and Steele's scan.
+    fn scan_subgroup(&mut self, op: ReduceOp, value: ExprId) -> ExprId {
+        let mut scan = self.bind(value);
+        let mut distance = 1;
+        while distance < self.expander.subgroup {
+            let (before, first) = self.earlier(scan, distance);
+            let both = self.kernel().alu(op.alu(), &[before, scan]);
+            let taken = self.kernel().alu(Alu::Select, &[first, scan, both]);
+            scan = self.bind(taken);
+            distance *= 2;
+        }
+        scan
+    }
+
+    /// The value so many lanes before, and whether there is none.
+    fn earlier(&mut self, value: ExprId, distance: u32) -> (ExprId, ExprId) {
+        let (own, distance) = (self.own_lane(), self.number(distance));
+        let first = self.kernel().alu(Alu::Lt, &[own, distance]);
+        let before = self.kernel().alu(Alu::Sub, &[own, distance]);
+        let lane = self.kernel().alu(Alu::Select, &[first, own, before]);
+        (self.shuffle(value, lane), first)
+    }
+
+    /// Whether a subgroup has a lane; none if it always has.
+    fn is_there(&mut self, lane: ExprId) -> Option<ExprId> {
+        let size = self.expander.subgroup;
+        if let Expr::Const(Scalar { bits: 0, .. }) = self.kernel().exprs.get(lane) {
+            return None;
+        }
+        let mut present = self.number(size);
+        if !self.whole_subgroups() {
+            // The lanes from the first of this subgroup to the end of the group, at most a whole one.
+            let (items, item, own) = (self.expander.items, self.expander.lane, self.own_lane());
+            let (items, item) = (self.number(items), self.kernel().expr(Expr::Cast(Type::Scalar(DType::U32), item)));
+            let first = self.kernel().alu(Alu::Sub, &[item, own]);
+            let rest = self.kernel().alu(Alu::Sub, &[items, first]);
+            present = self.kernel().alu(Alu::Min, &[present, rest]);
+        }
+        Some(self.kernel().alu(Alu::Lt, &[lane, present]))
+    }
+
+    fn own_lane(&mut self) -> ExprId {
+        let lane = self.kernel().expr(Expr::Builtin(Builtin::SubgroupLane));
+        self.kernel().expr(Expr::Cast(Type::Scalar(DType::U32), lane))
+    }
+
+    fn number(&mut self, value: u32) -> ExprId {
+        self.kernel().expr(Expr::Const(Scalar { dtype: DType::U32, bits: value.into() }))
+    }
+
+    /// The value as a local, so that it is computed once.
+    fn bind(&mut self, value: ExprId) -> ExprId {
+        let ty = self.kernel().exprs.ty(value);
+        let local = self.kernel().new_local("part", ty, false);
+        self.push(Op::Let { local, value });
+        self.kernel().expr(Expr::Local(local))
+    }
+
+    /// Another lane's value, which must be there: of any element type, by words of 32 bits.
+    fn shuffle(&mut self, value: ExprId, lane: ExprId) -> ExprId {
+        let dtype = self.kernel().exprs.ty(value).dtype().expect("a collective combines elements");
+        match dtype {
+            DType::U32 | DType::I32 | DType::F32 => self.shuffle_word(value, lane),
+            DType::Bool | DType::U8 | DType::U16 => self.shuffle_as(DType::U32, value, lane),
+            DType::I8 | DType::I16 => self.shuffle_as(DType::I32, value, lane),
+            // A 16-bit float is an f32 exactly.
+            DType::F16 | DType::BF16 => self.shuffle_as(DType::F32, value, lane),
+            DType::U64 | DType::I64 | DType::F64 => {
+                let (long, word) = (Type::Scalar(DType::U64), Type::Scalar(DType::U32));
+                let bits = if dtype == DType::U64 { value } else { self.kernel().expr(Expr::Bitcast(long, value)) };
+                let half = self.kernel().expr(Expr::Const(Scalar { dtype: DType::U64, bits: 32 }));
+                let upper = self.kernel().alu(Alu::Shr, &[bits, half]);
+                let [low, high] = [bits, upper].map(|bits| {
+                    let part = self.kernel().expr(Expr::Cast(word, bits));
+                    let theirs = self.shuffle_word(part, lane);
+                    self.kernel().expr(Expr::Cast(long, theirs))
+                });
+                let high = self.kernel().alu(Alu::Shl, &[high, half]);
+                let both = self.kernel().alu(Alu::Or, &[high, low]);
+                if dtype == DType::U64 { both } else { self.kernel().expr(Expr::Bitcast(Type::Scalar(dtype), both)) }
+            }
+        }
+    }
+
+    /// By way of a wider type that holds every value.
+    fn shuffle_as(&mut self, wider: DType, value: ExprId, lane: ExprId) -> ExprId {
+        let narrow = self.kernel().exprs.ty(value);
+        let wide = self.kernel().expr(Expr::Cast(Type::Scalar(wider), value));
+        let theirs = self.shuffle_word(wide, lane);
+        self.kernel().expr(Expr::Cast(narrow, theirs))
+    }
+
+    fn shuffle_word(&mut self, value: ExprId, lane: ExprId) -> ExprId {
+        let ty = self.kernel().exprs.ty(value);
+        let result: LocalId = self.kernel().new_local("theirs", ty, false);
+        let op = CollectiveOp::Shuffle(lane);
+        self.push(Op::Collective { op, scope: Scope::Subgroup, value, result });
+        self.kernel().expr(Expr::Local(result))
+    }
+}

@@ -1,0 +1,228 @@
+//! What flows back from attention.
+//!
+//! With shares `p` of the softmax and what flows to the output, `g`: to values `pᵀ g`; to scores
+//! `p (g valuesᵀ - Σ g · output)`; from there to queries and keys by the products that scores are made of. A thread takes
+//! heads that share keys, and goes through their queries block by block, with the sums for all keys at hand.
+
+use panoply_ir::routine::Attention;
+
+use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, turn, whole_rows, work};
+use crate::pool::Pool;
+use crate::routine::tile::Product;
+use crate::routine::{Shared, in_numbers};
+use crate::simd::{self, Real, Task};
+use crate::vm::isa::{Isa, Machine};
+
+/// What flows to queries, keys and values.
+///
+/// # Safety
+/// As [`crate::routine::run`].
+pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, buffers: &[*mut u8]) {
+    let inputs = Inputs::new(attention, buffers);
+    let Attention { batch, heads, key_heads, queries, keys, width, depth, .. } = *attention;
+    let [output, logarithms, flow, to_queries, to_keys, to_values] =
+        [0, 1, 2, 3, 4, 5].map(|at| Shared(buffers[inputs.count + at]));
+    let lanes = 64 / size_of::<T>();
+    let rows = [width, depth].map(|width| width.next_multiple_of(lanes));
+    let (sharing, blocks) = (heads / key_heads, queries.div_ceil(QUERIES));
+    // Where there are fewer heads than threads, parts of the queries are summed apart.
+    let splits = pool.threads().div_ceil(batch * key_heads).min(sharing * blocks);
+    let sums = keys * (rows[0] + rows[1]);
+    let mut partial = pool.scratch().take::<T>(if splits > 1 { batch * key_heads * splits * sums } else { 0 });
+    let partial = Shared(partial.start().cast());
+    let write = |shared: usize, sums: *const T, parts: usize| {
+        let part = keys * (rows[0] + rows[1]);
+        for (to, first, width, row) in [(to_keys, 0, width, rows[0]), (to_values, keys * rows[0], depth, rows[1])] {
+            let to = to.at(0).cast::<T>().wrapping_add(shared * keys * width);
+            for (key, at) in (0..keys).flat_map(|key| (0..width).map(move |at| (key, at))) {
+                let from = sums.wrapping_add(first + key * row + at);
+                // SAFETY: the caller's promise; all parts have been summed.
+                unsafe {
+                    let sum = (1..parts).fold(*from, |sum, number| T::add(sum, *from.add(number * part)));
+                    *to.add(key * width + at) = sum;
+                }
+            }
+        }
+    };
+    in_numbers(pool, batch * key_heads * splits, 3 * work(attention), |number| {
+        let (shared, split) = (number / splits, number % splits);
+        let mut own = pool.scratch().take::<T>(if splits > 1 { 0 } else { sums });
+        let sums = if splits > 1 { partial.at(0).cast::<T>().wrapping_add(number * sums) } else { own.start() };
+        let part = Part::<T> {
+            inputs: &inputs,
+            pool,
+            heads: shared * sharing..(shared + 1) * sharing,
+            split: [split, splits],
+            output: output.at(0).cast(),
+            logarithms: logarithms.at(0).cast(),
+            flow: flow.at(0).cast(),
+            to_queries: to_queries.at(0).cast(),
+            to_keys: sums,
+            to_values: sums.wrapping_add(keys * rows[0]),
+            rows,
+        };
+        // SAFETY: the caller's promise; parts have sums and queries of their own.
+        unsafe { simd::run(isa, part) };
+        if splits == 1 {
+            write(shared, sums, 1);
+        }
+    });
+    if splits > 1 {
+        in_numbers(pool, batch * key_heads, work(attention), |shared| {
+            write(shared, partial.at(0).cast::<T>().wrapping_add(shared * splits * sums), splits);
+        });
+    }
+}
+
+/// Some queries of the heads that share keys.
+struct Part<'a, T> {
+    inputs: &'a Inputs<'a>,
+    pool: &'a Pool,
+    heads: std::ops::Range<usize>,
+    /// Which of how many parts.
+    split: [usize; 2],
+    output: *const T,
+    logarithms: *const T,
+    flow: *const T,
+    to_queries: *mut T,
+    /// Sums for all keys, and for all values.
+    to_keys: *mut T,
+    to_values: *mut T,
+    /// Elements from one row of these sums to the next.
+    rows: [usize; 2],
+}
+
+impl<T: Real> Task for Part<'_, T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let Attention { queries, keys, .. } = *self.inputs.attention;
+        let [split, splits] = self.split;
+        let blocks = queries.div_ceil(QUERIES);
+        // SAFETY: the caller's promise, here and below: there is room for the sums of all keys.
+        unsafe {
+            (0..keys * self.rows[0]).for_each(|at| *self.to_keys.add(at) = T::default());
+            (0..keys * self.rows[1]).for_each(|at| *self.to_values.add(at) = T::default());
+        }
+        let all = self.heads.clone().flat_map(|head| (0..blocks).map(move |block| (head, block)));
+        for (head, block) in all.enumerate().filter(|(number, _)| number % splits == split).map(|(_, block)| block) {
+            unsafe { self.block::<M>(head, block * QUERIES) };
+        }
+    }
+}
+
+impl<T: Real> Part<'_, T> {
+    /// A block of queries of one head.
+    #[inline(always)]
+    unsafe fn block<M: Machine>(&self, head: usize, first: usize) {
+        let Attention { width, depth, queries, scale, .. } = *self.inputs.attention;
+        let one: Head<'_, T> = self.inputs.head(head);
+        let count = QUERIES.min(queries - first);
+        let query = head * queries + first;
+        let [wide, deep] = self.rows;
+        let mut scratch =
+            self.pool.scratch().take::<T>(QUERIES * (width + depth + 2 * KEYS + 2 * wide + deep) + KEYS * wide);
+        let turned_queries = scratch.start();
+        let turned_flow = turned_queries.wrapping_add(QUERIES * width);
+        let shares = turned_flow.wrapping_add(QUERIES * depth);
+        let flows = shares.wrapping_add(QUERIES * KEYS);
+        let sums = flows.wrapping_add(QUERIES * KEYS);
+        let query_room = sums.wrapping_add(QUERIES * wide);
+        let flow_room = query_room.wrapping_add(QUERIES * wide);
+        let key_room = flow_room.wrapping_add(QUERIES * deep);
+        let (own, flow) = (one.queries.wrapping_add(first * width), self.flow.wrapping_add(query * depth));
+        // SAFETY: the caller's promise; the scratch memory has room for all of that.
+        unsafe {
+            turn(own, count, width, factor(scale), turned_queries);
+            turn(flow, count, depth, T::of(1.0), turned_flow);
+            let (query_rows, query_row) = whole_rows::<M, T>(own, count, width, query_room);
+            let (flow_rows, flow_row) = whole_rows::<M, T>(flow, count, depth, flow_room);
+            let (mut logarithms, mut means) = ([T::default(); QUERIES], [T::default(); QUERIES]);
+            for at in 0..count {
+                logarithms[at] = base(*self.logarithms.add(query + at));
+                let output = self.output.add((query + at) * depth);
+                let products = (0..depth).map(|i| T::mul(*output.add(i), *flow.add(at * depth + i)));
+                means[at] = products.fold(T::default(), T::add);
+            }
+            (0..QUERIES * wide).for_each(|at| *sums.add(at) = T::default());
+            let seen = one.seen(first);
+            for start in (0..seen).step_by(KEYS) {
+                let keys = start..seen.min(start + KEYS);
+                let height = keys.len();
+                one.scores::<M>(turned_queries, first, keys, shares);
+                let values = Product {
+                    left: one.values.wrapping_add(start * depth),
+                    left_row: depth,
+                    left_column: 1,
+                    right: turned_flow.cast_const(),
+                    right_row: QUERIES,
+                    depth,
+                    result: flows,
+                    result_row: QUERIES,
+                    adds: false,
+                };
+                values.run::<M>(height, QUERIES);
+                through_softmax::<M, T>(shares, flows, height, &logarithms, &means, factor(scale));
+                let by_key =
+                    Product { left: shares.cast_const(), left_row: QUERIES, left_column: 1, adds: true, ..values };
+                let to_values = Product {
+                    right: flow_rows,
+                    right_row: flow_row,
+                    depth: count,
+                    result: self.to_values.wrapping_add(start * deep),
+                    result_row: deep,
+                    ..by_key
+                };
+                to_values.run::<M>(height, depth);
+                let to_keys = Product {
+                    left: flows.cast_const(),
+                    right: query_rows,
+                    right_row: query_row,
+                    depth: count,
+                    result: self.to_keys.wrapping_add(start * wide),
+                    result_row: wide,
+                    ..by_key
+                };
+                to_keys.run::<M>(height, width);
+                let (right, right_row) = whole_rows::<M, T>(one.keys.add(start * width), height, width, key_room);
+                let to_queries = Product {
+                    left: flows.cast_const(),
+                    left_row: 1,
+                    left_column: QUERIES,
+                    right,
+                    right_row,
+                    depth: height,
+                    result: sums,
+                    result_row: wide,
+                    adds: true,
+                };
+                to_queries.run::<M>(count, width);
+            }
+            for at in 0..count {
+                let to = self.to_queries.add((query + at) * width);
+                std::ptr::copy_nonoverlapping(sums.add(at * wide), to, width);
+            }
+        }
+    }
+}
+
+/// From scores and what flows to shares: the shares, and what flows to the scores before they were scaled.
+#[inline(always)]
+unsafe fn through_softmax<M: Machine, T: Real>(
+    scores: *mut T,
+    flows: *mut T,
+    keys: usize,
+    logarithms: &Row<T>,
+    means: &Row<T>,
+    scale: T,
+) {
+    for key in 0..keys {
+        // SAFETY: the caller's promise: there are both for so many keys.
+        let (row, flow) = unsafe {
+            (&mut *scores.add(key * QUERIES).cast::<Row<T>>(), &mut *flows.add(key * QUERIES).cast::<Row<T>>())
+        };
+        for query in 0..QUERIES {
+            row[query] = T::sub(row[query], logarithms[query]).exp::<M::Math>();
+            flow[query] = T::mul(T::mul(row[query], T::sub(flow[query], means[query])), scale);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A convolution as sums over shifted planes.
+//!
+//! Copied into planes with its padding, and with one plane for each remainder by the stride, the source of a convolution
+//! is such that every tap of a filter is one offset: the result at position q is the sum over taps of what stands at
+//! q + offset, for *all* positions of a plane at once. So vectors run along positions across the ends of rows; the few
+//! positions that stand for no result are computed and dropped. Nothing is copied once per tap.
+//!
+//! What flows to the input is a convolution too, of what flows to the output. Of it each remainder by the stride has taps
+//! of its own; it is a [`Pass`] whose results are not neighbours.
+
+use panoply_ir::routine::{Conv, ConvAxis};
+
+/// Which results are computed together along an axis, and from what.
+#[derive(Clone, Debug)]
+struct Along {
+    /// The first result.
+    start: usize,
+    /// Distance between results.
+    step: usize,
+    /// Results.
+    count: usize,
+    /// Elements of the source.
+    length: usize,
+    /// Distance between neighbours of a plane in the source.
+    source_step: usize,
+    /// For each plane where its first element is in the source, which may be before it.
+    origins: Vec<isize>,
+    /// For each tap of the filter that counts, in order: which it is, its plane and its shift there.
+    taps: Vec<[usize; 3]>,
+}
+
+/// For the output: one set of results.
+fn output_axis(axis: &ConvAxis) -> Vec<Along> {
+    let ConvAxis { length, size, positions, stride, dilation, padding } = *axis;
+    let mut remainders: Vec<usize> = Vec::new();
+    let mut taps = Vec::with_capacity(size);
+    for tap in 0..size {
+        let (shift, remainder) = (tap * dilation / stride, tap * dilation % stride);
+        let plane = remainders.iter().position(|known| *known == remainder).unwrap_or_else(|| {
+            remainders.push(remainder);
+            remainders.len() - 1
+        });
+        taps.push([tap, plane, shift]);
+    }
+    let origins = remainders.into_iter().map(|remainder| remainder as isize - padding as isize).collect();
+    vec![Along { start: 0, step: 1, count: positions, length, source_step: stride, origins, taps }]
+}
+
+/// For the input: a set of results for each remainder by the stride.
+fn input_axis(axis: &ConvAxis) -> Vec<Along> {
+    let ConvAxis { length, size, positions, stride, dilation, padding } = *axis;
+    let set = |start: usize| {
+        let reach = |tap: usize| (start + padding) as isize - (tap * dilation) as isize;
+        let counting: Vec<usize> = (0..size).filter(|tap| reach(*tap).rem_euclid(stride as isize) == 0).collect();
+        let shift = |tap: usize| reach(tap).div_euclid(stride as isize);
+        let origin = counting.iter().map(|tap| shift(*tap)).min().unwrap_or(0);
+        let taps = counting.iter().map(|tap| [*tap, 0, (shift(*tap) - origin) as usize]).collect();
+        Along {
+            start,
+            step: stride,
+            count: (length - start).div_ceil(stride),
+            length: positions,
+            source_step: 1,
+            origins: vec![origin],
+            taps,
+        }
+    };
+    (0..stride.min(length)).map(set).collect()
+}
+
+/// Results that are computed together, in bands along one axis.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    axes: [Along; 3],
+    /// Lengths of the result.
+    lengths: [usize; 3],
+    /// The axis that is divided into bands.
+    axis: usize,
+    /// Results of a band along it.
+    band: usize,
+    /// Lengths of a plane that holds a band.
+    extents: [usize; 3],
+    /// Elements from one plane to the next.
+    plane: usize,
+    /// Which taps of a filter count, by their number.
+    pub taps: Vec<usize>,
+    /// Where they are in a channel's planes.
+    pub offsets: Vec<usize>,
+}
+
+/// Elements behind a channel that a vector may touch, at most.
+const SLACK: usize = 64;
+
+impl Pass {
+    /// The passes of the output.
+    pub fn output(conv: &Conv) -> Vec<Pass> {
+        Pass::all(conv, conv.positions(), output_axis)
+    }
+
+    /// The passes of the input.
+    pub fn input(conv: &Conv) -> Vec<Pass> {
+        Pass::all(conv, conv.lengths(), input_axis)
+    }
+
+    fn all(conv: &Conv, lengths: [usize; 3], axis: fn(&ConvAxis) -> Vec<Along>) -> Vec<Pass> {
+        let [first, second, third] = [0, 1, 2].map(|at| axis(&conv.axes[at]));
+        let mut passes = Vec::with_capacity(first.len() * second.len() * third.len());
+        for a in &first {
+            for b in &second {
+                for c in &third {
+                    passes.push(Pass::new(conv.sizes(), lengths, [a.clone(), b.clone(), c.clone()]));
+                }
+            }
+        }
+        passes
+    }
+
+    fn new(sizes: [usize; 3], lengths: [usize; 3], axes: [Along; 3]) -> Pass {
+        let axis = (0..3).find(|axis| axes[*axis].count > 1).unwrap_or(2);
+        let band = axes[axis].count;
+        let taps = Pass::combined(&axes, |[a, b, c]| (a[0] * sizes[1] + b[0]) * sizes[2] + c[0]);
+        let mut pass = Pass { axes, lengths, axis, band, extents: [0; 3], plane: 0, taps, offsets: Vec::new() };
+        pass.set_band(band);
+        pass
+    }
+
+    /// Something for each combination of taps along the axes, the last one fastest.
+    fn combined(axes: &[Along; 3], f: impl Fn([[usize; 3]; 3]) -> usize) -> Vec<usize> {
+        let mut all = Vec::with_capacity(axes.iter().map(|along| along.taps.len()).product());
+        for a in &axes[0].taps {
+            for b in &axes[1].taps {
+                for c in &axes[2].taps {
+                    all.push(f([*a, *b, *c]));
+                }
+            }
+        }
+        all
+    }
+
+    /// Makes bands of at most so many results along their axis.
+    fn set_band(&mut self, band: usize) {
+        self.band = band.clamp(1, self.axes[self.axis].count.max(1));
+        self.extents = std::array::from_fn(|axis| {
+            let along = &self.axes[axis];
+            let count = if axis == self.axis { self.band } else { along.count };
+            count + along.taps.iter().map(|[_, _, shift]| *shift).max().unwrap_or(0)
+        });
+        let [_, height, width] = self.extents;
+        self.plane = self.extents.iter().product();
+        let (plane, planes) = (self.plane, [1, 2].map(|axis: usize| self.axes[axis].origins.len()));
+        self.offsets = Pass::combined(&self.axes, |[a, b, c]| {
+            let number = (a[1] * planes[0] + b[1]) * planes[1] + c[1];
+            number * plane + (a[2] * height + b[2]) * width + c[2]
+        });
+    }
+
+    /// Chooses bands so that a channel's planes of one take at most so many elements, and there are at least so many bands
+    /// if that is possible.
+    pub fn divide(&mut self, elems: usize, bands: usize) {
+        let count = self.axes[self.axis].count;
+        let mut band = count.div_ceil(bands.max(1)).max(1);
+        self.set_band(band);
+        while band > 1 && self.channel() > elems {
+            band = band.div_ceil(2);
+            self.set_band(band);
+        }
+        // Of equal height, but for rounding.
+        self.set_band(count.div_ceil(count.div_ceil(band).max(1)));
+    }
+
+    /// How many bands there are.
+    pub fn bands(&self) -> usize {
+        self.axes[self.axis].count.div_ceil(self.band)
+    }
+
+    /// First result of a band along its axis, and how many.
+    fn rows(&self, band: usize) -> (usize, usize) {
+        let start = band * self.band;
+        (start, self.band.min(self.axes[self.axis].count - start))
+    }
+
+    /// Results of a band along each axis.
+    fn counts(&self, band: usize) -> [usize; 3] {
+        let rows = self.rows(band).1;
+        std::array::from_fn(|axis| if axis == self.axis { rows } else { self.axes[axis].count })
+    }
+
+    /// Where a band starts in a channel of the source, if its planes would be a copy of that.
+    pub fn in_place(&self, band: usize) -> Option<usize> {
+        let plain = |along: &Along| {
+            along.taps.len() == 1 && along.origins == [0] && along.source_step == 1 && along.count == along.length
+        };
+        let row = || self.axes[self.axis + 1..].iter().map(|along| along.length).product::<usize>();
+        self.axes.iter().all(plain).then(|| self.rows(band).0 * row())
+    }
+
+    /// Elements from one channel's planes to the next's.
+    pub fn channel(&self) -> usize {
+        let planes: usize = self.axes.iter().map(|along| along.origins.len()).product();
+        let elems = (planes * self.plane + SLACK).next_multiple_of(16);
+        // Channels a power of two apart would share the same few lines of the cache.
+        if elems.is_multiple_of(256) { elems + 16 } else { elems }
+    }
+
+    /// Positions of a band that are computed.
+    pub fn positions(&self, band: usize) -> usize {
+        let [depth, rows, columns] = self.counts(band);
+        ((depth - 1) * self.extents[1] + rows - 1) * self.extents[2] + columns
+    }
+
+    /// The rows of results of a band: for each where it starts among the positions and in the result, and its length. The
+    /// results of a row are [`Pass::step`] apart.
+    pub fn runs(&self, band: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        let ([depth, rows, columns], first) = (self.counts(band), self.rows(band).0);
+        let result = move |axis: usize, at: usize| {
+            let at = if axis == self.axis { first + at } else { at };
+            self.axes[axis].start + at * self.axes[axis].step
+        };
+        (0..depth).flat_map(move |a| {
+            (0..rows).map(move |b| {
+                let to = (result(0, a) * self.lengths[1] + result(1, b)) * self.lengths[2] + result(2, 0);
+                ((a * self.extents[1] + b) * self.extents[2], to, columns)
+            })
+        })
+    }
+
+    /// Distance between neighbouring results of a row.
+    pub fn step(&self) -> usize {
+        self.axes[2].step
+    }
+
+    /// Copies a band of one channel into its planes.
+    ///
+    /// # Safety
+    /// The source holds a channel, `to` has room for [`Pass::channel`] elements.
+    #[inline(always)]
+    pub unsafe fn pack<T: Copy + Default>(&self, band: usize, source: *const T, mut to: *mut T) {
+        let (first, rows) = self.rows(band);
+        let [a, b, c] = &self.axes;
+        let skipped = |axis: usize| if axis == self.axis { first } else { 0 };
+        // What a shorter last band needs.
+        let needed = |axis: usize| self.extents[axis] - if axis == self.axis { self.band - rows } else { 0 };
+        let at = |along: &Along, origin: isize, index: usize| {
+            let place = origin + (index * along.source_step) as isize;
+            (0..along.length as isize).contains(&place).then_some(place as usize)
+        };
+        for origin_a in &a.origins {
+            for origin_b in &b.origins {
+                for origin_c in &c.origins {
+                    for i in 0..needed(0) {
+                        for j in 0..needed(1) {
+                            let row = (at(a, *origin_a, skipped(0) + i), at(b, *origin_b, skipped(1) + j));
+                            // SAFETY: the caller's promise; a row lies in its plane.
+                            unsafe {
+                                let to = to.add((i * self.extents[1] + j) * self.extents[2]);
+                                let line = match row {
+                                    (Some(i), Some(j)) => Some(source.add((i * b.length + j) * c.length)),
+                                    _ => None,
+                                };
+                                let origin = origin_c + (skipped(2) * c.source_step) as isize;
+                                copy_row(c, line, origin, needed(2), to);
+                            }
+                        }
+                    }
+                    to = to.wrapping_add(self.plane);
+                }
+            }
+        }
+    }
+}
+
+/// Copies every `source_step`-th element of a row from an origin on, with zeros where there is none.
+///
+/// # Safety
+/// The row has the axis' length; `to` has room for `count`.
+#[inline(always)]
+unsafe fn copy_row<T: Copy + Default>(along: &Along, row: Option<*const T>, origin: isize, count: usize, to: *mut T) {
+    let step = along.source_step;
+    let before = ((-origin).max(0) as usize).div_ceil(step).min(count);
+    let inside = (along.length as isize - origin).max(0) as usize;
+    let end = if row.is_some() { inside.div_ceil(step).clamp(before, count) } else { before };
+    // SAFETY: the caller's promise; `before..end` are those within the row.
+    unsafe {
+        (0..before).for_each(|at| *to.add(at) = T::default());
+        if let Some(row) = row.filter(|_| end > before) {
+            let from = row.add((origin + (before * step) as isize) as usize);
+            match step {
+                1 => std::ptr::copy_nonoverlapping(from, to.add(before), end - before),
+                _ => (before..end).for_each(|at| *to.add(at) = *from.add((at - before) * step)),
+            }
+        }
+        (end..count).for_each(|at| *to.add(at) = T::default());
+    }
+}

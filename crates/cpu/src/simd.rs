@@ -1,0 +1,235 @@
+//! Vectors of floats with the instructions of a machine, for the routines.
+//!
+//! The vector machine's loops are plain Rust that LLVM vectorises; tiles of matrix products are not left to it, because
+//! their speed is all in the registers. A [`Task`] is written once over [`Vector`]s and compiled for each [`Machine`].
+
+use crate::math;
+use crate::vm::isa::{Isa, Machine};
+
+/// A float type that routines work in.
+pub trait Real: Copy + Default + PartialOrd + Send + Sync + 'static {
+    /// Its vector on a machine.
+    type Vector<M: Machine>: Vector<Elem = Self>;
+    /// Less than every number.
+    const LOWEST: Self;
+
+    /// The number nearest to this.
+    fn of(value: f64) -> Self;
+
+    /// Their sum.
+    fn add(a: Self, b: Self) -> Self;
+
+    /// Their difference.
+    fn sub(a: Self, b: Self) -> Self;
+
+    /// Their product.
+    fn mul(a: Self, b: Self) -> Self;
+
+    /// Their quotient.
+    fn div(a: Self, b: Self) -> Self;
+
+    /// Its exponential.
+    fn exp<I: math::Isa>(self) -> Self;
+
+    /// Its natural logarithm.
+    fn ln<I: math::Isa>(self) -> Self;
+}
+
+macro_rules! real {
+    ($ty:ident, $vector:ident, $math:ident) => {
+        impl Real for $ty {
+            type Vector<M: Machine> = M::$vector;
+            const LOWEST: $ty = $ty::NEG_INFINITY;
+
+            #[inline(always)]
+            fn of(value: f64) -> $ty {
+                value as $ty
+            }
+
+            #[inline(always)]
+            fn add(a: $ty, b: $ty) -> $ty {
+                a + b
+            }
+
+            #[inline(always)]
+            fn sub(a: $ty, b: $ty) -> $ty {
+                a - b
+            }
+
+            #[inline(always)]
+            fn mul(a: $ty, b: $ty) -> $ty {
+                a * b
+            }
+
+            #[inline(always)]
+            fn div(a: $ty, b: $ty) -> $ty {
+                a / b
+            }
+
+            #[inline(always)]
+            fn exp<I: math::Isa>(self) -> $ty {
+                math::$math::exp::<I>(self)
+            }
+
+            #[inline(always)]
+            fn ln<I: math::Isa>(self) -> $ty {
+                math::$math::ln::<I>(self)
+            }
+        }
+    };
+}
+
+real!(f32, Single, single);
+real!(f64, Double, double);
+
+/// A register of floats.
+///
+/// The methods are plain instructions: they may only run where [`Machine::run`] has enabled them.
+pub trait Vector: Copy {
+    /// What it holds.
+    type Elem: Real;
+    /// How many.
+    const LANES: usize;
+    /// Whether there are 32 registers, not 16.
+    const MANY: bool;
+
+    /// The same number in all lanes.
+    ///
+    /// # Safety
+    /// The machine has the instructions.
+    unsafe fn splat(value: Self::Elem) -> Self;
+
+    /// Numbers from memory, aligned or not.
+    ///
+    /// # Safety
+    /// As [`Vector::splat`], and the pointer is valid for reads of all lanes.
+    unsafe fn load(from: *const Self::Elem) -> Self;
+
+    /// Writes all lanes, aligned or not.
+    ///
+    /// # Safety
+    /// As [`Vector::splat`], and the pointer is valid for writes of all lanes.
+    unsafe fn store(self, to: *mut Self::Elem);
+
+    /// `self · by + to`, rounded once where that is one instruction.
+    ///
+    /// # Safety
+    /// As [`Vector::splat`].
+    unsafe fn mul_add(self, by: Self, to: Self) -> Self;
+}
+
+/// Lanes without instructions of their own; LLVM finds those that are there.
+#[derive(Clone, Copy)]
+pub struct Lanes<T, const N: usize, const FUSED: bool>([T; N]);
+
+macro_rules! lanes {
+    ($ty:ident, $lanes:literal) => {
+        impl<const FUSED: bool> Vector for Lanes<$ty, $lanes, FUSED> {
+            type Elem = $ty;
+            const LANES: usize = $lanes;
+            const MANY: bool = FUSED;
+
+            #[inline(always)]
+            unsafe fn splat(value: $ty) -> Self {
+                Lanes([value; $lanes])
+            }
+
+            #[inline(always)]
+            unsafe fn load(from: *const $ty) -> Self {
+                // SAFETY: the caller's promise; arrays are read unaligned.
+                Lanes(unsafe { from.cast::<[$ty; $lanes]>().read_unaligned() })
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $ty) {
+                // SAFETY: the caller's promise.
+                unsafe { to.cast::<[$ty; $lanes]>().write_unaligned(self.0) }
+            }
+
+            #[inline(always)]
+            unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+                let lane = |i: usize| {
+                    if FUSED { self.0[i].mul_add(by.0[i], to.0[i]) } else { self.0[i] * by.0[i] + to.0[i] }
+                };
+                Lanes(std::array::from_fn(lane))
+            }
+        }
+    };
+}
+
+lanes!(f32, 4);
+lanes!(f64, 2);
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Vector;
+
+    macro_rules! vector {
+        ($vector:ident, $elem:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident $mul_add:ident) => {
+            impl Vector for $vector {
+                type Elem = $elem;
+                const LANES: usize = $lanes;
+                const MANY: bool = $many;
+
+                #[inline(always)]
+                unsafe fn splat(value: $elem) -> Self {
+                    // SAFETY: the caller's promise.
+                    unsafe { $splat(value) }
+                }
+
+                #[inline(always)]
+                unsafe fn load(from: *const $elem) -> Self {
+                    // SAFETY: the caller's promise.
+                    unsafe { $load(from) }
+                }
+
+                #[inline(always)]
+                unsafe fn store(self, to: *mut $elem) {
+                    // SAFETY: the caller's promise.
+                    unsafe { $store(to, self) }
+                }
+
+                #[inline(always)]
+                unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+                    // SAFETY: the caller's promise.
+                    unsafe { $mul_add(self, by, to) }
+                }
+            }
+        };
+    }
+
+    vector!(__m256, f32, 8, false, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps);
+    vector!(__m256d, f64, 4, false, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd);
+    vector!(__m512, f32, 16, true, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps);
+    vector!(__m512d, f64, 8, true, _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd);
+}
+
+/// Work that is compiled for every machine.
+pub trait Task {
+    /// Does it; to be marked `#[inline(always)]`, as all that it calls with vectors.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and what the task itself asks for holds.
+    unsafe fn run<M: Machine>(self);
+}
+
+/// Does a task with an instruction set of this machine.
+///
+/// # Safety
+/// What the task asks for holds; the set is available.
+pub unsafe fn run<T: Task>(isa: Isa, task: T) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => crate::vm::isa::Avx512::run(task),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => crate::vm::isa::Avx2::run(task),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => crate::vm::isa::Neon::run(task),
+            _ => crate::vm::isa::Portable::run(task),
+        }
+    }
+}

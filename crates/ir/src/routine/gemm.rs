@@ -1,0 +1,62 @@
+//! A batched matrix product as plain data.
+
+use std::fmt;
+
+use super::{Operand, reach};
+use crate::dtype::DType;
+
+/// `c[i] = a[i] × b[i]` for every batch i: m×k times k×n gives m×n, any strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gemm {
+    /// Elements of a, b and c; f16 and bf16 accumulate in f32.
+    pub dtype: DType,
+    /// Independent products.
+    pub batch: usize,
+    /// Rows of a and c.
+    pub m: usize,
+    /// Columns of b and c.
+    pub n: usize,
+    /// Columns of a, rows of b.
+    pub k: usize,
+    /// The left operand.
+    pub a: Layout,
+    /// The right operand.
+    pub b: Layout,
+    /// The result.
+    pub c: Layout,
+}
+
+/// Where a matrix of a batch lies in its buffer: element (i, r, c) is at `offset + i·batch + r·row + c·column`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Elements before the first.
+    pub offset: usize,
+    /// Elements from one batch to the next; 0 repeats one matrix.
+    pub batch: usize,
+    /// Elements from one row to the next.
+    pub row: usize,
+    /// Elements from one column to the next.
+    pub column: usize,
+}
+
+impl Gemm {
+    pub(super) fn operand(&self, at: usize) -> Option<Operand> {
+        let Gemm { dtype, batch, m, n, k, a, b, c } = *self;
+        let elems = |layout: Layout, rows, columns| {
+            reach(layout.offset, &[(batch, layout.batch), (rows, layout.row), (columns, layout.column)])
+        };
+        match at {
+            0 => Some(Operand::read("a", dtype, elems(a, m, k))),
+            1 => Some(Operand::read("b", dtype, elems(b, k, n))),
+            2 => Some(Operand::written("c", dtype, elems(c, m, n))),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Gemm { dtype, batch, m, n, k, .. } = self;
+        write!(f, "{dtype} {batch}×{m}×{n}×{k}")
+    }
+}

@@ -1,0 +1,94 @@
+//! What flows back into each tensor, gathered until all of its users have been seen.
+
+use std::collections::HashMap;
+
+use panoply_ir::graph::{Op, Slice};
+
+use super::key;
+use crate::tensor::{Node, Source, Tensor};
+
+/// Slices of one tensor from which flows are joined rather than padded and added: each addition goes over the whole tensor.
+const FEW: usize = 4;
+
+/// The flows into tensors, by tensor.
+#[derive(Default)]
+pub struct Flows {
+    found: HashMap<*const Node, Flow>,
+}
+
+#[derive(Default)]
+struct Flow {
+    sum: Option<Tensor>,
+    parts: Vec<Part>,
+}
+
+/// What flows into the elements from `start` on along an axis.
+struct Part {
+    axis: usize,
+    start: usize,
+    flow: Tensor,
+}
+
+impl Flows {
+    /// Adds what flows into a tensor.
+    pub fn add(&mut self, to: &Tensor, flow: Tensor) {
+        let sum = &mut self.found.entry(key(to)).or_default().sum;
+        *sum = Some(match sum.take() {
+            Some(before) => before + flow,
+            None => flow,
+        });
+    }
+
+    /// Keeps what flows into the part of its input that a slice took; false if it is no single stretch of an axis.
+    pub fn add_part(&mut self, slice: &Tensor, flow: &Tensor) -> bool {
+        let Source::Op(Op::Slice(slices)) = &slice.0.source else { return false };
+        let from = &slice.0.inputs[0];
+        let dims = from.0.shape.dims();
+        let taken = |axis: &usize| slices[*axis] != Slice { start: 0, step: 1, len: dims[*axis] };
+        let axes: Vec<usize> = (0..dims.len()).filter(taken).collect();
+        let [axis] = axes[..] else { return false };
+        let Slice { start, step, len } = slices[axis];
+        if step != 1 || len == 0 {
+            return false;
+        }
+        self.found.entry(key(from)).or_default().parts.push(Part { axis, start, flow: flow.clone() });
+        true
+    }
+
+    /// All that flows into a tensor whose users have been seen.
+    pub fn of(&mut self, tensor: &Tensor) -> Option<Tensor> {
+        let flow = self.found.get_mut(&key(tensor))?;
+        let parts = std::mem::take(&mut flow.parts);
+        if !parts.is_empty() {
+            let joined = if parts.len() > FEW && are_apart(&parts) {
+                let write = |whole: Tensor, part: &Part| whole.written(part.axis, part.start, &part.flow);
+                parts.iter().fold(tensor.zeros_like(), write)
+            } else {
+                let padded = parts.iter().map(|part| part.padded(tensor));
+                padded.reduce(|sum, part| sum + part).expect("there is a part")
+            };
+            self.add(tensor, joined);
+        }
+        self.found[&key(tensor)].sum.clone()
+    }
+}
+
+impl Part {
+    fn end(&self) -> usize {
+        self.start + self.flow.0.shape.dims()[self.axis]
+    }
+
+    /// The flow into all of a tensor: zeros beside the part.
+    fn padded(&self, whole: &Tensor) -> Tensor {
+        let mut widths = vec![(0, 0); whole.0.shape.rank()];
+        widths[self.axis] = (self.start, whole.0.shape.dims()[self.axis] - self.end());
+        self.flow.pad(&widths)
+    }
+}
+
+/// Whether the parts lie along one axis and no two have an element in common.
+fn are_apart(parts: &[Part]) -> bool {
+    let mut spans: Vec<(usize, usize)> = parts.iter().map(|part| (part.start, part.end())).collect();
+    spans.sort_unstable();
+    parts.iter().all(|part| part.axis == parts[0].axis) && spans.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+}
