@@ -193,6 +193,7 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
         }
         Language::OpenClC => ("OpenCL C", render(&optimised, target)?.source),
         Language::Ptx { .. } => ("PTX", render(&optimised, target)?.source),
+        Language::Wgsl => ("WGSL", render(&optimised, target)?.source),
     };
     add(Stage::Device, format!("{name}: {title}"), text);
     Ok(())

@@ -55,6 +55,68 @@ fn text_is_golden() {
     }
 }
 
+/// A device with all that WebGPU's extensions offer.
+fn web_target() -> Target {
+    Target { f64: true, int64: true, max_bindings: 32, shared_bytes: 32 << 10, ..Target::webgpu_minimum() }
+}
+
+#[test]
+fn wgsl_is_golden_and_valid() {
+    for name in [
+        "collectives",
+        "halves",
+        "histogram",
+        "integers",
+        "loops",
+        "mandelbrot",
+        "saxpy",
+        "tree_sum",
+        "vectors",
+        "floats",
+    ] {
+        let kernel = kernel(&format!("{name}.ir"));
+        for index_bits in [32, 64] {
+            let rendered = render_with(&kernel, &web_target(), &Options { index_bits }).expect("the kernel renders");
+            assert_eq!(rendered.index_bits, index_bits);
+            validate(&rendered.source);
+            if index_bits == 32 && name != "floats" {
+                check(&format!("{name}.wgsl"), &rendered.source);
+            }
+        }
+    }
+    let kernel = kernel("loops.ir");
+    check("loops.64.wgsl", &render(&kernel, &web_target()).expect("the kernel renders").source);
+}
+
+/// Asks the compiler that `wgpu` stands on.
+fn validate(source: &str) {
+    let module = naga::front::wgsl::parse_str(source);
+    let module = module.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(source)));
+    let mut validator =
+        naga::valid::Validator::new(naga::valid::ValidationFlags::all(), naga::valid::Capabilities::all());
+    if let Err(error) = validator.validate(&module) {
+        panic!("{}\n{source}", error.emit_to_string(source));
+    }
+}
+
+#[test]
+fn what_wgsl_lacks_is_named() {
+    let cases = [
+        ("halves.ir", "kernel halves needs f64, which webgpu does not have; compute in f32, or choose another device"),
+        (
+            "integers.ir",
+            "kernel integers needs i64, which webgpu does not have; compute in 32 bits, or choose another device",
+        ),
+    ];
+    for (name, message) in cases {
+        let error = render(&kernel(name), &Target::webgpu_minimum()).expect_err(message);
+        assert_eq!(error.to_string(), message);
+    }
+    let small = Target { shared_bytes: 1027, ..web_target() };
+    let error = render(&kernel("histogram.ir"), &small).expect_err("too little shared memory");
+    assert!(error.to_string().contains("shared memory"), "{error}");
+}
+
 #[test]
 fn narrow_indices_and_native_halves() {
     let rendered = render_with(&kernel("loops.ir"), &target(), &Options { index_bits: 32 }).expect("renders");

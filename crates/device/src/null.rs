@@ -134,6 +134,7 @@ impl Null {
             Language::Ir => Kind::Cpu,
             Language::OpenClC => Kind::OpenCl,
             Language::Ptx { .. } => Kind::Cuda,
+            Language::Wgsl => Kind::Vulkan,
         };
         let info = DeviceInfo {
             kind,

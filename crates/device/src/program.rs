@@ -40,7 +40,9 @@ pub struct SourceText {
 /// Generated kernels (`hidden` true) take, for each parameter in order: a buffer as pointer, offset in elements and length
 /// in elements; a scalar as itself. After them come the three global sizes. Offsets, lengths, sizes and index scalars are
 /// unsigned integers of `index_bits`. In PTX two unsigned integers of 32 bits follow, by which groups along the second and third
-/// axis are counted on: a grid there is too narrow for some launches, which become several. Raw source (`hidden` false) takes just pointers and scalars.
+/// axis are counted on: a grid there is too narrow for some launches, which become several. In WGSL all
+/// arguments but buffers are 32-bit words, two for what has 64 bits, of a uniform buffer, followed by three such numbers of groups and a zero;
+/// that buffer is binding 0 of group 0 and the kernel's buffers are those from 1 on. Raw source (`hidden` false) takes just pointers and scalars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The kernel's parameters, in order.

@@ -8,15 +8,19 @@
 pub mod cuda;
 #[cfg(any(feature = "cuda", feature = "opencl"))]
 mod fill;
-#[cfg(any(feature = "cuda", feature = "opencl"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 mod lock;
 #[cfg(feature = "opencl")]
 pub mod opencl;
-#[cfg(any(feature = "cuda", feature = "opencl"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 mod seal;
-#[cfg(any(feature = "cuda", feature = "opencl"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 mod table;
+#[cfg(feature = "wgpu")]
+pub mod wgpu;
 
+#[cfg(feature = "wgpu")]
+pub use self::wgpu::WgpuDriver;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDriver;
 #[cfg(feature = "opencl")]

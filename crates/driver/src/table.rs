@@ -33,6 +33,12 @@ impl<T> Table<T> {
         }
     }
 
+    /// All values.
+    #[cfg(feature = "wgpu")]
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|(_, value)| value.as_ref())
+    }
+
     /// Takes the value behind an id out.
     pub fn remove(&mut self, id: u64) -> Option<T> {
         match self.places.get_mut(id as u32 as usize) {

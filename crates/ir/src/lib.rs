@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alu;
+pub mod approximate;
 pub mod authored;
 pub mod builder;
 pub mod dtype;

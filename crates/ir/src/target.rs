@@ -50,6 +50,8 @@ pub enum Language {
         /// Ten times the major version plus the minor one.
         capability: u32,
     },
+    /// WGSL, with the extensions for 64-bit numbers where the device has those.
+    Wgsl,
 }
 
 /// Which mapping of loops suits the device.
@@ -133,6 +135,26 @@ impl Target {
         match (self.language, group) {
             (Language::Ptx { .. }, Some(_)) | (_, Some([_, 1, 1])) => self.subgroup,
             _ => 1,
+        }
+    }
+
+    /// A GPU with WebGPU's default limits and no extension, for tests.
+    pub fn webgpu_minimum() -> Target {
+        Target {
+            name: "webgpu".into(),
+            language: Language::Wgsl,
+            style: Style::Gpu,
+            max_group: [256, 256, 64],
+            max_group_items: 256,
+            subgroup: 1,
+            shared_bytes: 16 << 10,
+            max_bindings: 8,
+            max_buffer_bytes: 128 << 20,
+            f16: false,
+            bf16: false,
+            f64: false,
+            int64: false,
+            atomic_f32: false,
         }
     }
 

@@ -73,9 +73,9 @@ fn auto_takes_the_best_hardware() {
         refused,
         [
             "cuda: libcuda.so.1 is not here; install NVIDIA's driver",
-            "rocm: this version of Panoply has no driver for it; register a driver of your own",
-            "metal: this version of Panoply has no driver for it; register a driver of your own",
-            "oneapi: this version of Panoply has no driver for it; register a driver of your own",
+            "rocm: this version of Panoply has no driver for it; AMD's GPUs are here as opencl and vulkan, install one of those drivers",
+            "metal: no driver for it was registered; register one",
+            "oneapi: this version of Panoply has no driver for it; Intel's GPUs are here as opencl and vulkan, install one of those drivers",
             "opencl:0: Lab is software that only pretends to be a device; name opencl:0 to use it all the same",
         ]
     );
@@ -124,8 +124,8 @@ fn devices_are_found_by_their_spelling() {
         ("cuda:0", "cuda:0: no such device; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver"),
         (
             "dx12",
-            "dx12: no such device; no DirectX 12 here: this version of Panoply has no driver for it; \
-             register a driver of your own",
+            "dx12: no such device; no DirectX 12 here: no driver for it was registered; \
+             register one",
         ),
         ("rocm:0", "rocm:0: no such device; no ROCm here: the driver found none; see `panoply devices`"),
     ] {
@@ -208,7 +208,7 @@ fn the_report_reads_well() {
     assert_eq!(report.devices().count(), 2);
     let text = report.to_string();
     for line in [
-        "✗ CUDA: this version of Panoply has no driver for it\n    register a driver of your own\n",
+        "✗ CUDA: no driver for it was registered\n    register one\n",
         "✗ OpenCL: no platform\n    install a driver such as pocl-opencl-icd\n",
         "✓ CPU\n    cpu  Lab (tests, lab 1), 1 units, 1.0 GiB\n",
         "✓ Vulkan\n    vulkan:0  Lab (tests, lab 1), 1 units, 1.0 GiB\n    ✗ old.so does not load; reinstall it\n",

@@ -25,11 +25,9 @@ const ROWS: &[Row] = &[
         open: "every real card",
     },
     Row { kinds: &["opencl"], how: "any driver, through the ICD loader", open: "every real GPU" },
-    Row {
-        kinds: &["rocm", "metal", "oneapi", "vulkan", "dx12", "webgpu"],
-        how: "not built yet; `panoply devices` says so",
-        open: "–",
-    },
+    Row { kinds: &["vulkan"], how: "WGSL through `wgpu` ([more](docs/backends/vulkan.md))", open: "every real GPU" },
+    Row { kinds: &["metal", "dx12"], how: "the same driver, on macOS and Windows", open: "everything" },
+    Row { kinds: &["rocm", "oneapi", "webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
 ];
 
 const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the last test run -->";

@@ -68,6 +68,13 @@ pub fn write(place: &Place) -> Result<(), String> {
     Ok(())
 }
 
+/// Mesa's Vulkan driver for the CPU, where it registers itself.
+pub fn lavapipe() -> Option<PathBuf> {
+    let folder = fs::read_dir("/usr/share/vulkan/icd.d").ok()?;
+    let named = |file: &PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lvp_icd"));
+    folder.flatten().map(|entry| entry.path()).find(named)
+}
+
 fn registered() -> Vec<Icd> {
     let Ok(folder) = fs::read_dir(SYSTEM) else {
         return Vec::new();

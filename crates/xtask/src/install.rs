@@ -67,6 +67,12 @@ const TOOLS: &[Tool] = &[
         how: How::Apt(&["oclgrind"]),
     },
     Tool {
+        name: "Mesa's Vulkan on the CPU",
+        loses: "every Vulkan test",
+        present: |_| icd::library("libvulkan.so.1").is_some() && icd::lavapipe().is_some(),
+        how: How::Apt(&["libvulkan1", "mesa-vulkan-drivers"]),
+    },
+    Tool {
         name: "NVIDIA's ptxas",
         loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
         present: |place| ptxas(place).is_some(),

@@ -40,17 +40,25 @@ const STAGES: &[Stage] = &[
     Stage { name: "lint", from: Tier::Quick, applies: always, run: lint },
     Stage { name: "tidy", from: Tier::Quick, applies: always, run: tidy },
     Stage { name: "tests", from: Tier::Quick, applies: always, run: tests },
-    Stage { name: "no OpenCL loader", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
+    Stage { name: "no OpenCL and no Vulkan", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
     Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
+    Stage { name: "undefined behaviour", from: Tier::Full, applies: always, run: miri },
     Stage { name: "other targets", from: Tier::Full, applies: always, run: other_targets },
 ];
 
 /// Targets that are compiled for, but not here: what `cargo check` accepts with no linker of theirs.
 const OTHER_TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
 
+/// Test programs that Miri gets through: others walk through more elements than it does in an hour.
+const MIRI_TESTS: &[&str] = &["pool", "vm", "vm_memory"];
+
 /// Asks the runtime's tests to expect a machine without OpenCL.
 const NO_OPENCL: &str = "PANOPLY_TEST_NO_OPENCL";
+/// The same for Vulkan.
+const NO_VULKAN: &str = "PANOPLY_TEST_NO_VULKAN";
+/// The libraries that find the drivers of both.
+const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// How a stage ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,14 +220,15 @@ fn no_opencl(run: &mut Run) -> Outcome {
     }
     arguments.extend(["--".to_string(), "--show-output".to_string()]);
     let mut tests = cargo(run.place, &arguments.iter().map(String::as_str).collect::<Vec<&str>>());
-    // A file of the loader's name that is no library stands before the real one.
-    let hiding = run.place.root.join("target").join("no-opencl");
-    let hidden = std::fs::create_dir_all(&hiding).and_then(|()| std::fs::write(hiding.join("libOpenCL.so.1"), ""));
+    // Files of the loaders' names that are no libraries stand before the real ones.
+    let hiding = run.place.root.join("target").join("no-loaders");
+    let hide = |name: &str| std::fs::write(hiding.join(name), "");
+    let hidden = std::fs::create_dir_all(&hiding).and_then(|()| LOADERS.iter().try_for_each(|name| hide(name)));
     if let Err(error) = hidden {
-        eprintln!("cannot hide the OpenCL loader: {error}");
+        eprintln!("cannot hide the loaders of OpenCL and Vulkan: {error}");
         return Outcome::Failed;
     }
-    tests.env(NO_OPENCL, "1").env("LD_LIBRARY_PATH", &hiding);
+    tests.env(NO_OPENCL, "1").env(NO_VULKAN, "1").env("LD_LIBRARY_PATH", &hiding);
     run.tests(&mut tests)
 }
 
@@ -261,6 +270,26 @@ fn feature_names(place: &Place) -> Vec<String> {
     let section = manifest.lines().skip_while(|line| line.trim() != "[features]").skip(1);
     let rows = section.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once('='));
     rows.map(|(name, _)| name.trim().to_string()).filter(|name| name != "default" && !name.starts_with('#')).collect()
+}
+
+/// Miri executes the CPU's `unsafe` and says what is undefined. It needs a nightly toolchain, which nothing else does.
+fn miri(run: &mut Run) -> Outcome {
+    let nightly = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
+    let installed = match on_path("rustup") {
+        true => quiet(command(run.place, "rustup").args(nightly)),
+        false => Err("no rustup here to install it".to_string()),
+    };
+    if let Err(why) = installed {
+        return run.skip("the search for undefined behaviour", &why);
+    }
+    let mut tests = command(run.place, "rustup");
+    tests.args(["run", "nightly", "cargo", "miri", "test", "--package", "panoply-cpu"]);
+    for name in MIRI_TESTS {
+        tests.args(["--test", name]);
+    }
+    // Addresses pass through the vector machine's registers as numbers.
+    tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
+    run.tests(tests.env("CARGO_TARGET_DIR", run.place.root.join("target").join("miri")))
 }
 
 fn other_targets(run: &mut Run) -> Outcome {

@@ -59,7 +59,7 @@ fn shuffles(kernel: &Kernel, live: &[ExprId]) -> bool {
 }
 
 /// The launch's numbers that are worth a variable, in a fixed order.
-fn builtins(kernel: &Kernel, live: &[ExprId]) -> Vec<Builtin> {
+pub(super) fn builtins(kernel: &Kernel, live: &[ExprId]) -> Vec<Builtin> {
     let mut known = Vec::new();
     if kernel.group.is_none() {
         known.extend((0..3).map(Builtin::GlobalId));

@@ -13,7 +13,7 @@ use super::names::Names;
 use super::ops::{Ops, bare, in_memory};
 
 /// A text longer than this becomes a temporary: lines stay readable and parentheses stay within what compilers allow.
-const LONG: usize = 96;
+pub(super) const LONG: usize = 96;
 
 /// An expression in C.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Writer<'_> {
 
     /// Evaluates expressions here, writing what temporaries they need.
     pub fn evaluate<const N: usize>(&mut self, roots: [ExprId; N]) -> [Value; N] {
-        let mut nodes = self.uses(&roots);
+        let mut nodes = uses(self.kernel, &roots);
         let mut values: BTreeMap<ExprId, Value> = BTreeMap::new();
         while let Some((id, uses)) = nodes.pop_first() {
             let mut value = self.node(id, &mut values);
@@ -91,20 +91,6 @@ impl Writer<'_> {
             value = self.temporary(root, value);
         }
         value.lanes.swap_remove(0)
-    }
-
-    /// All nodes below the roots with how often they are used.
-    fn uses(&self, roots: &[ExprId]) -> BTreeMap<ExprId, u32> {
-        let mut uses = BTreeMap::new();
-        let mut pending = roots.to_vec();
-        while let Some(id) = pending.pop() {
-            let count = uses.entry(id).or_insert(0);
-            *count += 1;
-            if *count == 1 {
-                pending.extend(self.kernel.exprs.get(id).operands().iter());
-            }
-        }
-        uses
     }
 
     /// Names the value of an expression here.
@@ -287,6 +273,20 @@ impl Writer<'_> {
         }
         Value { lanes: texts, atom: true, fixed: true }
     }
+}
+
+/// All nodes below the roots with how often they are used.
+pub(super) fn uses(kernel: &Kernel, roots: &[ExprId]) -> BTreeMap<ExprId, u32> {
+    let mut uses = BTreeMap::new();
+    let mut pending = roots.to_vec();
+    while let Some(id) = pending.pop() {
+        let count = uses.entry(id).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            pending.extend(kernel.exprs.get(id).operands().iter());
+        }
+    }
+    uses
 }
 
 /// The variable that holds a number of the launch.

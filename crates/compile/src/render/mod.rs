@@ -1,7 +1,7 @@
 //! Kernel IR to source text.
 //!
 //! There is one renderer for the whole C family and one table per language ([`dialect::Dialect`]): the renderer knows what
-//! an operation means, the table knows how a language spells it. PTX has its own ([`ptx`]). What both keep exactly as the IR
+//! an operation means, the table knows how a language spells it. PTX and WGSL have their own ([`ptx`], [`wgsl`]). What all keep exactly as the IR
 //! says, on every device:
 //!
 //! * **Floats**: no contraction, no reassociation; `Min` and `Max` keep NaN; f16 and bf16 values live in f32 registers and
@@ -17,6 +17,7 @@
 //! nodes, not of paths. Entry points take the arguments that `Signature` in the crate `device` describes. Every name that
 //! comes from the kernel ends in an underscore or in one and digits, which no keyword or library function of the family does.
 
+mod counting;
 mod dialect;
 mod entry;
 mod expr;
@@ -28,6 +29,7 @@ mod prelude;
 mod ptx;
 mod stmt;
 mod support;
+mod wgsl;
 
 use panoply_ir::kernel::Kernel;
 use panoply_ir::target::Language;
@@ -87,6 +89,7 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
         Language::Ptx { capability } => {
             Ok(ptx::program(&expand_math::expand(kernel.clone()), capability, options.index_bits))
         }
+        Language::Wgsl => wgsl::program(&expand_math::expand(kernel.clone()), target, options.index_bits),
         Language::Ir => Err(Error::unsupported(format!(
             "kernel {}: {} takes the kernel itself, there is no text to render; ask for a text device such as opencl",
             kernel.name, target.name

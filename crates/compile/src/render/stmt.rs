@@ -1,10 +1,9 @@
 //! Statements to C.
 
-use panoply_ir::kernel::{
-    AtomicOp, Block, Builtin, CollectiveOp, Expr, ExprId, Guard, LocalId, MemId, Op, Param, Space,
-};
-use panoply_ir::{Alu, DType, Scalar, Type};
+use panoply_ir::kernel::{AtomicOp, Block, Builtin, CollectiveOp, ExprId, Guard, LocalId, MemId, Op, Param, Space};
+use panoply_ir::{Scalar, Type};
 
+use super::counting::never_wraps;
 use super::expr::{Value, Writer, plus};
 use super::literal::literal;
 use super::ops::{bare, in_memory};
@@ -201,7 +200,7 @@ impl Writer<'_> {
         let first = self.fixed(start);
         let (last, by) = (self.fixed(end), self.fixed(step));
         let name = self.introduce(counter).swap_remove(0);
-        let next = if self.never_wraps(end, step) {
+        let next = if never_wraps(self.kernel, self.ops.index, end, step) {
             format!("{name} += {by}")
         } else {
             let wide = self.ops.name(super::prelude::unsigned(self.ops.register(ty.dtype())));
@@ -209,36 +208,6 @@ impl Writer<'_> {
         };
         let ty = self.ops.name(self.ops.register(ty.dtype()));
         self.line(format!("for ({ty} {name} = {first}; {name} < {last}; {next}) {{"));
-    }
-
-    /// Whether a counter below `end` plus `step` surely fits its type.
-    fn never_wraps(&self, end: ExprId, step: ExprId) -> bool {
-        let exprs = &self.kernel.exprs;
-        let most = |id| self.most(id);
-        match (exprs.get(step), exprs.ty(end).dtype()) {
-            (Expr::Index(1), _) => true,
-            (Expr::Const(step), _) if step.to_i128() == 1 => true,
-            (_, None) => most(end) + most(step) <= if self.ops.index == DType::U32 { 1 << 32 } else { 1 << 64 },
-            (_, Some(dtype)) => {
-                let bits = dtype.bits() - u32::from(dtype.is_signed());
-                most(end) + most(step) <= 1 << bits
-            }
-        }
-    }
-
-    /// An upper bound of an integer, from what it is made of only. With 32-bit indices all lengths, sizes and index arguments
-    /// are below 2³¹; with 64-bit ones below 2⁶³.
-    fn most(&self, id: ExprId) -> i128 {
-        let launch = if self.ops.index == DType::U32 { 1 << 31 } else { 1 << 63 };
-        let exprs = &self.kernel.exprs;
-        match (exprs.get(id), exprs.ty(id)) {
-            (Expr::Index(value), _) => value as i128,
-            (Expr::Const(value), _) => value.to_i128(),
-            (Expr::Param(_) | Expr::Len(_) | Expr::Builtin(_), Type::Index) => launch,
-            (Expr::Alu(Alu::Min, args), _) => self.most(args[0]).min(self.most(args[1])),
-            (_, Type::Index) => i128::from(u64::MAX),
-            (_, ty) => 1 << ty.dtype().map_or(64, DType::bits),
-        }
     }
 
     fn repeat(&mut self, condition: ExprId, body: &Block) {

@@ -1,5 +1,7 @@
 //! The functions for `f64`, within 4 ULP.
 
+use panoply_ir::approximate::double::{LN_2_HI, LN_2_LO};
+
 mod atan;
 mod erf;
 mod exp;
@@ -22,11 +24,6 @@ use super::Isa;
 
 /// 3 * 2^51: adding it to a number below 2^51 rounds that to an integer, which then stands in the low bits of the sum.
 pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
-
-/// The upper part of ln 2, 32 bits long, so that its product with an exponent is exact.
-const LN_2_HI: f64 = 0.693_147_180_369_123_8;
-/// ln 2 - `LN_2_HI`.
-const LN_2_LO: f64 = 1.908_214_929_270_587_7e-10;
 
 /// The sign bit.
 const SIGN: u64 = 1 << 63;

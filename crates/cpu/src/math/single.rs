@@ -1,5 +1,7 @@
 //! The functions for `f32`, within 2 ULP.
 
+use panoply_ir::approximate::single::{LN_2_HI, LN_2_LO};
+
 mod atan;
 mod erf;
 mod exp;
@@ -24,11 +26,6 @@ use super::Isa;
 
 /// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
 const SHIFT: f32 = 12_582_912.0;
-
-/// The upper part of ln 2, 9 bits long, so that its product with an exponent is exact.
-const LN_2_HI: f32 = 0.693_359_4;
-/// ln 2 - `LN_2_HI`.
-const LN_2_LO: f32 = -2.121_944_4e-4;
 
 /// `a * b + c`, with one rounding where that is cheap. For code that is right either way.
 #[inline(always)]

@@ -114,6 +114,7 @@ fn absent(kind: Kind) -> Error {
     let feature = match kind {
         Kind::Cuda if cfg!(not(feature = "cuda")) => Some("cuda"),
         Kind::OpenCl if cfg!(not(feature = "opencl")) => Some("opencl"),
+        Kind::Vulkan | Kind::Metal | Kind::Dx12 if cfg!(not(feature = "wgpu")) => Some("wgpu"),
         Kind::Cuda
         | Kind::Rocm
         | Kind::Metal
@@ -124,12 +125,25 @@ fn absent(kind: Kind) -> Error {
         | Kind::WebGpu
         | Kind::Cpu => None,
     };
-    match feature {
-        Some(feature) => Error::unavailable(format!(
+    if let Some(feature) = feature {
+        return Error::unavailable(format!(
             "this program was built without it; build with the feature `{feature}`, which is on by default"
-        )),
-        None => Error::unavailable("this version of Panoply has no driver for it; register a driver of your own"),
+        ));
     }
+    Error::unavailable(match kind {
+        Kind::Rocm => {
+            "this version of Panoply has no driver for it; AMD's GPUs are here as opencl and vulkan, install one of those drivers"
+        }
+        Kind::OneApi => {
+            "this version of Panoply has no driver for it; Intel's GPUs are here as opencl and vulkan, install one of those drivers"
+        }
+        Kind::WebGpu => {
+            "it is for programs in browsers, where this version of Panoply does not run; use vulkan, metal or dx12"
+        }
+        Kind::Cuda | Kind::Metal | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::Cpu => {
+            "no driver for it was registered; register one"
+        }
+    })
 }
 
 /// The drivers this program was built with.
@@ -140,6 +154,12 @@ fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
         Arc::new(panoply_driver::CudaDriver::default()),
         #[cfg(feature = "opencl")]
         Arc::new(panoply_driver::OpenClDriver),
+        #[cfg(feature = "wgpu")]
+        Arc::new(panoply_driver::WgpuDriver::new(Kind::Metal)),
+        #[cfg(feature = "wgpu")]
+        Arc::new(panoply_driver::WgpuDriver::new(Kind::Vulkan)),
+        #[cfg(feature = "wgpu")]
+        Arc::new(panoply_driver::WgpuDriver::new(Kind::Dx12)),
         Arc::new(CpuDriver::new(CpuOptions { threads, ..CpuOptions::default() })),
     ])
 }

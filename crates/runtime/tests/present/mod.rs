@@ -5,10 +5,10 @@
 use std::sync::{Arc, OnceLock};
 
 use panoply_device::{Device as RawDevice, Driver};
-use panoply_driver::CudaDriver;
-use panoply_runtime::{Device, DeviceOptions};
+use panoply_driver::{CudaDriver, WgpuDriver};
+use panoply_runtime::{Device, DeviceOptions, Kind};
 
-/// Every device but those that `PANOPLY_TEST_NO_OPENCL` hides, each with a pool and a program cache of its own, so that tests
+/// Every device but those that `PANOPLY_TEST_NO_OPENCL` and `PANOPLY_TEST_NO_VULKAN` hide, each with a pool and a program cache of its own, so that tests
 /// that run at the same time can count. What is skipped is said once.
 pub fn devices() -> Vec<Device> {
     raw_devices().iter().map(|raw| Device::new(raw.clone(), DeviceOptions::default())).collect()
@@ -17,7 +17,7 @@ pub fn devices() -> Vec<Device> {
 /// The same, as their drivers gave them.
 pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
     static FOUND: OnceLock<Vec<Arc<dyn RawDevice>>> = OnceLock::new();
-    FOUND.get_or_init(|| cuda().into_iter().chain(opencl()).chain(cpu()).collect())
+    FOUND.get_or_init(|| cuda().into_iter().chain(opencl()).chain(vulkan()).chain(cpu()).collect())
 }
 
 /// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
@@ -29,6 +29,17 @@ fn cuda() -> Vec<Arc<dyn RawDevice>> {
         Vec::new()
     }));
     devices
+}
+
+fn vulkan() -> Vec<Arc<dyn RawDevice>> {
+    if std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some() {
+        eprintln!("SKIPPED: nothing ran on Vulkan: PANOPLY_TEST_NO_VULKAN is set");
+        return Vec::new();
+    }
+    WgpuDriver::new(Kind::Vulkan).probe().unwrap_or_else(|error| {
+        eprintln!("SKIPPED: nothing ran on Vulkan: {error}");
+        Vec::new()
+    })
 }
 
 fn cpu() -> Vec<Arc<dyn RawDevice>> {

@@ -2,9 +2,10 @@
 
 #![allow(clippy::excessive_precision, reason = "the constants are minimax coefficients")]
 
-use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E};
+use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 use panoply_ir::DType;
+use panoply_ir::approximate::double::*;
 
 use super::single::limits;
 use super::turns::{PIECE_BITS, WHOLE_TURNS, pieces, weight, window};
@@ -17,150 +18,6 @@ pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
 pub(super) fn power(n: i64) -> f64 {
     f64::from_bits(((1023 + n) as u64) << 52)
 }
-
-/// The upper part of ln 2, 32 bits long, so that its product with an exponent is exact.
-const LN_2_HI: f64 = 0.693_147_180_369_123_8;
-/// ln 2 - `LN_2_HI`.
-const LN_2_LO: f64 = 1.908_214_929_270_587_7e-10;
-
-/// `exp(r) = 1 + r + r^2 P(r)`, relative error 2^-57.
-const EXP: [f64; 10] = [
-    0.5000000000000006,
-    0.1666666666666664,
-    0.041666666666575716,
-    0.008333333333364648,
-    0.0013888888931630373,
-    0.00019841269762004937,
-    2.4801505287775697e-05,
-    2.755737572911844e-06,
-    2.762602483135972e-07,
-    2.5062362670889573e-08,
-];
-/// `expm1(r) = r + r^2 P(r)`, relative error 2^-61.
-const EXPM1: [f64; 11] = [
-    0.5,
-    0.16666666666666677,
-    0.041666666666666685,
-    0.00833333333332179,
-    0.0013888888888893697,
-    0.00019841269885373486,
-    2.480158727901335e-05,
-    2.7557245103109796e-06,
-    2.755732941860856e-07,
-    2.5108709955422767e-08,
-    2.089398671515446e-09,
-];
-/// `exp2(r) = 1 + r P(r)`, relative error 2^-57.
-const EXP2: [f64; 11] = [
-    LN_2,
-    0.2402265069591011,
-    0.055504108664821736,
-    0.009618129107600584,
-    0.0013333558146543065,
-    0.0001540353045029212,
-    1.5252733637295974e-05,
-    1.3215438208577103e-06,
-    1.0178158427576722e-07,
-    7.073342315790945e-09,
-    4.4391573051793605e-10,
-];
-/// `log((1 + s) / (1 - s)) = 2 s + s^3 P(s^2)`, relative error 2^-59.5.
-const LOG: [f64; 7] = [
-    0.6666666666666734,
-    0.39999999999416935,
-    0.28571428741933735,
-    0.22222198616106018,
-    0.18183562249070356,
-    0.15314100347596857,
-    0.14795480875910333,
-];
-/// `atan z = z + z^3 P(z^2)` on |z| <= tan(pi/8), relative error 2^-63.8.
-const ATAN: [f64; 12] = [
-    -0.33333333333333326,
-    0.19999999999997098,
-    -0.14285714285317078,
-    0.11111111083805617,
-    -0.0909090798854482,
-    0.07692279271005206,
-    -0.06666175820461226,
-    0.058765283550597645,
-    -0.05215261113924451,
-    0.044908974369177054,
-    -0.03318279208069483,
-    0.014901747264670466,
-];
-/// `erf x = x + x P(x^2)` on |x| <= 1, relative error 2^-56.
-const ERF_NEAR: [f64; 12] = [
-    0.12837916709551256,
-    -0.37612638903183343,
-    0.1128379167093695,
-    -0.026866170641959137,
-    0.005223977596735828,
-    -0.0008548325484994144,
-    0.00012055280496339196,
-    -1.4924465632330348e-05,
-    1.6444150424457193e-06,
-    -1.6183989462551407e-07,
-    1.3616688515584717e-08,
-    -7.607784474545496e-10,
-];
-/// `erfc x = exp(-x^2 - P(x - 3))` on 1..=5.95, absolute error 2^-56.
-const ERF_FAR: [f64; 19] = [
-    1.7203630419811307,
-    0.3037536890039346,
-    -0.042605781195952916,
-    0.00741189178829719,
-    -0.0013533104946577132,
-    0.00024569205654001366,
-    -4.3081678989268594e-05,
-    7.115871692262476e-06,
-    -1.0690950737155953e-06,
-    1.358861836521049e-07,
-    -1.2075950460898584e-08,
-    -9.18372995850443e-10,
-    7.839887477564258e-10,
-    6.316662403475517e-11,
-    1.3299686425425723e-10,
-    -2.7483055605345068e-11,
-    -2.444955940687247e-11,
-    -8.592191742379674e-12,
-    -1.0391066260697245e-12,
-];
-/// `log2((1 + s) / (1 - s)) = s (C0 + C1 s^2 + s^4 P(s^2))`, relative error 2^-73.
-const LOG2: [f64; 8] = [
-    0.5770780163555851,
-    0.41219858311134566,
-    0.3205988979127996,
-    0.2623081986563947,
-    0.2219522704167374,
-    0.1924013221632604,
-    0.16845146885582518,
-    0.17281808023079562,
-];
-/// 2 / ln 2.
-const C0: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
-/// A third of that.
-const C1: (f64, f64) = (0.9617966939259756, 5.0577616648125907e-17);
-/// `sin r = r + r^3 P(r^2)`, relative error 2^-57.8.
-const SIN: [f64; 6] = [
-    -0.1666666666666663,
-    0.00833333333332184,
-    -0.00019841269829358528,
-    2.7557313538514234e-06,
-    -2.5050734389257543e-08,
-    1.5895433289345187e-10,
-];
-/// `cos r = 1 - r^2 / 2 + r^4 P(r^2)`, relative error 2^-63.9.
-const COS: [f64; 6] = [
-    0.041666666666666595,
-    -0.0013888888888873307,
-    2.4801587288965227e-05,
-    -2.755731420307781e-07,
-    2.0875703139294185e-09,
-    -1.1358616990839133e-11,
-];
-/// pi / 2 in three parts, the first two of 33 bits, so that their products with small integers are exact.
-const PARTS: [f64; 3] = [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21];
 
 pub(super) fn exp(x: V<'_>) -> V<'_> {
     // The bounds already give 0 and infinity, and keep n within what `scale` takes.
@@ -306,7 +163,12 @@ pub(super) fn atan(x: V<'_>) -> V<'_> {
 
 /// Arc tangent on three intervals: atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 + atan(-1 / a). `low` is what the type's pi / 2
 /// lacks.
-pub(super) fn atan_of<'m>(x: V<'m>, coefficients: &[f64], [first, second]: [f64; 2], low: f64) -> V<'m> {
+pub(super) fn atan_of<'m>(
+    x: V<'m>,
+    coefficients: &[impl Into<f64> + Copy],
+    [first, second]: [f64; 2],
+    low: f64,
+) -> V<'m> {
     let a = x.abs();
     let (middle, far) = (a.more(first), a.more(second));
     let (zero, one) = (a.number(0.0), a.number(1.0));
@@ -374,13 +236,13 @@ fn log2_sum(x: V<'_>) -> (V<'_>, V<'_>) {
 
     let (square, square_low) = product_and_rest(s, s);
     let square_low = (s * 2.0).mad(s_low, square_low);
-    // C1 + s^2 P, then times s^2, plus C0, then times s; each as a sum of two.
-    let (sum, sum_low) = sum_and_rest_ordered(s.number(C1.0), square * square.poly(&LOG2));
-    let sum_low = sum_low + C1.1;
+    // POW_LOG2_1 + s^2 P, then times s^2, plus POW_LOG2_0, then times s; each as a sum of two.
+    let (sum, sum_low) = sum_and_rest_ordered(s.number(POW_LOG2_1.0), square * square.poly(&POW_LOG2));
+    let sum_low = sum_low + POW_LOG2_1.1;
     let (part, part_low) = product_and_rest(sum, square);
     let part_low = part_low + sum.mad(square_low, sum_low * square);
-    let (sum, sum_low) = sum_and_rest_ordered(s.number(C0.0), part);
-    let sum_low = sum_low + (part_low + C0.1);
+    let (sum, sum_low) = sum_and_rest_ordered(s.number(POW_LOG2_0.0), part);
+    let sum_low = sum_low + (part_low + POW_LOG2_0.1);
     let (part, part_low) = product_and_rest(sum, s);
     let part_low = part_low + sum.mad(s_low, sum_low * s);
 
@@ -437,7 +299,7 @@ fn reduce(x: V<'_>) -> (V<'_>, V<'_>) {
 fn reduce_near(x: V<'_>) -> (V<'_>, V<'_>) {
     let shifted = x.mad(x.number(FRAC_2_PI), x.number(SHIFT));
     let n = shifted - SHIFT;
-    let [first, second, third] = PARTS;
+    let [first, second, third] = FRAC_PI_2_PARTS;
     // The first product and difference are exact, the second product too.
     let (r, lost) = sum_and_rest(x - n * first, -(n * second));
     (shifted.bits(), r + n.mad(n.number(-third), lost))

@@ -1,4 +1,4 @@
-//! The functions for f32, within 2 ULP. Constants are written as in the crate `cpu`; each means the f32 next to it.
+//! The functions for f32, within 2 ULP. Constants are f64 here; each means the f32 next to it.
 
 #![allow(
     clippy::excessive_precision,
@@ -6,9 +6,11 @@
     reason = "the constants are minimax coefficients of f32"
 )]
 
-use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E};
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 use panoply_ir::DType;
+use panoply_ir::approximate::single as table;
+use table::{ATAN, COS, ERF_FAR, ERF_NEAR, EXP, EXP2, EXPM1, LOG, POW_EXP2, POW_LOG2, SIN, TAN, TANH};
 
 use super::double;
 use super::turns::{quarter_turn_words, window};
@@ -16,49 +18,13 @@ use super::value::V;
 
 /// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
 const SHIFT: f64 = 12_582_912.0;
-/// The upper part of ln 2, 9 bits long, so that its product with an exponent is exact.
-const LN_2_HI: f64 = 0.693_359_4;
-/// ln 2 - `LN_2_HI`.
-const LN_2_LO: f64 = -2.121_944_4e-4;
+
+/// The upper part of ln 2 and the rest.
+const LN_2_HI: f64 = table::LN_2_HI as f64;
+const LN_2_LO: f64 = table::LN_2_LO as f64;
 
 /// pi / 2 as an f32.
 const FRAC_PI_2_HI: f64 = std::f32::consts::FRAC_PI_2 as f64;
-
-/// `exp(r) = 1 + r + r^2 P(r)`, relative error 2^-27.8.
-const EXP: [f64; 5] = [0.49999997, 0.16666546, 0.041667435, 0.008366272, 0.0013870692];
-/// `expm1(r) = r + r^2 P(r)`, relative error 2^-31.
-const EXPM1: [f64; 6] = [0.5, 0.16666666, 0.041666493, 0.008333544, 0.001393234, 0.00019763438];
-/// `exp2(r) = 1 + r P(r)`, relative error 2^-28.2.
-const EXP2: [f64; 6] = [LN_2, 0.24022648, 0.055503596, 0.009618506, 0.0013391024, 0.00015326796];
-/// `log(1 + f) = f - f^2 / 2 + f^3 P(f)`, relative error 2^-30.2.
-const LOG: [f64; 9] =
-    [0.33333313, -0.2500001, 0.20002072, -0.16667989, 0.14220358, -0.12406233, 0.11883549, -0.11670115, 0.06749299];
-/// `atan z = z + z^3 P(z^2)` on |z| <= tan(pi/8), relative error 2^-30.4.
-const ATAN: [f64; 5] = [-0.33333316, 0.19998528, -0.14244391, 0.105991684, -0.060900524];
-/// `tanh x = x + x^3 P(x^2)` on |x| <= 0.6, relative error 2^-28.4.
-const TANH: [f64; 5] = [-0.333333, 0.13331936, -0.053784717, 0.020798625, -0.0058979667];
-/// `erf x = x + x P(x^2)` on |x| <= 0.93, relative error 2^-30.
-const ERF_NEAR: [f64; 7] = [0.12837917, -0.3761263, 0.11283626, -0.026855731, 0.005192405, -0.00080497697, 7.99665e-05];
-/// `erfc x = exp(-x^2 - P(x - 2))` on 0.9..=4, absolute error 2^-26.7.
-const ERF_FAR: [f64; 7] = [1.3649409, 0.4181598, -0.07624119, 0.016495889, -0.0035519146, 0.0006894273, -0.00019718155];
-/// `sin r = r + r^3 P(r^2)`, relative error 2^-27.8.
-const SIN: [f64; 3] = [-0.16666655, 0.008332187, -0.00019517897];
-/// `cos r = 1 - r^2 / 2 + r^4 P(r^2)`, relative error 2^-32.9.
-const COS: [f64; 3] = [0.041666646, -0.001388731, 2.4432327e-05];
-/// `tan r = r + r^3 P(r^2)`, relative error 2^-29.5.
-const TAN: [f64; 7] = [0.3333335, 0.13332672, 0.054059446, 0.02128277, 0.010837704, 8.385931e-05, 0.0043803686];
-/// `log2((1 + s) / (1 - s)) = s P(s^2)` in f64, relative error 2^-37.7.
-const POW_LOG2: [f64; 5] =
-    [2.8853900817900864, 0.9617966733416298, 0.5770835849869239, 0.4116727180245375, 0.3407301210523992];
-/// `exp2(r) = 1 + r P(r)` in f64, relative error 2^-28.8.
-const POW_EXP2: [f64; 6] = [
-    0.6931472031154028,
-    0.2402264788006764,
-    0.05550331854055666,
-    0.009618439847566307,
-    0.0013399132558740996,
-    0.00015353153940647512,
-];
 
 pub(super) fn exp(x: V<'_>) -> V<'_> {
     // The bounds already give 0 and infinity, and keep n within what `scale` takes.

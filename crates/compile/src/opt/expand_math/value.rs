@@ -100,9 +100,9 @@ impl<'m> V<'m> {
     }
 
     /// The polynomial with these coefficients, the lowest first, by Horner's rule.
-    pub fn poly(self, coefficients: &[f64]) -> V<'m> {
+    pub fn poly<C: Into<f64> + Copy>(self, coefficients: &[C]) -> V<'m> {
         let (last, others) = coefficients.split_last().expect("a polynomial has a coefficient");
-        others.iter().rfold(self.number(*last), |sum, next| sum.mad(self, self.number(*next)))
+        others.iter().rfold(self.number((*last).into()), |sum, next| sum.mad(self, self.number((*next).into())))
     }
 
     pub fn abs(self) -> V<'m> {

@@ -1,25 +1,11 @@
 //! Arc tangent: three intervals, one division, one polynomial.
 
+use panoply_ir::approximate::double::ATAN;
+
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
 
 use super::{mad, poly};
 use crate::math::Isa;
-
-/// `atan z = z + z^3 P(z^2)` on |z| <= tan(pi/8), relative error 2^-63.8.
-const ATAN: [f64; 12] = [
-    -0.33333333333333326,
-    0.19999999999997098,
-    -0.14285714285317078,
-    0.11111111083805617,
-    -0.0909090798854482,
-    0.07692279271005206,
-    -0.06666175820461226,
-    0.058765283550597645,
-    -0.05215261113924451,
-    0.044908974369177054,
-    -0.03318279208069483,
-    0.014901747264670466,
-];
 
 /// pi / 2 - `FRAC_PI_2`.
 const FRAC_PI_2_LO: f64 = 6.123_233_995_736_766e-17;

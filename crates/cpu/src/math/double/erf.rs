@@ -1,55 +1,19 @@
 //! The error function: a polynomial near 0, `1 - exp(-x^2 - P(|x|))` elsewhere.
 
+use panoply_ir::approximate::double::{ERF_FAR, ERF_NEAR};
+
 use super::exp::exp_normal;
 use super::{mad, poly};
 use crate::math::Isa;
-
-/// `erf x = x + x P(x^2)` on |x| <= 1, relative error 2^-56.
-const NEAR: [f64; 12] = [
-    0.12837916709551256,
-    -0.37612638903183343,
-    0.1128379167093695,
-    -0.026866170641959137,
-    0.005223977596735828,
-    -0.0008548325484994144,
-    0.00012055280496339196,
-    -1.4924465632330348e-05,
-    1.6444150424457193e-06,
-    -1.6183989462551407e-07,
-    1.3616688515584717e-08,
-    -7.607784474545496e-10,
-];
-/// `erfc x = exp(-x^2 - P(x - 3))` on 1..=5.95, absolute error 2^-56.
-const FAR: [f64; 19] = [
-    1.7203630419811307,
-    0.3037536890039346,
-    -0.042605781195952916,
-    0.00741189178829719,
-    -0.0013533104946577132,
-    0.00024569205654001366,
-    -4.3081678989268594e-05,
-    7.115871692262476e-06,
-    -1.0690950737155953e-06,
-    1.358861836521049e-07,
-    -1.2075950460898584e-08,
-    -9.18372995850443e-10,
-    7.839887477564258e-10,
-    6.316662403475517e-11,
-    1.3299686425425723e-10,
-    -2.7483055605345068e-11,
-    -2.444955940687247e-11,
-    -8.592191742379674e-12,
-    -1.0391066260697245e-12,
-];
 
 /// Gauss error function.
 #[inline(always)]
 pub fn erf<I: Isa>(x: f64) -> f64 {
     let a = x.abs();
-    let near = mad::<I>(a, poly::<I, 12>(a * a, NEAR), a);
+    let near = mad::<I>(a, poly::<I, 12>(a * a, ERF_NEAR), a);
     // From 5.95 on the result is 1.
     let bounded = if a < 5.95 { a } else { 5.95 };
-    let exponent = mad::<I>(bounded, bounded, poly::<I, 19>(bounded - 3.0, FAR));
+    let exponent = mad::<I>(bounded, bounded, poly::<I, 19>(bounded - 3.0, ERF_FAR));
     let far = 1.0 - exp_normal::<I>(-exponent);
     (if a > 1.0 { far } else { near }).copysign(x)
 }

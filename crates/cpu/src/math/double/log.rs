@@ -1,18 +1,9 @@
 //! Logarithms: `x = 2^e m` with m within sqrt(1/2)..sqrt(2), `s = (m - 1) / (m + 1)`, and a polynomial in `s^2`.
 
+use panoply_ir::approximate::double::LOG;
+
 use super::{LN_2_HI, LN_2_LO, mad, poly, split};
 use crate::math::Isa;
-
-/// `log((1 + s) / (1 - s)) = 2 s + s^3 P(s^2)`, relative error 2^-59.5.
-const LOG: [f64; 7] = [
-    0.6666666666666734,
-    0.39999999999416935,
-    0.28571428741933735,
-    0.22222198616106018,
-    0.18183562249070356,
-    0.15314100347596857,
-    0.14795480875910333,
-];
 
 /// Natural logarithm.
 #[inline(always)]

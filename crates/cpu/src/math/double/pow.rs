@@ -1,25 +1,11 @@
 //! Powers: `2^(y log2 |x|)` with the logarithm in two parts, about 2^-66 relative, and the special cases of C's `pow`.
 
+use panoply_ir::approximate::double::{POW_LOG2, POW_LOG2_0, POW_LOG2_1};
+
 use super::exp::exp2_sum;
 use super::round::trunc;
 use super::{SIGN, mad, poly, product_and_rest, split, sum_and_rest_ordered};
 use crate::math::Isa;
-
-/// `log2((1 + s) / (1 - s)) = s (C0 + C1 s^2 + s^4 P(s^2))`, relative error 2^-73.
-const LOG2: [f64; 8] = [
-    0.5770780163555851,
-    0.41219858311134566,
-    0.3205988979127996,
-    0.2623081986563947,
-    0.2219522704167374,
-    0.1924013221632604,
-    0.16845146885582518,
-    0.17281808023079562,
-];
-/// 2 / ln 2.
-const C0: (f64, f64) = (2.8853900817779268, 4.0710547481862066e-17);
-/// A third of that.
-const C1: (f64, f64) = (0.9617966939259756, 5.0577616648125907e-17);
 
 /// x to the y, as C's `pow`.
 #[inline(always)]
@@ -56,13 +42,13 @@ fn log2<I: Isa>(x: f64) -> (f64, f64) {
 
     let (square, square_low) = product_and_rest::<I>(s, s);
     let square_low = mad::<I>(2.0 * s, s_low, square_low);
-    // C1 + s^2 P, then times s^2, plus C0, then times s; each as a sum of two.
-    let (sum, sum_low) = sum_and_rest_ordered(C1.0, square * poly::<I, 8>(square, LOG2));
-    let sum_low = sum_low + C1.1;
+    // POW_LOG2_1 + s^2 P, then times s^2, plus POW_LOG2_0, then times s; each as a sum of two.
+    let (sum, sum_low) = sum_and_rest_ordered(POW_LOG2_1.0, square * poly::<I, 8>(square, POW_LOG2));
+    let sum_low = sum_low + POW_LOG2_1.1;
     let (part, part_low) = product_and_rest::<I>(sum, square);
     let part_low = part_low + mad::<I>(sum, square_low, sum_low * square);
-    let (sum, sum_low) = sum_and_rest_ordered(C0.0, part);
-    let sum_low = sum_low + (C0.1 + part_low);
+    let (sum, sum_low) = sum_and_rest_ordered(POW_LOG2_0.0, part);
+    let sum_low = sum_low + (POW_LOG2_0.1 + part_low);
     let (part, part_low) = product_and_rest::<I>(sum, s);
     let part_low = part_low + mad::<I>(sum, s_low, sum_low * s);
 

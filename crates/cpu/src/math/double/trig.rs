@@ -1,33 +1,13 @@
 //! Sine, cosine and tangent: the angle in quarter turns, reduced exactly, then polynomials.
 
+use panoply_ir::approximate::double::{COS, FRAC_PI_2_PARTS, SIN};
+
 use super::{SHIFT, SIGN, mad, poly, product_and_rest, round, sum_and_rest};
 use crate::math::Isa;
 use crate::math::turns::{PIECE_BITS, PIECES, WHOLE_TURNS, weight};
 
 /// Below this magnitude `sin_near`, `cos_near` and `tan_near` give, bit for bit, what `sin`, `cos` and `tan` give.
 pub const NEAR: f64 = 32_768.0;
-
-/// `sin r = r + r^3 P(r^2)`, relative error 2^-57.8.
-const SIN: [f64; 6] = [
-    -0.1666666666666663,
-    0.00833333333332184,
-    -0.00019841269829358528,
-    2.7557313538514234e-06,
-    -2.5050734389257543e-08,
-    1.5895433289345187e-10,
-];
-/// `cos r = 1 - r^2 / 2 + r^4 P(r^2)`, relative error 2^-63.9.
-const COS: [f64; 6] = [
-    0.041666666666666595,
-    -0.0013888888888873307,
-    2.4801587288965227e-05,
-    -2.755731420307781e-07,
-    2.0875703139294185e-09,
-    -1.1358616990839133e-11,
-];
-
-/// pi / 2 in three parts, the first two of 33 bits, so that their products with small integers are exact.
-const FRAC_PI_2: [f64; 3] = [1.570_796_326_734_125_6, 6.077_100_506_303_966e-11, 2.022_266_248_795_950_6e-21];
 
 /// Sine of x radians.
 #[inline(always)]
@@ -107,7 +87,7 @@ fn sin_cos<I: Isa>(r: f64) -> (f64, f64) {
 fn reduce_near<I: Isa>(x: f64) -> Reduced {
     let shifted = mad::<I>(x, std::f64::consts::FRAC_2_PI, SHIFT);
     let n = shifted - SHIFT;
-    let [first, second, third] = FRAC_PI_2;
+    let [first, second, third] = FRAC_PI_2_PARTS;
     // The first product and difference are exact, the second product too.
     let (r, lost) = sum_and_rest(x - n * first, -(n * second));
     (shifted.to_bits(), r + mad::<I>(n, -third, lost))

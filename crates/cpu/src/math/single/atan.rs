@@ -1,12 +1,11 @@
 //! Arc tangent: three intervals, one division, one polynomial.
 
+use panoply_ir::approximate::single::ATAN;
+
 use std::f32::consts::{FRAC_PI_2, FRAC_PI_4};
 
 use super::{mad, poly};
 use crate::math::Isa;
-
-/// `atan z = z + z^3 P(z^2)` on |z| <= tan(pi/8), relative error 2^-30.4.
-const ATAN: [f32; 5] = [-0.33333316, 0.19998528, -0.14244391, 0.105991684, -0.060900524];
 
 /// pi / 2 - `FRAC_PI_2`.
 const FRAC_PI_2_LO: f32 = -4.371_139e-8;

@@ -1,14 +1,9 @@
 //! Exponentials: `x = n ln 2 + r` with `|r| <= ln 2 / 2`, a polynomial in `r`, and a scaling by 2^n.
 
+use panoply_ir::approximate::single::{EXP, EXP2, EXPM1};
+
 use super::{LN_2_HI, LN_2_LO, SHIFT, clamp, mad, poly};
 use crate::math::Isa;
-
-/// `exp(r) = 1 + r + r^2 P(r)`, relative error 2^-27.8.
-const EXP: [f32; 5] = [0.49999997, 0.16666546, 0.041667435, 0.008366272, 0.0013870692];
-/// `expm1(r) = r + r^2 P(r)`, relative error 2^-31.
-const EXPM1: [f32; 6] = [0.5, 0.16666666, 0.041666493, 0.008333544, 0.001393234, 0.00019763438];
-/// `exp2(r) = 1 + r P(r)`, relative error 2^-28.2.
-const EXP2: [f32; 6] = [std::f32::consts::LN_2, 0.24022648, 0.055503596, 0.009618506, 0.0013391024, 0.00015326796];
 
 /// e to the x.
 #[inline(always)]

@@ -1,11 +1,9 @@
 //! Logarithms: `x = 2^e (1 + f)` with `1 + f` within sqrt(1/2)..sqrt(2), and a polynomial in `f`.
 
+use panoply_ir::approximate::single::LOG;
+
 use super::{LN_2_HI, LN_2_LO, mad, poly};
 use crate::math::Isa;
-
-/// `log(1 + f) = f - f^2 / 2 + f^3 P(f)`, relative error 2^-30.2.
-const LOG: [f32; 9] =
-    [0.33333313, -0.2500001, 0.20002072, -0.16667989, 0.14220358, -0.12406233, 0.11883549, -0.11670115, 0.06749299];
 
 const SQRT_HALF: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
 

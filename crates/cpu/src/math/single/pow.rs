@@ -1,20 +1,9 @@
 //! Powers: `2^(y log2 |x|)` in `f64`, which is as good as exact, and the special cases of C's `pow`.
 
+use panoply_ir::approximate::single::{POW_EXP2, POW_LOG2};
+
 use super::round::trunc;
 use crate::math::{Isa, double};
-
-/// `log2((1 + s) / (1 - s)) = s P(s^2)`, relative error 2^-37.7.
-const LOG2: [f64; 5] =
-    [2.8853900817900864, 0.9617966733416298, 0.5770835849869239, 0.4116727180245375, 0.3407301210523992];
-/// `exp2(r) = 1 + r P(r)`, relative error 2^-28.8.
-const EXP2: [f64; 6] = [
-    0.6931472031154028,
-    0.2402264788006764,
-    0.05550331854055666,
-    0.009618439847566307,
-    0.0013399132558740996,
-    0.00015353153940647512,
-];
 
 /// x to the y, as C's `pow`.
 #[inline(always)]
@@ -41,7 +30,7 @@ pub fn pow<I: Isa>(x: f32, y: f32) -> f32 {
 fn log2<I: Isa>(x: f64) -> f64 {
     let (e, m) = double::split_normal(x);
     let s = (m - 1.0) / (m + 1.0);
-    double::mad::<I>(s, double::poly::<I, 5>(s * s, LOG2), e)
+    double::mad::<I>(s, double::poly::<I, 5>(s * s, POW_LOG2), e)
 }
 
 /// 2 to the x, to about 2^-28, rounded to f32.
@@ -50,7 +39,7 @@ fn exp2<I: Isa>(x: f64) -> f32 {
     let x = double::clamp(x, -160.0, 130.0);
     let shifted = x + double::SHIFT;
     let r = x - (shifted - double::SHIFT);
-    let p = double::mad::<I>(double::poly::<I, 6>(r, EXP2), r, 1.0);
+    let p = double::mad::<I>(double::poly::<I, 6>(r, POW_EXP2), r, 1.0);
     let scale = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1f64.to_bits()));
     (p * scale) as f32
 }

@@ -1,11 +1,10 @@
 //! Hyperbolic tangent: a polynomial near 0, `1 - 2 / (exp(2 |x|) + 1)` elsewhere.
 
+use panoply_ir::approximate::single::TANH;
+
 use super::exp::exp_normal;
 use super::{mad, poly};
 use crate::math::Isa;
-
-/// `tanh x = x + x^3 P(x^2)` on |x| <= 0.6, relative error 2^-28.4.
-const TANH: [f32; 5] = [-0.333333, 0.13331936, -0.053784717, 0.020798625, -0.0058979667];
 
 /// Hyperbolic tangent.
 #[inline(always)]

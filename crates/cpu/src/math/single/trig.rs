@@ -1,18 +1,13 @@
 //! Sine, cosine and tangent: the angle reduced to a quarter turn in `f64`, then polynomials in `f32`.
 
+use panoply_ir::approximate::single::{COS, SIN, TAN};
+
 use super::{mad, poly};
 use crate::math::turns::{WHOLE_TURNS, bits};
 use crate::math::{Isa, double};
 
 /// Below this magnitude `sin_near`, `cos_near` and `tan_near` give, bit for bit, what `sin`, `cos` and `tan` give.
 pub const NEAR: f32 = 262_144.0;
-
-/// `sin r = r + r^3 P(r^2)`, relative error 2^-27.8.
-const SIN: [f32; 3] = [-0.16666655, 0.008332187, -0.00019517897];
-/// `cos r = 1 - r^2 / 2 + r^4 P(r^2)`, relative error 2^-32.9.
-const COS: [f32; 3] = [0.041666646, -0.001388731, 2.4432327e-05];
-/// `tan r = r + r^3 P(r^2)`, relative error 2^-29.5.
-const TAN: [f32; 7] = [0.3333335, 0.13332672, 0.054059446, 0.02128277, 0.010837704, 8.385931e-05, 0.0043803686];
 
 /// Sine of x radians.
 #[inline(always)]

@@ -1,0 +1,131 @@
+//! What each operation is in WGSL, on the texts of its operands.
+//!
+//! Every text that comes in or goes out can stand next to any operator: names, literals, calls, or something in parentheses.
+//! Operands appear once, so nothing is evaluated twice.
+
+use panoply_ir::{Alu, DType};
+
+use super::super::ops::bare;
+use super::expr::Writer;
+use super::soft::{Function, Fused};
+
+impl Writer<'_> {
+    /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`), none for indices.
+    pub fn alu(&mut self, op: Alu, dtype: Option<DType>, args: &[String]) -> String {
+        let element = dtype.unwrap_or(self.index);
+        match op {
+            Alu::Lt => infix("<", args),
+            Alu::Le => infix("<=", args),
+            Alu::Eq => infix("==", args),
+            // `!=` is false for NaN in what compilers make of it.
+            Alu::Ne if element.is_float() => format!("(!{})", infix("==", args)),
+            Alu::Ne => infix("!=", args),
+            Alu::Select => format!("select({}, {}, {})", bare(&args[2]), bare(&args[1]), bare(&args[0])),
+            _ if element.is_float() => self.float(op, element, args),
+            _ if element == DType::Bool => self.logic(op, args),
+            _ => {
+                let text = self.integer(op, element, args);
+                self.narrow(element, text)
+            }
+        }
+    }
+
+    fn float(&mut self, op: Alu, dtype: DType, args: &[String]) -> String {
+        let register = self.register(Some(dtype));
+        let exact = match op {
+            Alu::Neg => Some(format!("(-{})", args[0])),
+            Alu::Abs => Some(call("abs", args)),
+            Alu::Floor => Some(call("floor", args)),
+            Alu::Ceil => Some(call("ceil", args)),
+            Alu::Round => Some(call("round", args)),
+            Alu::Trunc => Some(call("trunc", args)),
+            Alu::Rem => Some(self.soft(Function::Remainder(register), args)),
+            Alu::Min => Some(self.soft(Function::Min(register), args)),
+            Alu::Max => Some(self.soft(Function::Max(register), args)),
+            _ => None,
+        };
+        if let Some(text) = exact {
+            return text;
+        }
+        let text = match op {
+            Alu::Add => infix("+", args),
+            Alu::Sub => infix("-", args),
+            Alu::Mul => infix("*", args),
+            Alu::Div => infix("/", args),
+            Alu::Sqrt => call("sqrt", args),
+            Alu::Fma => self.soft(Function::Fma(Fused::of(register)), args),
+            _ => unreachable!("{} of {dtype}", op.name()),
+        };
+        self.rounded(dtype, text)
+    }
+
+    fn logic(&mut self, op: Alu, args: &[String]) -> String {
+        match op {
+            Alu::Not => format!("(!{})", args[0]),
+            Alu::And => infix("&", args),
+            Alu::Or => infix("|", args),
+            Alu::Xor => infix("!=", args),
+            _ => unreachable!("{} of bools", op.name()),
+        }
+    }
+
+    /// The result in the register, to be narrowed.
+    fn integer(&mut self, op: Alu, dtype: DType, args: &[String]) -> String {
+        let register = self.register(Some(dtype));
+        let wide = register.bytes() == 8;
+        match op {
+            Alu::Neg => format!("({} - {})", self.zero(register), args[0]),
+            Alu::Not => format!("(~{})", args[0]),
+            Alu::Abs if !dtype.is_signed() => args[0].clone(),
+            Alu::Abs if wide => self.soft(Function::Abs(register), args),
+            Alu::Abs => call("abs", args),
+            Alu::Add => infix("+", args),
+            Alu::Sub => infix("-", args),
+            Alu::Mul => infix("*", args),
+            Alu::Div if is_positive(&args[1]) => infix("/", args),
+            Alu::Rem if is_positive(&args[1]) => infix("%", args),
+            Alu::Div => self.soft(Function::Div(register), args),
+            Alu::Rem => self.soft(Function::Rem(register), args),
+            Alu::Min if wide => self.soft(Function::Min(register), args),
+            Alu::Max if wide => self.soft(Function::Max(register), args),
+            Alu::Min => call("min", args),
+            Alu::Max => call("max", args),
+            Alu::And => infix("&", args),
+            Alu::Or => infix("|", args),
+            Alu::Xor => infix("^", args),
+            Alu::Shl => format!("({} << {})", args[0], self.amount(dtype, &args[1])),
+            Alu::Shr => format!("({} >> {})", args[0], self.amount(dtype, &args[1])),
+            _ => unreachable!("{} of {dtype}", op.name()),
+        }
+    }
+
+    /// A shift's amount modulo the width, a `u32`.
+    fn amount(&self, dtype: DType, text: &str) -> String {
+        let mask = dtype.bits() - 1;
+        match bare(text).trim_end_matches(['u', 'i', 'l']).parse::<i128>() {
+            Ok(amount) => format!("{}u", amount & i128::from(mask)),
+            Err(_) if self.register(Some(dtype)) == DType::U32 => format!("({text} & {mask}u)"),
+            Err(_) => format!("(u32({}) & {mask}u)", bare(text)),
+        }
+    }
+
+    /// A call of a function of ours.
+    pub fn soft(&mut self, function: Function, args: &[String]) -> String {
+        call(&self.soft.call(function), args)
+    }
+}
+
+fn infix(sign: &str, args: &[String]) -> String {
+    format!("({} {sign} {})", args[0], args[1])
+}
+
+pub(super) fn call(function: &str, args: &[String]) -> String {
+    let args: Vec<&str> = args.iter().map(|arg| bare(arg)).collect();
+    format!("{function}({})", args.join(", "))
+}
+
+/// Whether a divisor is a positive literal, so that the language's division is the IR's.
+fn is_positive(text: &str) -> bool {
+    let digits = text.trim_end_matches(['u', 'i', 'l']);
+    digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.bytes().any(|digit| digit != b'0')
+}

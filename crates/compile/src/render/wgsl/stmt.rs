@@ -1,0 +1,124 @@
+//! Statements to WGSL.
+
+use panoply_ir::kernel::{Block, ExprId, LocalId, Op};
+
+use super::super::counting::never_wraps;
+use super::super::expr::Value;
+use super::super::ops::bare;
+use super::expr::{Writer, is_literal};
+
+impl Writer<'_> {
+    /// The statements of a block, in order. None after one that leaves: they are not reached, and the language refuses them.
+    pub fn block(&mut self, block: &Block) {
+        for stmt in block {
+            self.statement(&stmt.op);
+            if matches!(stmt.op, Op::Return | Op::Break | Op::Continue) {
+                return;
+            }
+        }
+    }
+
+    fn inner(&mut self, block: &Block) {
+        self.depth += 1;
+        self.block(block);
+        self.depth -= 1;
+    }
+
+    fn statement(&mut self, op: &Op) {
+        match op {
+            Op::Let { local, value } => {
+                let [value] = self.evaluate([*value]);
+                self.declare(*local, &value);
+            }
+            Op::Assign { local, value } => {
+                let [value] = self.evaluate([*value]);
+                self.assign(*local, value);
+            }
+            Op::Store { mem, index, value, guard } => {
+                let [index, value] = self.evaluate([*index, *value]);
+                let index = self.named(self.type_name(self.index), &index);
+                let ty = panoply_ir::Type::Scalar(self.kernel.mem(*mem).dtype);
+                // A lane may read what another lane's write changes, so all are computed before any is written.
+                let value = if value.atom || value.lanes.len() == 1 { value } else { self.name_lanes(ty, &value) };
+                self.store(*mem, &index, &value, *guard);
+            }
+            Op::Atomic { op, mem, index, value, expected, old, guard } => {
+                self.atomic(*op, *mem, *index, *value, *expected, *old, *guard);
+            }
+            Op::Collective { .. } => unreachable!("collectives were expanded before"),
+            Op::Barrier => {
+                self.line("storageBarrier();");
+                self.line("workgroupBarrier();");
+            }
+            Op::If { condition, then, otherwise } => {
+                let condition = self.scalar(*condition);
+                self.line(format!("if {} {{", condition.lanes[0]));
+                self.inner(then);
+                if !otherwise.is_empty() {
+                    self.line("} else {");
+                    self.inner(otherwise);
+                }
+                self.line("}");
+            }
+            Op::For { counter, start, end, step, body } => {
+                self.counted([*start, *end, *step], *counter);
+                self.inner(body);
+                self.line("}");
+            }
+            Op::While { condition, body } => {
+                self.line("loop {");
+                self.depth += 1;
+                let condition = self.scalar(*condition);
+                self.line(format!("if !{} {{ break; }}", condition.lanes[0]));
+                self.block(body);
+                self.depth -= 1;
+                self.line("}");
+            }
+            Op::Break => self.line("break;"),
+            Op::Continue => self.line("continue;"),
+            Op::Return => self.line("return;"),
+        }
+    }
+
+    /// Introduces a local with its first value.
+    fn declare(&mut self, local: LocalId, value: &Value) {
+        let known = self.kernel.local(local);
+        let names = self.introduce(local);
+        let ty = self.register_name(known.ty);
+        for (name, text) in names.iter().zip(&value.lanes) {
+            // Some compilers look through the names of constants.
+            let keyword = if known.mutable || is_literal(text) { "var" } else { "let" };
+            self.line(format!("{keyword} {name}: {ty} = {};", bare(text)));
+        }
+    }
+
+    fn assign(&mut self, local: LocalId, value: Value) {
+        let names = self.locals[local.index()].clone();
+        // A lane's next value may depend on another lane, so all are computed before any is changed.
+        let value = if names.len() > 1 { self.name_lanes(self.kernel.local(local).ty, &value) } else { value };
+        for (name, text) in names.iter().zip(&value.lanes) {
+            self.line(format!("{name} = {};", bare(text)));
+        }
+    }
+
+    /// The head of a counting loop; the counter never passes the end by wrapping around.
+    fn counted(&mut self, [start, end, step]: [ExprId; 3], counter: LocalId) {
+        let ty = self.register(self.kernel.local(counter).ty.dtype());
+        let first = self.fixed(start);
+        let (last, by) = (self.fixed(end), self.fixed(step));
+        let name = self.introduce(counter).swap_remove(0);
+        let next = if never_wraps(self.kernel, self.index, end, step) {
+            format!("{name} + {by}")
+        } else {
+            let unsigned = |text: &str| match ty.is_signed() {
+                true if ty.bytes() == 8 => format!("bitcast<u64>({})", bare(text)),
+                true => format!("bitcast<u32>({})", bare(text)),
+                false => text.to_string(),
+            };
+            let (room, by_bits) = (format!("{} - {}", unsigned(&last), unsigned(&name)), unsigned(&by));
+            format!("select({last}, {name} + {by}, ({room} > {by_bits}))")
+        };
+        let ty = self.type_name(ty);
+        self.line(format!("for (var {name}: {ty} = {}; ({name} < {last}); {name} = {next}) {{", bare(&first)));
+    }
+}

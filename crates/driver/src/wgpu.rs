@@ -1,0 +1,69 @@
+//! Vulkan, Metal and DirectX 12, through `wgpu`: three kinds of devices, one driver for all.
+//!
+//! `wgpu` finds the interface's library at run time and hides the differences; kernels are WGSL. What it does for graphics and for
+//! programs it does not trust is switched off: bounds are proven before, and where the interface is Vulkan the program is
+//! translated here ([`spirv`]), because only so a product and a sum can be kept apart.
+//!
+//! In the order of a program's life: `discovery` (which adapters are here) → `info` (what they can do) → `open` (the interface's own
+//! device, and its errors) → `device` (the contract) → `program` (text to pipelines) → `encode` (steps to commands) → `submit` →
+//! `ticket` (who waits for what). [`arithmetic`] asks a device which of its float functions are exact.
+//!
+//! Invariants: the interface has one queue, so all queues of the contract are that one, in the order of submission; every call
+//! that can fail stands in error scopes, which belong to the calling thread, and nothing panics on an error; an id is looked up
+//! before it is used.
+
+mod arithmetic;
+mod bytes;
+mod device;
+mod discovery;
+mod encode;
+mod errors;
+mod info;
+mod memory;
+mod open;
+mod program;
+mod spirv;
+mod submit;
+mod ticket;
+
+use std::sync::Arc;
+
+use panoply_device::{Device, Driver, Kind, Result};
+
+pub use arithmetic::Trust;
+pub use device::WgpuDevice;
+
+/// Finds the devices of one interface: [`Kind::Vulkan`], [`Kind::Metal`] or [`Kind::Dx12`].
+#[derive(Clone, Copy, Debug)]
+pub struct WgpuDriver {
+    /// Which.
+    pub kind: Kind,
+    /// Which of a device's own functions kernels may use.
+    pub trust: Trust,
+}
+
+impl WgpuDriver {
+    /// The kinds there can be on this system.
+    pub const KINDS: [Kind; 3] = [Kind::Metal, Kind::Vulkan, Kind::Dx12];
+
+    /// The driver of an interface.
+    pub fn new(kind: Kind) -> WgpuDriver {
+        WgpuDriver { kind, trust: Trust::Measured }
+    }
+
+    /// Every adapter in the interface's order, software ones included.
+    pub fn devices(&self) -> Result<Vec<Arc<WgpuDevice>>> {
+        let places = discovery::enumerate(self.kind)?;
+        Ok(places.into_iter().map(|place| Arc::new(WgpuDevice::new(place, self.trust))).collect())
+    }
+}
+
+impl Driver for WgpuDriver {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        Ok(self.devices()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    }
+}

@@ -1,0 +1,92 @@
+//! Which of a device's own functions on floats are exact.
+//!
+//! WGSL leaves open whether a fused multiply-add rounds once, and no interface tells. So each device is asked by example: products
+//! whose last bits decide, cancelled by an addend that a second rounding would make zero. Where one is wrong, kernels compute
+//! it in integers.
+
+use panoply_device::{
+    Arg, DType, Device, Dispatch, ParamType, Program, QueueId, Region, Result, Signature, SourceText, Step,
+};
+
+use super::device::WgpuDevice;
+
+/// Which of a device's own functions kernels may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Those that are right wherever they were tried.
+    Measured,
+    /// None: what kernels do in their stead runs everywhere.
+    Nothing,
+}
+
+/// How many examples.
+const COUNT: usize = 2048;
+
+/// Whether the device's fused multiply-add of a float is one.
+pub fn is_fused(device: &WgpuDevice, dtype: DType) -> Result<bool> {
+    let elem = dtype.bytes();
+    let (inputs, expected) = if dtype == DType::F64 { examples_f64() } else { examples_f32() };
+    let bytes = (inputs.len() + expected.len()) as u64;
+    let program = device.compile(&Program::Text(SourceText {
+        language: panoply_device::Language::Wgsl,
+        source: format!(
+            "@group(0) @binding(1) var<storage, read_write> x: array<{dtype}>;\n\
+             @compute @workgroup_size(64) fn fused(@builtin(global_invocation_id) at: vec3<u32>) {{\n    \
+             let i = at.x;\n    x[{}u + i] = fma(x[3u * i], x[3u * i + 1u], x[3u * i + 2u]);\n}}\n",
+            3 * COUNT
+        ),
+        entry: "fused".to_string(),
+        signature: Signature { params: vec![ParamType::Buffer(dtype)], index_bits: 32, hidden: false },
+    }))?;
+    let alloc = device.allocate(bytes)?;
+    let all = Region { alloc, offset: 0, bytes };
+    let run = || {
+        device.write(QueueId::DEFAULT, Region { bytes: inputs.len() as u64, ..all }, &inputs)?;
+        let (grid, group, args) = ([COUNT as u64, 1, 1], [64, 1, 1], vec![Arg::Buffer(all)]);
+        device.submit(QueueId::DEFAULT, &[Step::Dispatch(Dispatch { program, grid, group, args })], false)?;
+        let results = Region { offset: (3 * COUNT * elem) as u64, bytes: expected.len() as u64, ..all };
+        device.read(QueueId::DEFAULT, results)?.take()
+    };
+    let results = run();
+    device.free(alloc);
+    device.release(program);
+    Ok(results? == expected)
+}
+
+/// The bytes of operands in threes, and of the results.
+fn examples_f32() -> (Vec<u8>, Vec<u8>) {
+    let mut bits = Bits(1);
+    let (mut inputs, mut expected) = (Vec::new(), Vec::new());
+    for i in 0..COUNT {
+        let [a, b, c] = [0; 3].map(|_| f32::from_bits((bits.next() as u32 & 0x80FF_FFFF) | 0x3F00_0000));
+        let c = if i % 2 == 0 { -(a * b) } else { c * 2f32.powi(i as i32 % 60 - 30) };
+        inputs.extend([a, b, c].iter().flat_map(|x| x.to_le_bytes()));
+        expected.extend(a.mul_add(b, c).to_le_bytes());
+    }
+    (inputs, expected)
+}
+
+fn examples_f64() -> (Vec<u8>, Vec<u8>) {
+    let mut bits = Bits(2);
+    let (mut inputs, mut expected) = (Vec::new(), Vec::new());
+    for i in 0..COUNT {
+        let [a, b, c] = [0; 3].map(|_| f64::from_bits((bits.next() & 0x800F_FFFF_FFFF_FFFF) | 0x3FF0_0000_0000_0000));
+        let c = if i % 2 == 0 { -(a * b) } else { c * 2f64.powi(i as i32 % 120 - 60) };
+        inputs.extend([a, b, c].iter().flat_map(|x| x.to_le_bytes()));
+        expected.extend(a.mul_add(b, c).to_le_bytes());
+    }
+    (inputs, expected)
+}
+
+/// Numbers without a pattern (SplitMix64, Steele and others 2014).
+struct Bits(u64);
+
+impl Bits {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,276 @@
+//! The contract, for one device of `wgpu`.
+//!
+//! The interface's device costs milliseconds and memory, so it is created at the first use, not by looking at an adapter. A failure
+//! to create it is the error of whatever asked, and is tried again.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
+
+use panoply_device::{
+    AllocId, DType, Device, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
+    Routine, Step, Target, Ticket,
+};
+use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder};
+
+use super::arithmetic::{Trust, is_fused};
+use super::discovery::Place;
+use super::encode::{Encoder, Tables};
+use super::memory::{Allocation, Room, landing};
+use super::open::Open;
+use super::program::{Program, build};
+use super::ticket::{Landed, Submitted, take};
+use super::{bytes, info, submit};
+use crate::lock::{exclusive, locked, shared};
+
+/// One device of Vulkan, Metal or DirectX 12.
+pub struct WgpuDevice {
+    place: Place,
+    info: DeviceInfo,
+    target: Target,
+    room: Room,
+    trust: Trust,
+    opening: Mutex<()>,
+    used: OnceLock<Used>,
+}
+
+/// What exists once the device was used.
+struct Used {
+    tables: RwLock<Tables>,
+    bytes: Program,
+    words: Buffer,
+    /// Held while commands are made and submitted: they share the words' buffer, and their order is that of the calls.
+    order: Mutex<()>,
+    /// Whether the fused multiply-adds of f32 and f64 are, once somebody needed to know.
+    fused: [OnceLock<bool>; 2],
+    open: Arc<Open>,
+}
+
+impl WgpuDevice {
+    /// The device at a place, not yet used.
+    pub(super) fn new(place: Place, trust: Trust) -> WgpuDevice {
+        let info = info::info(&place);
+        let target = info::target(&place, &info);
+        let room = Room::new(info::memory(&place).total, target.max_buffer_bytes);
+        WgpuDevice { place, info, target, room, trust, opening: Mutex::new(()), used: OnceLock::new() }
+    }
+
+    /// Counts the bytes allocated on this device, even after it was dropped.
+    pub fn taken(&self) -> impl Fn() -> u64 + use<> {
+        self.room.taken()
+    }
+
+    /// Ends the interface's device, as when a GPU is unplugged; what is asked afterwards fails. For tests.
+    pub fn lose(&self) -> Result<()> {
+        let used = self.used()?;
+        used.open.fate.lose("it was given up".to_string());
+        used.open.device.destroy();
+        Ok(())
+    }
+
+    fn used(&self) -> Result<&Used> {
+        if let Some(used) = self.used.get() {
+            return Ok(used);
+        }
+        let _one_at_a_time = locked(&self.opening);
+        if self.used.get().is_none() {
+            let open = Arc::new(Open::new(&self.place, self.info.spelling())?);
+            let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
+            let (tables, order, fused) = (RwLock::default(), Mutex::default(), Default::default());
+            let _ = self.used.set(Used { tables, bytes, words, order, fused, open });
+        }
+        Ok(self.used.get().expect("it was set above or before"))
+    }
+
+    /// What a program is told about the device.
+    fn constant(&self, name: &str) -> Result<Option<f64>> {
+        let (position, dtype) = match name {
+            "fused_f32" => (0, DType::F32),
+            "fused_f64" => (1, DType::F64),
+            _ => return Ok(None),
+        };
+        if self.trust == Trust::Nothing {
+            return Ok(Some(0.0));
+        }
+        let known = &self.used()?.fused[position];
+        let fused = match known.get() {
+            Some(fused) => *fused,
+            None => {
+                let fused = is_fused(self, dtype)?;
+                *known.get_or_init(|| fused)
+            }
+        };
+        Ok(Some(f64::from(u8::from(fused))))
+    }
+
+    fn copy_back(&self, used: &Used, from: Region) -> Result<(wgpu::SubmissionIndex, Landed)> {
+        let tables = shared(&used.tables);
+        let freed = || Error::mistake(format!("{}: {:?} was freed", self.info.spelling(), from.alloc));
+        let allocation = tables.memory.get(from.alloc.0).cloned().ok_or_else(freed)?;
+        // Whole words around the region.
+        let (start, end) = (from.offset & !3, (from.offset + from.bytes).next_multiple_of(4));
+        let landed = Landed { buffer: landing(&used.open, end - start)?, head: from.offset - start, bytes: from.bytes };
+        let copy = |encoder: &mut CommandEncoder| {
+            encoder.copy_buffer_to_buffer(&allocation.buffer, start, &landed.buffer, 0, end - start);
+        };
+        let _order = locked(&used.order);
+        let index = used.encoder(&tables).submit(None, Some(&copy))?;
+        Ok((index, landed))
+    }
+}
+
+impl Used {
+    fn encoder<'a>(&'a self, tables: &'a Tables) -> Encoder<'a> {
+        let (words, commands) = (Vec::new(), Vec::new());
+        Encoder { open: &self.open, tables, bytes: &self.bytes, words_buffer: &self.words, words, commands }
+    }
+
+    /// The tables, for a queue that exists.
+    fn tables_for(&self, queue: QueueId) -> Result<RwLockReadGuard<'_, Tables>> {
+        let tables = shared(&self.tables);
+        if queue.0 > tables.queues {
+            let (label, last) = (&self.open.fate.label, tables.queues);
+            return Err(Error::mistake(format!("{label}: no queue {}; the last one is {last}", queue.0)));
+        }
+        Ok(tables)
+    }
+}
+
+impl Device for WgpuDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        MemoryInfo { total: self.room.total, free: None }
+    }
+
+    fn offers(&self, _routine: &Routine) -> bool {
+        false
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        let used = self.used()?;
+        let allocation: Allocation = self.room.allocate(bytes, &used.open)?;
+        Ok(AllocId(exclusive(&used.tables).memory.insert(Arc::new(allocation))))
+    }
+
+    fn free(&self, alloc: AllocId) {
+        if let Some(used) = self.used.get() {
+            let mut tables = exclusive(&used.tables);
+            let allocation = tables.memory.remove(alloc.0);
+            tables.programs.values().for_each(|program| program.unbind(alloc.0));
+            used.bytes.unbind(alloc.0);
+            drop(tables);
+            // Released here, outside the lock.
+            drop(allocation);
+        }
+    }
+
+    fn compile(&self, program: &Given) -> Result<ProgramId> {
+        let used = self.used()?;
+        let built = build(&used.open, program, &self.target.name, &|name| self.constant(name))?;
+        Ok(ProgramId(exclusive(&used.tables).programs.insert(Arc::new(built))))
+    }
+
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
+        let program = shared(&self.used.get()?.tables).programs.get(program.0).cloned();
+        program?.binary(&self.target.name)
+    }
+
+    fn release(&self, program: ProgramId) {
+        if let Some(used) = self.used.get() {
+            let program = exclusive(&used.tables).programs.remove(program.0);
+            drop(program);
+        }
+    }
+
+    fn queue(&self) -> Result<QueueId> {
+        let tables = &mut exclusive(&self.used()?.tables);
+        tables.queues += 1;
+        Ok(QueueId(tables.queues))
+    }
+
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        let used = self.used()?;
+        let tables = used.tables_for(queue)?;
+        let _order = locked(&used.order);
+        let encoder = used.encoder(&tables);
+        let (index, times) = if timed {
+            let (index, times) = encoder.run_timed(steps)?;
+            (index, Some(times))
+        } else {
+            (encoder.run(steps)?, None)
+        };
+        Ok(Submitted::ticket(&used.open, index, times, None))
+    }
+
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        let used = self.used()?;
+        let tables = used.tables_for(queue)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let open = &used.open;
+        let doing = format_args!("writing {} bytes", bytes.len());
+        let freed = || Error::mistake(format!("{}: {:?} was freed", open.fate.label, to.alloc));
+        let allocation = tables.memory.get(to.alloc.0).ok_or_else(freed)?;
+        let _order = locked(&used.order);
+        // Whole words go straight there; what is left goes by way of memory of its own.
+        let direct = if to.offset % 4 == 0 { bytes.len() & !3 } else { 0 };
+        if direct > 0 {
+            open.ask(doing, || open.queue.write_buffer(&allocation.buffer, to.offset, &bytes[..direct]))?;
+        }
+        let rest = &bytes[direct..];
+        if rest.is_empty() {
+            // Nothing else would make the copy of the bytes move on.
+            return open.ask(doing, || open.queue.submit([])).map(drop);
+        }
+        let mut words = rest.to_vec();
+        words.resize(rest.len().next_multiple_of(4), 0);
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+        let descriptor = BufferDescriptor { label: None, size: words.len() as u64, usage, mapped_at_creation: false };
+        let staged = open.ask(doing, || {
+            let staged = open.device.create_buffer(&descriptor);
+            open.queue.write_buffer(&staged, 0, &words);
+            staged
+        })?;
+        let mut encoder = used.encoder(&tables);
+        let region = Region { offset: to.offset + direct as u64, bytes: rest.len() as u64, ..to };
+        encoder.copy_from(&staged, &region)?;
+        encoder.flush().map(drop)
+    }
+
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        let used = self.used()?;
+        drop(used.tables_for(queue)?);
+        if from.bytes == 0 {
+            return Ok(Ticket::Done);
+        }
+        let (index, landed) = self.copy_back(used, from)?;
+        Ok(Submitted::ticket(&used.open, index, None, Some(landed)))
+    }
+
+    fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
+        let used = self.used()?;
+        drop(used.tables_for(queue)?);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (_, landed) = self.copy_back(used, from)?;
+        take(&used.open, &landed, |data| bytes.copy_from_slice(data))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.used.get().map_or(Ok(()), |used| used.open.wait_for_all())
+    }
+}
+
+impl fmt::Debug for WgpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WgpuDevice({}, {})", self.info.spelling(), self.info.name)
+    }
+}

@@ -1,0 +1,247 @@
+//! Steps to commands.
+
+use std::sync::Arc;
+
+use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Step, Ticket, Type};
+use wgpu::{BindGroup, Buffer, ComputePipeline};
+
+use super::bytes;
+use super::memory::Allocation;
+use super::open::Open;
+use super::program::{Program, Window};
+use crate::table::Table;
+
+/// What a device's ids mean.
+#[derive(Default)]
+pub struct Tables {
+    /// Programs.
+    pub programs: Table<Arc<Program>>,
+    /// Memory.
+    pub memory: Table<Arc<Allocation>>,
+    /// Queues besides the first; all are the interface's one.
+    pub queues: u32,
+}
+
+/// What the interface is told to do.
+pub enum Command {
+    /// Run groups of a pipeline; its words begin at an offset.
+    Launch { pipeline: ComputePipeline, bound: BindGroup, words: u32, groups: [u32; 3] },
+    /// Copy whole words.
+    Copy { from: (Buffer, u64), to: (Buffer, u64), bytes: u64 },
+    /// Fill whole words with zeros.
+    Clear { to: (Buffer, u64), bytes: u64 },
+}
+
+/// Commands that were made and not submitted yet.
+pub struct Encoder<'a> {
+    pub open: &'a Open,
+    pub tables: &'a Tables,
+    /// The program for regions that are no whole words.
+    pub bytes: &'a Program,
+    /// Where launches find their words.
+    pub words_buffer: &'a Buffer,
+    /// What the words will be.
+    pub words: Vec<u8>,
+    pub commands: Vec<Command>,
+}
+
+impl Encoder<'_> {
+    /// Makes a step's commands.
+    pub fn step(&mut self, step: &Step) -> Result<()> {
+        let label = &self.open.fate.label;
+        match step {
+            Step::Dispatch(dispatch) => self.dispatch(dispatch),
+            Step::Copy { from, to } => self.copy(from, to),
+            Step::Fill { to, pattern } => self.fill(to, pattern),
+            Step::Wait(Ticket::Done) => Ok(()),
+            // There is one queue, so what it waits for was submitted before.
+            Step::Wait(Ticket::Pending(pending)) if self.open.gave(pending.token()) => Ok(()),
+            Step::Wait(Ticket::Pending(_)) => {
+                Err(Error::mistake(format!("{label}: the ticket to wait for belongs to another device")))
+            }
+            Step::Routine(routine, _) => {
+                Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
+            }
+        }
+    }
+
+    fn dispatch(&mut self, dispatch: &Dispatch) -> Result<()> {
+        let label = &self.open.fate.label;
+        let found = self.tables.programs.get(dispatch.program.0);
+        let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
+        let pipeline = program.pipeline(self.open, dispatch.group)?;
+        let (words, windows) = self.arguments(program, dispatch)?;
+        let held: Vec<(Window, &Buffer)> = windows.iter().map(|(window, memory)| (*window, &memory.buffer)).collect();
+        let bound = program.bind(self.open, self.words_buffer, &held)?;
+        let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
+        let mut groups = [0; 3];
+        for axis in 0..3 {
+            // Whole groups; the size asked for is an argument of its own.
+            let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
+            let most = if program.signature.hidden { u64::from(u32::MAX) } else { most };
+            if count > most {
+                return Err(Error::unsupported(format!(
+                    "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
+                )));
+            }
+            groups[axis] = count;
+        }
+        let starts = |axis: usize| (0..groups[axis]).step_by(most as usize);
+        for z in starts(2) {
+            for y in starts(1) {
+                for x in starts(0) {
+                    let first = [x, y, z];
+                    let part = [0, 1, 2].map(|axis| (groups[axis] - first[axis]).min(most) as u32);
+                    let mut words = words.clone();
+                    if program.signature.hidden {
+                        words.extend(first.map(|group| group as u32));
+                    }
+                    self.launch(pipeline.clone(), bound.clone(), program.words, &words, part);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, pipeline: ComputePipeline, bound: BindGroup, bytes: u64, words: &[u32], groups: [u32; 3]) {
+        let at = self.words.len().next_multiple_of(self.slot());
+        self.words.resize(at, 0);
+        self.words.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        self.words.resize(at + bytes as usize, 0);
+        self.commands.push(Command::Launch { pipeline, bound, words: at as u32, groups });
+    }
+
+    /// Bytes between the beginnings of two launches' words, at least.
+    fn slot(&self) -> usize {
+        self.open.limits.min_uniform_buffer_offset_alignment as usize
+    }
+
+    /// A launch's words, and the memory it sees.
+    fn arguments(&self, program: &Program, dispatch: &Dispatch) -> Result<(Vec<u32>, Vec<(Window, Arc<Allocation>)>)> {
+        let label = &self.open.fate.label;
+        let signature = &program.signature;
+        let wrong = |what: String| {
+            Error::mistake(format!("{label}: a launch was given {what}; launch with what its signature asks"))
+        };
+        if dispatch.args.len() != signature.params.len() {
+            return Err(wrong(format!("{} arguments for {}", dispatch.args.len(), signature.params.len())));
+        }
+        let (mut words, mut windows) = (Vec::new(), Vec::new());
+        let wide = signature.index_bits == 64;
+        let push = |words: &mut Vec<u32>, value: u64, wide: bool| {
+            words.push(value as u32);
+            if wide {
+                words.push((value >> 32) as u32);
+            }
+        };
+        for (param, arg) in signature.params.iter().zip(&dispatch.args) {
+            match (param, arg) {
+                (ParamType::Buffer(dtype), Arg::Buffer(region)) => {
+                    let memory = self.memory(region)?;
+                    let mut window = Window { alloc: region.alloc.0, offset: 0, bytes: memory.buffer.size() };
+                    if signature.hidden {
+                        let elem = dtype.bytes() as u64;
+                        push(&mut words, region.offset / elem, wide);
+                        push(&mut words, region.bytes / elem, wide);
+                    } else {
+                        window = self.part(region, window)?;
+                    }
+                    windows.push((window, memory));
+                }
+                (ParamType::Scalar(Type::Index), Arg::Index(value)) => push(&mut words, *value, wide),
+                (ParamType::Scalar(ty), Arg::Scalar(scalar)) if ty.dtype() == Some(scalar.dtype) => {
+                    push(&mut words, scalar.bits, scalar.dtype.bytes() == 8);
+                }
+                _ => return Err(wrong(format!("{arg:?} for {param:?}"))),
+            }
+        }
+        if signature.hidden {
+            dispatch.grid.iter().for_each(|size| push(&mut words, *size, wide));
+        }
+        Ok((words, windows))
+    }
+
+    /// A region alone, for a program that is not told where in a buffer it begins.
+    fn part(&self, region: &Region, whole: Window) -> Result<Window> {
+        let align = u64::from(self.open.limits.min_storage_buffer_offset_alignment);
+        if region.offset % align != 0 {
+            return Err(Error::unsupported(format!(
+                "{}: a buffer begins {} bytes into its memory, programs of your own want multiples of {align}; copy it first",
+                self.open.fate.label, region.offset
+            )));
+        }
+        Ok(match region.bytes.next_multiple_of(4) {
+            0 => whole,
+            bytes => Window { offset: region.offset, bytes: bytes.min(whole.bytes - region.offset), ..whole },
+        })
+    }
+
+    fn copy(&mut self, from: &Region, to: &Region) -> Result<()> {
+        let (source, target) = (self.memory(from)?, self.memory(to)?);
+        let whole = [from.offset, to.offset, from.bytes].iter().all(|number| number % 4 == 0);
+        if from.bytes == 0 {
+            return Ok(());
+        }
+        // The interface copies between two buffers only.
+        if whole && from.alloc != to.alloc {
+            let bytes = from.bytes;
+            let (from, to) = ((source.buffer.clone(), from.offset), (target.buffer.clone(), to.offset));
+            self.commands.push(Command::Copy { from, to, bytes });
+            return Ok(());
+        }
+        let windows = [self.window(to.alloc.0, &target.buffer), self.window(from.alloc.0, &source.buffer)];
+        self.by_bytes(windows, to.offset, from.bytes, &|first| bytes::copy(to.offset, from.bytes, from.offset, first))
+    }
+
+    fn fill(&mut self, to: &Region, pattern: &[u8]) -> Result<()> {
+        let target = self.memory(to)?;
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        if to.offset % 4 == 0 && to.bytes % 4 == 0 && pattern.iter().all(|byte| *byte == 0) {
+            self.commands.push(Command::Clear { to: (target.buffer.clone(), to.offset), bytes: to.bytes });
+            return Ok(());
+        }
+        let window = self.window(to.alloc.0, &target.buffer);
+        self.by_bytes([window.clone(), window], to.offset, to.bytes, &|first| {
+            bytes::fill(to.offset, to.bytes, pattern, first)
+        })
+    }
+
+    /// Copies from memory that has no id.
+    pub fn copy_from(&mut self, source: &Buffer, to: &Region) -> Result<()> {
+        let target = self.memory(to)?;
+        let windows = [self.window(to.alloc.0, &target.buffer), self.window(0, source)];
+        self.by_bytes(windows, to.offset, to.bytes, &|first| bytes::copy(to.offset, to.bytes, 0, first))
+    }
+
+    fn window(&self, alloc: u64, buffer: &Buffer) -> (Window, Buffer) {
+        (Window { alloc, offset: 0, bytes: buffer.size() }, buffer.clone())
+    }
+
+    /// Runs the program for bytes over a region of the first window.
+    fn by_bytes(
+        &mut self,
+        windows: [(Window, Buffer); 2],
+        begin: u64,
+        count: u64,
+        words: &dyn Fn(u64) -> [u32; 8],
+    ) -> Result<()> {
+        let program = self.bytes;
+        let pipeline = program.pipeline(self.open, [0; 3])?;
+        let held: Vec<(Window, &Buffer)> = windows.iter().map(|(window, buffer)| (*window, buffer)).collect();
+        let bound = program.bind(self.open, self.words_buffer, &held)?;
+        let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
+        let groups = bytes::groups(begin, count);
+        for first in (0..groups).step_by(most as usize) {
+            let part = (groups - first).min(most) as u32;
+            self.launch(pipeline.clone(), bound.clone(), program.words, &words(first), [part, 1, 1]);
+        }
+        Ok(())
+    }
+
+    fn memory(&self, region: &Region) -> Result<Arc<Allocation>> {
+        let freed = || Error::mistake(format!("{}: {:?} was freed", self.open.fate.label, region.alloc));
+        self.tables.memory.get(region.alloc.0).cloned().ok_or_else(freed)
+    }
+}

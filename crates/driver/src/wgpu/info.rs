@@ -1,0 +1,131 @@
+//! What an adapter is and can do, in its driver's words.
+
+use panoply_device::{DeviceInfo, Kind, Language, MemoryInfo, Style, Target};
+use wgpu::{Adapter, DeviceType, Features, Limits};
+
+use super::discovery::Place;
+
+/// Names of vendors by their PCI number; others are shown as the number.
+const VENDORS: [(u32, &str); 11] = [
+    (0x1002, "AMD"),
+    (0x1010, "Imagination"),
+    (0x106B, "Apple"),
+    (0x10DE, "NVIDIA"),
+    (0x13B5, "Arm"),
+    (0x1414, "Microsoft"),
+    (0x14E4, "Broadcom"),
+    (0x1AE0, "Google"),
+    (0x5143, "Qualcomm"),
+    (0x8086, "Intel"),
+    (0x10005, "Mesa"),
+];
+
+/// Bytes that a 32-bit number of a byte reaches, rounded down generously.
+const REACHED: u64 = (4 << 30) - (64 << 10);
+
+/// The features that computing has a use for, of those the adapter has.
+pub fn features(adapter: &Adapter) -> Features {
+    let wanted = Features::SHADER_F64
+        | Features::SHADER_INT64
+        | Features::TIMESTAMP_QUERY
+        | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
+        | Features::PIPELINE_CACHE
+        | Features::PASSTHROUGH_SHADERS;
+    adapter.features() & wanted
+}
+
+/// The adapter's own limits.
+pub fn limits(adapter: &Adapter) -> Limits {
+    adapter.limits()
+}
+
+/// Which device this is.
+pub fn info(place: &Place) -> DeviceInfo {
+    let info = place.adapter.get_info();
+    let (features, limits) = (features(&place.adapter), limits(&place.adapter));
+    let software = info.device_type == DeviceType::Cpu || is_program(&info.name);
+    let vendor = VENDORS.iter().find(|(number, _)| *number == info.vendor);
+    let has = |feature| if features.contains(feature) { "yes" } else { "no" };
+    DeviceInfo {
+        kind: place.kind,
+        index: place.index,
+        variant: None,
+        name: info.name.clone(),
+        vendor: vendor.map_or_else(|| format!("vendor {:#06x}", info.vendor), |(_, name)| (*name).to_string()),
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_string(),
+        software,
+        unified_memory: matches!(info.device_type, DeviceType::IntegratedGpu | DeviceType::Cpu),
+        // No interface of these tells.
+        compute_units: 0,
+        identity: (!info.device_pci_bus_id.is_empty() && !software).then(|| info.device_pci_bus_id.clone()),
+        details: vec![
+            ("f64".into(), has(Features::SHADER_F64).into()),
+            ("64-bit integers".into(), has(Features::SHADER_INT64).into()),
+            ("timestamps".into(), has(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS).into()),
+            ("largest binding".into(), format!("{} bytes", limits.max_storage_buffer_binding_size)),
+            ("groups along an axis".into(), limits.max_compute_workgroups_per_dimension.to_string()),
+        ],
+    }
+}
+
+/// Whether an adapter is a program, which some drivers do not admit.
+fn is_program(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["llvmpipe", "lavapipe", "swiftshader", "softpipe", "microsoft basic render"]
+        .iter()
+        .any(|known| name.contains(known))
+}
+
+/// What code for it must know.
+pub fn target(place: &Place, info: &DeviceInfo) -> Target {
+    let (features, limits) = (features(&place.adapter), limits(&place.adapter));
+    let [x, y, z] =
+        [limits.max_compute_workgroup_size_x, limits.max_compute_workgroup_size_y, limits.max_compute_workgroup_size_z];
+    let int64 = features.contains(Features::SHADER_INT64);
+    Target {
+        name: format!("WGSL {} {} {}", place.kind, info.name, info.driver),
+        language: Language::Wgsl,
+        style: Style::Gpu,
+        max_group: [x, y, z],
+        max_group_items: limits.max_compute_invocations_per_workgroup,
+        subgroup: 1,
+        shared_bytes: limits.max_compute_workgroup_storage_size,
+        max_bindings: limits.max_storage_buffers_per_shader_stage.min(limits.max_bindings_per_bind_group - 1).min(128),
+        max_buffer_bytes: largest_buffer(&limits),
+        f16: false,
+        bf16: false,
+        // f64 is taken apart into 64-bit integers.
+        f64: int64 && features.contains(Features::SHADER_F64),
+        int64,
+        atomic_f32: false,
+    }
+}
+
+/// Bytes of the largest buffer that can also be bound as a whole.
+pub fn largest_buffer(limits: &Limits) -> u64 {
+    limits.max_buffer_size.min(limits.max_storage_buffer_binding_size).min(REACHED) & !3
+}
+
+/// The device's memory. Metal and DirectX 12 are not asked: there it is the largest buffer.
+pub fn memory(place: &Place) -> MemoryInfo {
+    let total = if place.kind == Kind::Vulkan { vulkan_memory(&place.adapter) } else { None };
+    MemoryInfo { total: total.unwrap_or(limits(&place.adapter).max_buffer_size), free: None }
+}
+
+/// Bytes of the largest heap that is the device's own.
+#[cfg(not(target_vendor = "apple"))]
+fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
+    // SAFETY: the adapter outlives what is borrowed from it, and nothing of it is destroyed.
+    let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
+    let instance = vulkan.shared_instance().raw_instance();
+    // SAFETY: the physical device is of this instance, which lives as long as the adapter.
+    let properties = unsafe { instance.get_physical_device_memory_properties(vulkan.raw_physical_device()) };
+    let heaps = &properties.memory_heaps[..properties.memory_heap_count as usize];
+    // The first bit of a heap's flags says that it is the device's own.
+    heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
+}
+
+#[cfg(target_vendor = "apple")]
+fn vulkan_memory(_adapter: &Adapter) -> Option<u64> {
+    None
+}

@@ -1,0 +1,92 @@
+//! Buffers, the room for them, and the way to and from the host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use panoply_device::{Error, ErrorKind, Result};
+use wgpu::{Buffer, BufferDescriptor, BufferUsages};
+
+use super::open::Open;
+
+/// A buffer and the room it takes.
+pub struct Allocation {
+    /// The buffer; whole words, so that the last bytes can be copied.
+    pub buffer: Buffer,
+    _place: Taken,
+}
+
+/// What may be allocated, and how much of it is.
+pub struct Room {
+    pub total: u64,
+    pub largest: u64,
+    taken: Arc<AtomicU64>,
+}
+
+/// Bytes of a room that are given back when this is dropped.
+struct Taken {
+    bytes: u64,
+    from: Arc<AtomicU64>,
+}
+
+impl Room {
+    /// The room of a device with this memory, in buffers of at most `largest` bytes.
+    pub fn new(total: u64, largest: u64) -> Room {
+        Room { total, largest, taken: Arc::default() }
+    }
+
+    /// Bytes that are taken, asked at any time.
+    pub fn taken(&self) -> impl Fn() -> u64 + use<> {
+        let taken = self.taken.clone();
+        move || taken.load(Relaxed)
+    }
+
+    /// A buffer.
+    pub fn allocate(&self, bytes: u64, open: &Open) -> Result<Allocation> {
+        let place = self.take(bytes, &open.fate.label)?;
+        let descriptor = BufferDescriptor {
+            label: None,
+            size: bytes.next_multiple_of(4),
+            usage: BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        };
+        let doing = format_args!("allocating {bytes} bytes");
+        let buffer = open.ask(doing, || open.device.create_buffer(&descriptor))?;
+        Ok(Allocation { buffer, _place: place })
+    }
+
+    fn take(&self, bytes: u64, label: &str) -> Result<Taken> {
+        let refused = |why: String| Error::new(ErrorKind::OutOfMemory, format!("out of memory on {label}: {why}"));
+        if bytes > self.largest {
+            let largest = self.largest;
+            return Err(refused(format!(
+                "needs {bytes} bytes, the largest that can be bound has {largest}; use smaller ones"
+            )));
+        }
+        let before = self.taken.fetch_add(bytes, Relaxed);
+        let place = Taken { bytes, from: self.taken.clone() };
+        if before.saturating_add(bytes) > self.total {
+            let (free, total) = (self.total.saturating_sub(before), self.total);
+            return Err(refused(format!(
+                "needs {bytes} bytes, {free} free of {total}; free buffers or use smaller ones"
+            )));
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.from.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// Host memory that the device copies into.
+pub fn landing(open: &Open, bytes: u64) -> Result<Buffer> {
+    let descriptor = BufferDescriptor {
+        label: None,
+        size: bytes.next_multiple_of(4),
+        usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    };
+    open.ask(format_args!("reading {bytes} bytes"), || open.device.create_buffer(&descriptor))
+}

@@ -1,0 +1,166 @@
+//! The interface's own device: created at the first use, with every feature and limit of the adapter that computing has a use for.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+
+use panoply_device::{Error, ErrorKind, Kind, Result};
+use wgpu::{
+    DeviceDescriptor, DeviceLostReason, ErrorFilter, ExperimentalFeatures, MemoryHints, PollError, PollType,
+    SubmissionIndex, Trace,
+};
+
+use super::discovery::Place;
+use super::errors::Fate;
+use super::info;
+
+/// A device in use.
+pub struct Open {
+    /// The interface's device.
+    pub device: wgpu::Device,
+    /// Its only queue.
+    pub queue: wgpu::Queue,
+    /// What went wrong with it.
+    pub fate: Arc<Fate>,
+    /// Its limits.
+    pub limits: wgpu::Limits,
+    /// Its features.
+    pub features: wgpu::Features,
+    /// Whether programs become SPIR-V here and not in `wgpu`.
+    pub translates: bool,
+    /// Which device of this process it is, counted over all.
+    number: u64,
+    tickets: AtomicU64,
+}
+
+/// Bits of a token that count the tickets of one device.
+const TICKET_BITS: u32 = 40;
+
+static OPENED: AtomicU64 = AtomicU64::new(1);
+
+impl Open {
+    /// Opens the device at a place.
+    pub fn new(place: &Place, label: String) -> Result<Open> {
+        let (features, limits) = (info::features(&place.adapter), info::limits(&place.adapter));
+        let descriptor = DeviceDescriptor {
+            label: Some("panoply"),
+            required_features: features,
+            required_limits: limits.clone(),
+            experimental_features: ExperimentalFeatures::disabled(),
+            memory_hints: MemoryHints::MemoryUsage,
+            trace: Trace::Off,
+        };
+        let (device, queue) = now(place.adapter.request_device(&descriptor)).map_err(|error| {
+            Error::new(ErrorKind::Driver, format!("{label}: opening the device: {error}; update its driver"))
+        })?;
+        let fate = Arc::new(Fate::new(label));
+        let (lost, stray) = (Arc::downgrade(&fate), Arc::downgrade(&fate));
+        device.set_device_lost_callback(move |reason, why| {
+            // Dropping the last handle counts as losing it.
+            if let (Some(fate), DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
+                fate.lose(why);
+            }
+        });
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            if let Some(fate) = stray.upgrade() {
+                fate.note_stray(error.to_string());
+            }
+        }));
+        let number = OPENED.fetch_add(1, Relaxed);
+        let translates = place.kind == Kind::Vulkan && features.contains(wgpu::Features::PASSTHROUGH_SHADERS);
+        Ok(Open { device, queue, fate, limits, features, translates, number, tickets: AtomicU64::new(0) })
+    }
+
+    /// Calls the interface; the first error of any kind is the answer's.
+    pub fn ask<T>(&self, doing: impl Display, call: impl FnOnce() -> T) -> Result<T> {
+        let (answer, error) = self.observed(call);
+        match error {
+            Some(error) => Err(self.fate.failed(doing, &error)),
+            None => self.fate.check(doing).map(|()| answer),
+        }
+    }
+
+    /// Calls the interface to make a program; what it refuses is the program's fault.
+    pub fn build<T>(&self, entry: &str, call: impl FnOnce() -> T) -> Result<T> {
+        let (answer, error) = self.observed(call);
+        let Some(error) = error else { return Ok(answer) };
+        let label = &self.fate.label;
+        match self.fate.failed(format_args!("compiling {entry}"), &error) {
+            lost if lost.is_device_lost() || lost.is_out_of_memory() => Err(lost),
+            _ => {
+                let refusal = format!("{label}: the driver's compiler refused {entry}; its log follows");
+                Err(Error::new(ErrorKind::Build, refusal).note(error.to_string()))
+            }
+        }
+    }
+
+    fn observed<T>(&self, call: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
+        let filters = [ErrorFilter::OutOfMemory, ErrorFilter::Internal, ErrorFilter::Validation];
+        let [memory, internal, validation] = filters.map(|filter| self.device.push_error_scope(filter));
+        let answer = call();
+        let mut error = None;
+        for scope in [validation, internal, memory] {
+            let found = now(scope.pop());
+            error = error.or(found);
+        }
+        (answer, error)
+    }
+
+    /// Whether a submission is done, after waiting for it if asked to.
+    pub fn is_done(&self, index: &SubmissionIndex, wait: bool) -> Result<bool> {
+        let timeout = if wait { None } else { Some(std::time::Duration::ZERO) };
+        let polled = self.device.poll(PollType::Wait { submission_index: Some(index.clone()), timeout });
+        self.fate.check("waiting")?;
+        match polled {
+            Ok(_) => Ok(true),
+            Err(PollError::Timeout) => Ok(false),
+            Err(PollError::WrongSubmissionIndex(..)) => Err(Error::new(
+                ErrorKind::Driver,
+                format!("{}: waiting: no such submission; report this", self.fate.label),
+            )),
+        }
+    }
+
+    /// Waits for everything.
+    pub fn wait_for_all(&self) -> Result<()> {
+        // Writes go with the next submission, so there is one.
+        self.ask("waiting", || self.queue.submit([]))?;
+        let waited = self.device.poll(PollType::wait_indefinitely());
+        self.fate.check("waiting")?;
+        waited.map(drop).map_err(|error| {
+            Error::new(ErrorKind::Driver, format!("{}: waiting: {error}; report this", self.fate.label))
+        })
+    }
+
+    /// A token that no other ticket of this process has.
+    pub fn next_token(&self) -> u64 {
+        self.number << TICKET_BITS | self.tickets.fetch_add(1, Relaxed)
+    }
+
+    /// Whether a token is of this device.
+    pub fn gave(&self, token: u64) -> bool {
+        token >> TICKET_BITS == self.number
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Work under way is waited for, not torn from under the device.
+        let _ = self.device.poll(PollType::wait_indefinitely());
+    }
+}
+
+/// The result of a future that needs nobody: outside browsers `wgpu`'s are ready when they are made.
+pub fn now<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}

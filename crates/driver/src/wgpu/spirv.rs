@@ -1,0 +1,133 @@
+//! WGSL to SPIR-V, with the decoration that keeps compilers from contracting and reordering floats.
+//!
+//! WGSL has no word for it and naga writes none, so drivers may make `a * b + c` one operation, or take apart what adds and subtracts the
+//! same number to find what rounding lost. SPIR-V has `NoContraction`, and Mesa's drivers for one rewrite nothing that carries it.
+
+use panoply_device::{Error, ErrorKind, Result};
+use wgpu::naga;
+use wgpu::naga::back::spv;
+use wgpu::naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+
+/// A program that was understood.
+pub struct Understood {
+    module: naga::Module,
+    info: ModuleInfo,
+}
+
+/// Parses and validates a text.
+pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: &str) -> Result<Understood> {
+    let refused = |log: String| {
+        Error::new(ErrorKind::Build, format!("{label}: {entry} is no valid WGSL; the compiler's log follows")).note(log)
+    };
+    let module = naga::front::wgsl::parse_str(source).map_err(|error| refused(error.emit_to_string(source)))?;
+    let checked = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+    let info = checked.map_err(|error| refused(error.emit_to_string(source)))?;
+    if !module.entry_points.iter().any(|known| known.name == entry) {
+        return Err(refused(format!("there is no entry point {entry}")));
+    }
+    Ok(Understood { module, info })
+}
+
+impl Understood {
+    /// The numbers that a pipeline gives the program.
+    pub fn overrides(&self) -> impl Iterator<Item = &str> {
+        self.module.overrides.iter().filter_map(|(_, known)| known.name.as_deref())
+    }
+
+    /// The program in SPIR-V, with these numbers.
+    pub fn translate(&self, entry: &str, constants: &[(&str, f64)]) -> std::result::Result<Vec<u32>, String> {
+        let stage = naga::ShaderStage::Compute;
+        let constants = constants.iter().map(|(name, value)| ((*name).to_string(), *value)).collect();
+        let fixed = naga::back::pipeline_constants::process_overrides(
+            &self.module,
+            &self.info,
+            Some((stage, entry)),
+            &constants,
+        );
+        let (module, info) = fixed.map_err(|error| error.to_string())?;
+        let unchecked = naga::proc::BoundsCheckPolicy::Unchecked;
+        let options = spv::Options {
+            flags: spv::WriterFlags::empty(),
+            bounds_check_policies: naga::proc::BoundsCheckPolicies {
+                index: unchecked,
+                buffer: unchecked,
+                image_load: unchecked,
+                binding_array: unchecked,
+            },
+            zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+            force_loop_bounding: false,
+            emit_int_div_checks: false,
+            ..spv::Options::default()
+        };
+        let pipeline = spv::PipelineOptions { shader_stage: stage, entry_point: entry.to_string() };
+        let words = spv::write_vec(&module, &info, &options, Some(&pipeline));
+        Ok(without_contraction(&words.map_err(|error| error.to_string())?))
+    }
+}
+
+/// Words before the first instruction.
+const HEADER: usize = 5;
+const OP_DECORATE: u32 = 71;
+const NO_CONTRACTION: u32 = 42;
+
+/// The module with every operation on floats decorated.
+fn without_contraction(words: &[u32]) -> Vec<u32> {
+    let (mut decorations, mut place) = (Vec::new(), None);
+    let mut at = HEADER;
+    while at < words.len() {
+        let (length, opcode) = ((words[at] >> 16) as usize, words[at] & 0xFFFF);
+        match opcode {
+            // OpDecorate and what follows decorations: types and constants.
+            OP_DECORATE | 72..=75 | 19..=39 => place = place.or(Some(at)),
+            // Negation, sum, difference, product, quotient, remainders, comparisons.
+            127 | 129 | 131 | 133 | 136 | 140 | 141 | 180..=191 => {
+                decorations.extend([3 << 16 | OP_DECORATE, words[at + 2], NO_CONTRACTION]);
+            }
+            _ => {}
+        }
+        at += length.max(1);
+    }
+    let place = place.unwrap_or(words.len());
+    [&words[..place], &decorations, &words[place..]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "
+        override width: u32 = 1u;
+        @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+        @compute @workgroup_size(width) fn main(@builtin(global_invocation_id) at: vec3<u32>) {
+            x[at.x] = x[at.x] * x[0] + x[1] - f32(x[2] < x[3]);
+        }";
+
+    #[test]
+    fn every_operation_on_floats_is_decorated() {
+        let understood = understand(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
+        assert_eq!(understood.overrides().collect::<Vec<_>>(), ["width"]);
+        let words = understood.translate("main", &[("width", 64.0)]).expect("it translates");
+        let mut decorated = Vec::new();
+        let mut results = Vec::new();
+        let mut at = HEADER;
+        while at < words.len() {
+            match words[at] & 0xFFFF {
+                OP_DECORATE if words[at + 2] == NO_CONTRACTION => decorated.push(words[at + 1]),
+                129 | 131 | 133 | 184 => results.push(words[at + 2]),
+                _ => {}
+            }
+            at += (words[at] >> 16) as usize;
+        }
+        assert_eq!(at, words.len(), "the instructions end where the module does");
+        assert_eq!(results.len(), 4);
+        assert_eq!(decorated, results);
+    }
+
+    #[test]
+    fn what_is_no_program_has_a_log() {
+        for (source, entry) in [("fn main() { let x = 1u + 1i; }", "main"), ("nothing", "main"), (SOURCE, "other")] {
+            let error = understand(source, Capabilities::empty(), "test", entry).err().expect("it is refused");
+            assert!(error.is_build() && !error.notes().is_empty(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Commands to the interface's queue.
+
+use std::time::Instant;
+
+use panoply_device::{Result, Step, StepTime};
+use wgpu::{
+    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, CommandEncoderDescriptor, ComputePass,
+    ComputePassDescriptor, Features, QuerySet, QuerySetDescriptor, QueryType, SubmissionIndex,
+};
+
+use super::encode::{Command, Encoder};
+use super::memory::landing;
+use super::open::Open;
+
+/// Bytes of the buffer with launches' words; a longer submission becomes several.
+pub const WORDS_BYTES: u64 = 256 << 10;
+/// Bytes of words after which the next launch waits for the next submission.
+const WORDS_FULL: usize = (WORDS_BYTES as usize) * 3 / 4;
+/// Moments that one set takes, by the interface's rules.
+const MOST_STAMPS: u32 = 4096;
+
+/// When steps ran.
+pub enum Times {
+    /// Moments before and after each step in the device's ticks, in host memory once the work is done.
+    Ticks { at: Buffer, steps: usize, ns_per_tick: f64 },
+    /// The host's measurements, on devices that do not tell: each step ran alone.
+    Measured(Vec<StepTime>),
+}
+
+/// The buffer for launches' words.
+pub fn words_buffer(open: &Open) -> Result<Buffer> {
+    let descriptor = BufferDescriptor {
+        label: Some("words of launches"),
+        size: WORDS_BYTES,
+        usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    };
+    open.ask("opening the device", || open.device.create_buffer(&descriptor))
+}
+
+impl Encoder<'_> {
+    /// Submits steps.
+    pub fn run(mut self, steps: &[Step]) -> Result<SubmissionIndex> {
+        for step in steps {
+            self.step(step)?;
+            if self.words.len() > WORDS_FULL {
+                self.flush()?;
+            }
+        }
+        self.flush()
+    }
+
+    /// Submits steps that are measured.
+    pub fn run_timed(mut self, steps: &[Step]) -> Result<(SubmissionIndex, Times)> {
+        let stamps = u32::try_from(2 * steps.len()).unwrap_or(u32::MAX);
+        let tells = self.open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
+        if !tells || stamps == 0 || stamps > MOST_STAMPS {
+            return self.run_measured(steps);
+        }
+        let open = self.open;
+        let set = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: stamps };
+        let set = open.ask("measuring", || open.device.create_query_set(&set))?;
+        for (i, step) in steps.iter().enumerate() {
+            self.step(step)?;
+            self.submit(Some((&set, 2 * i as u32)), None)?;
+        }
+        let bytes = u64::from(stamps) * 8;
+        let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
+        let resolved = BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
+        let resolved = open.ask("measuring", || open.device.create_buffer(&resolved))?;
+        let at = landing(open, bytes)?;
+        let resolve = |encoder: &mut CommandEncoder| {
+            encoder.resolve_query_set(&set, 0..stamps, &resolved, 0);
+            encoder.copy_buffer_to_buffer(&resolved, 0, &at, 0, bytes);
+        };
+        let index = self.submit(None, Some(&resolve))?;
+        let ns_per_tick = f64::from(open.queue.get_timestamp_period());
+        Ok((index, Times::Ticks { at, steps: steps.len(), ns_per_tick }))
+    }
+
+    /// Runs steps one by one between two looks at the clock.
+    fn run_measured(mut self, steps: &[Step]) -> Result<(SubmissionIndex, Times)> {
+        let mut index = self.flush()?;
+        self.open.is_done(&index, true)?;
+        let clock = Instant::now();
+        let now = || clock.elapsed().as_nanos() as u64;
+        let mut times = Vec::with_capacity(steps.len());
+        for step in steps {
+            let start_ns = now();
+            self.step(step)?;
+            index = self.flush()?;
+            self.open.is_done(&index, true)?;
+            times.push(StepTime { start_ns, end_ns: now() });
+        }
+        Ok((index, Times::Measured(times)))
+    }
+
+    /// Submits what was made so far.
+    pub fn flush(&mut self) -> Result<SubmissionIndex> {
+        self.submit(None, None)
+    }
+
+    /// Submits what was made so far, with moments before and after, and something at the end.
+    pub fn submit(
+        &mut self,
+        stamps: Option<(&QuerySet, u32)>,
+        last: Option<&dyn Fn(&mut CommandEncoder)>,
+    ) -> Result<SubmissionIndex> {
+        let (commands, words) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.words));
+        let open = self.open;
+        open.ask("submitting work", || {
+            if !words.is_empty() {
+                open.queue.write_buffer(self.words_buffer, 0, &words);
+            }
+            if commands.is_empty() && stamps.is_none() && last.is_none() {
+                return open.queue.submit([]);
+            }
+            let mut encoder = open.device.create_command_encoder(&CommandEncoderDescriptor { label: None });
+            if let Some((set, first)) = stamps {
+                encoder.write_timestamp(set, first);
+            }
+            let mut pass = None;
+            commands.iter().for_each(|command| encode(command, &mut encoder, &mut pass));
+            drop(pass);
+            if let Some((set, first)) = stamps {
+                encoder.write_timestamp(set, first + 1);
+            }
+            if let Some(last) = last {
+                last(&mut encoder);
+            }
+            open.queue.submit([encoder.finish()])
+        })
+    }
+}
+
+/// Launches that follow each other share a pass; the interface orders what touches the same memory.
+fn encode(command: &Command, encoder: &mut CommandEncoder, pass: &mut Option<ComputePass<'static>>) {
+    match command {
+        Command::Launch { pipeline, bound, words, groups: [x, y, z] } => {
+            let begin = || encoder.begin_compute_pass(&ComputePassDescriptor::default()).forget_lifetime();
+            let pass = pass.get_or_insert_with(begin);
+            pass.set_pipeline(pipeline);
+            pass.set_bind_group(0, bound, &[*words]);
+            pass.dispatch_workgroups(*x, *y, *z);
+        }
+        Command::Copy { from: (from, start), to: (to, place), bytes } => {
+            *pass = None;
+            encoder.copy_buffer_to_buffer(from, *start, to, *place, *bytes);
+        }
+        Command::Clear { to: (to, place), bytes } => {
+            *pass = None;
+            encoder.clear_buffer(to, *place, Some(*bytes));
+        }
+    }
+}

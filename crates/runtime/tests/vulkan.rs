@@ -1,0 +1,248 @@
+//! What is Vulkan's alone: no loader, no driver, limits, a lost device, exact arithmetic where the device has none.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use panoply_device::{Device as RawDevice, Driver, QueueId, Region};
+use panoply_driver::WgpuDriver;
+use panoply_driver::wgpu::{Trust, WgpuDevice};
+use panoply_ir::verify::verify;
+use panoply_ir::{DType, text};
+use panoply_runtime::{Device, DeviceOptions, Kind, LaunchArg, Work};
+
+/// The first Vulkan device, on which kernels trust as much as they may.
+fn raw(trust: Trust) -> Option<Arc<WgpuDevice>> {
+    let hidden = std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some();
+    match (WgpuDriver { trust, ..WgpuDriver::new(Kind::Vulkan) }).devices() {
+        Ok(mut devices) if !hidden => Some(devices.swap_remove(0)),
+        Ok(_) => None,
+        Err(error) => {
+            eprintln!("SKIPPED: nothing ran on Vulkan: {}", error.message());
+            None
+        }
+    }
+}
+
+fn device(trust: Trust) -> Option<Device> {
+    raw(trust).map(|raw| Device::new(raw, DeviceOptions::default()))
+}
+
+/// Runs a kernel over as many work-items as the first buffer's bytes have elements of the last one.
+fn run(device: &Device, source: &str, inputs: &[Vec<u8>], dtype: DType) -> Vec<u8> {
+    let kernel = verify(text::parse(source).expect("it parses")).expect("it verifies");
+    let prepared = device.prepare(&Arc::new(kernel)).expect("it is compiled");
+    let storages: Vec<_> = inputs.iter().map(|bytes| device.upload(bytes).unwrap()).collect();
+    let out = device.upload(&vec![0; inputs[0].len()]).unwrap();
+    let mut args: Vec<LaunchArg<'_>> = storages.iter().map(|storage| LaunchArg::read(storage, dtype)).collect();
+    args.push(LaunchArg::write(&out, dtype));
+    let grid = (inputs[0].len() / dtype.bytes()).into();
+    device.submit(&[Work::Kernel { prepared: &prepared, grid, args }]).unwrap();
+    out.read().unwrap()
+}
+
+/// Numbers without a pattern, every exponent among them (SplitMix64).
+fn bits(seed: u64, count: usize) -> Vec<u64> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Operands whose sums cancel, overflow, vanish and meet every special value.
+fn operands_f32(count: usize) -> [Vec<f32>; 3] {
+    const SPECIAL: [f32; 8] =
+        [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, f32::MIN_POSITIVE, f32::MAX];
+    let any = |seed| bits(seed, count).into_iter().map(|bits| f32::from_bits(bits as u32)).collect::<Vec<f32>>();
+    let near = |seed| -> Vec<f32> {
+        bits(seed, count).into_iter().map(|bits| f32::from_bits(bits as u32 & 0x81FF_FFFF | 0x3E00_0000)).collect()
+    };
+    let (mut a, mut b, mut c) = (near(1), near(2), near(3));
+    let (wild_a, wild_b, wild_c) = (any(4), any(5), any(6));
+    for i in 0..count {
+        match i % 5 {
+            0 => c[i] = -(a[i] * b[i]),
+            1 => (a[i], b[i], c[i]) = (wild_a[i], wild_b[i], wild_c[i]),
+            // Products among the smallest numbers.
+            2 => (b[i], c[i]) = (wild_b[i], f32::from_bits(wild_c[i].to_bits() & 0x80FF_FFFF)),
+            3 => a[i] = f32::from_bits(bits(i as u64, 1)[0] as u32 & 0x81FF_FFFF),
+            _ => (a[i], c[i]) = (SPECIAL[i / 5 % 8], SPECIAL[i / 40 % 8]),
+        }
+    }
+    [a, b, c]
+}
+
+#[test]
+fn a_fused_multiply_add_rounds_once_for_every_operand() {
+    let text = |dtype| {
+        format!(
+            "kernel k(a: &[{dtype}], b: &[{dtype}], c: &[{dtype}], y: &out [{dtype}]) {{\n    \
+             y[global_id.x] = fma(a[global_id.x], b[global_id.x], c[global_id.x])\n}}\n"
+        )
+    };
+    for trust in [Trust::Measured, Trust::Nothing] {
+        let Some(device) = device(trust) else { return };
+        let [a, b, c] = operands_f32(100_000);
+        let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let found = run(&device, &text("f32"), &[bytes(&a), bytes(&b), bytes(&c)], DType::F32);
+        for (i, found) in found.chunks_exact(4).enumerate() {
+            let found = f32::from_le_bytes(found.try_into().unwrap());
+            let expected = a[i].mul_add(b[i], c[i]);
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{trust:?}: {:e} × {:e} + {:e} is {expected:e}, not {found:e}", a[i], b[i], c[i]);
+        }
+        if !device.target().f64 {
+            continue;
+        }
+        let wide = |x: &[f32], salt: u64| -> Vec<f64> {
+            let more = bits(salt, x.len());
+            let widened = |(x, more): (&f32, u64)| f64::from_bits(f64::from(*x).to_bits() ^ (more >> 35));
+            x.iter().zip(more).map(widened).collect()
+        };
+        let [a, b, mut c] = [wide(&a, 7), wide(&b, 8), wide(&c, 9)];
+        (0..c.len()).step_by(5).for_each(|i| c[i] = -(a[i] * b[i]));
+        let bytes = |x: &[f64]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let found = run(&device, &text("f64"), &[bytes(&a), bytes(&b), bytes(&c)], DType::F64);
+        for (i, found) in found.chunks_exact(8).enumerate() {
+            let found = f64::from_le_bytes(found.try_into().unwrap());
+            let expected = a[i].mul_add(b[i], c[i]);
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{trust:?}: {:e} × {:e} + {:e} is {expected:e}, not {found:e}", a[i], b[i], c[i]);
+        }
+    }
+}
+
+#[test]
+fn products_and_sums_are_not_contracted_and_special_values_stay() {
+    let Some(device) = device(Trust::Measured) else { return };
+    let [a, b, c] = operands_f32(50_000);
+    let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let source = "kernel k(a: &[f32], b: &[f32], c: &[f32], y: &out [f32]) {\n    \
+                  y[global_id.x] = add(mul(a[global_id.x], b[global_id.x]), c[global_id.x])\n}\n";
+    let found = run(&device, source, &[bytes(&a), bytes(&b), bytes(&c)], DType::F32);
+    for (i, found) in found.chunks_exact(4).enumerate() {
+        let (found, expected) = (f32::from_le_bytes(found.try_into().unwrap()), a[i] * b[i] + c[i]);
+        let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+        assert!(same, "{:e} × {:e} + {:e} is {expected:e}, not {found:e}", a[i], b[i], c[i]);
+    }
+    // What a compiler may take for nothing at all.
+    let source = "kernel k(a: &[f32], y: &out [f32]) {\n    \
+                  y[global_id.x] = add(mul(a[global_id.x], 0.0f32), sub(add(a[global_id.x], 3e7f32), 3e7f32))\n}\n";
+    let found = run(&device, source, &[bytes(&a)], DType::F32);
+    for (a, found) in a.iter().zip(found.chunks_exact(4)) {
+        let (found, expected) = (f32::from_le_bytes(found.try_into().unwrap()), a * 0.0 + ((a + 3e7) - 3e7));
+        let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+        assert!(same, "of {a:e}: {expected:e}, not {found:e}");
+    }
+}
+
+#[test]
+fn launches_beyond_the_groups_of_a_grid_become_several() {
+    let Some(device) = device(Trust::Measured) else { return };
+    let source = "kernel k(y: &out [u32], n: index) group(1, 1, 1) {\n    \
+                  y[add(global_id.x, mul(n, add(global_id.y, mul(global_size.y, global_id.z))))] = \
+                  cast<u32>(add(group_id.x, add(mul(group_count.x, 3), add(group_id.y, group_id.z))))\n}\n";
+    let kernel = verify(text::parse(source).expect("it parses")).expect("it verifies");
+    let prepared = device.prepare(&Arc::new(kernel)).unwrap();
+    for [x, y, z] in [[140_001usize, 1, 1], [1, 70_000, 2], [2, 1, 65_537]] {
+        let out = device.upload(&vec![0; 4 * x * y * z]).unwrap();
+        let args = vec![LaunchArg::write(&out, DType::U32), LaunchArg::Index(x as u64)];
+        device.submit(&[Work::Kernel { prepared: &prepared, grid: (x, y, z).into(), args }]).unwrap();
+        let found = out.read().unwrap();
+        for (at, word) in found.chunks_exact(4).enumerate() {
+            let (i, j, k) = (at % x, at / x % y, at / x / y);
+            assert_eq!(u32::from_le_bytes(word.try_into().unwrap()) as usize, i + 3 * x + j + k, "{at} of {x}×{y}×{z}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_bound_is_not_allocated() {
+    let Some(raw) = raw(Trust::Measured) else { return };
+    let largest = raw.target().max_buffer_bytes;
+    let error = raw.allocate(largest + 4).unwrap_err();
+    assert!(error.is_out_of_memory() && error.message().contains(&format!("has {largest}")), "{error}");
+    let device = Device::new(raw, DeviceOptions::default());
+    let error = device.allocate(largest + 4).unwrap_err();
+    assert!(error.is_mistake() && error.message().contains("exceeds the largest on vulkan:0"), "{error}");
+}
+
+#[test]
+fn a_lost_device_says_so_and_gives_everything_back() {
+    let Some(raw) = raw(Trust::Measured) else { return };
+    let taken = raw.taken();
+    let alloc = raw.allocate(1 << 20).unwrap();
+    raw.write(QueueId::DEFAULT, Region { alloc, offset: 0, bytes: 4 }, &[1, 2, 3, 4]).unwrap();
+    assert_eq!(taken(), 1 << 20);
+    raw.lose().unwrap();
+    let region = Region { alloc, offset: 0, bytes: 4 };
+    let answers = [
+        raw.write(QueueId::DEFAULT, region, &[1, 2, 3, 4]),
+        raw.read(QueueId::DEFAULT, region).and_then(|ticket| ticket.take()).map(drop),
+        raw.submit(QueueId::DEFAULT, &[], false).map(drop),
+        raw.synchronize(),
+    ];
+    for answer in answers {
+        let error = answer.expect_err("the device is gone");
+        assert!(error.is_device_lost() && error.message().contains("restart the program"), "{error}");
+    }
+    raw.free(alloc);
+    drop(raw);
+    assert_eq!(taken(), 0);
+}
+
+/// Runs in a child: prints what the driver answers.
+#[test]
+fn answer() {
+    if std::env::var_os("PANOPLY_TEST_ANSWER").is_none() {
+        return;
+    }
+    match WgpuDriver::new(Kind::Vulkan).probe() {
+        Ok(devices) => println!("ANSWER {} devices", devices.len()),
+        Err(error) => {
+            println!("ANSWER {} {}", if error.is_unavailable() { "unavailable" } else { "?" }, error.message())
+        }
+    }
+}
+
+#[test]
+fn no_loader_and_no_driver_are_reasons() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let hiding = std::env::temp_dir().join(format!("panoply-no-vulkan-{}", std::process::id()));
+    std::fs::create_dir_all(&hiding).unwrap();
+    ["libvulkan.so.1", "libvulkan.so"].iter().for_each(|name| std::fs::write(hiding.join(name), "").unwrap());
+    let child = |variables: &[(&str, &std::ffi::OsStr)]| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "answer", "--nocapture"]).env("PANOPLY_TEST_ANSWER", "1");
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let answer = child(&[("LD_LIBRARY_PATH", hiding.as_os_str())]);
+    assert!(
+        answer.contains("ANSWER unavailable vulkan: its loader libvulkan.so.1 cannot be opened; install"),
+        "{answer}"
+    );
+    let nothing = std::ffi::OsStr::new("/nonexistent.json");
+    let answer = child(&[("VK_ICD_FILENAMES", nothing), ("VK_DRIVER_FILES", nothing)]);
+    let absent = answer.contains("ANSWER unavailable vulkan: the loader is here but no driver for it; install");
+    assert!(absent || answer.contains("its loader"), "{answer}");
+    let _ = std::fs::remove_dir_all(hiding);
+}
+
+#[test]
+fn kinds_of_other_systems_name_theirs() {
+    for (kind, message) in [
+        (Kind::Metal, "metal: Metal exists on macOS only; use another kind here"),
+        (Kind::Dx12, "dx12: DirectX 12 exists on Windows only; use another kind here"),
+    ] {
+        if cfg!(target_os = "linux") {
+            assert_eq!(WgpuDriver::new(kind).probe().err().expect("it is not here").message(), message);
+        }
+    }
+}
