@@ -10,6 +10,8 @@ mod bench;
 mod demo;
 mod devices;
 mod explain;
+mod export;
+mod inspect;
 mod output;
 mod predict;
 mod selftest;
@@ -39,10 +41,14 @@ enum Command {
     Explain(explain::Arguments),
     /// What a device reaches.
     Bench(bench::Arguments),
-    /// Train a network on the handwritten digits that ship with Panoply.
+    /// Train a network on the handwritten digits that ship with Panoply, or on your own tables and images.
     Train(train::Arguments),
-    /// Let a trained network read some digits.
+    /// Let a trained network judge examples.
     Predict(predict::Arguments),
+    /// Write a trained network as an ONNX file.
+    Export(export::Arguments),
+    /// What a model file holds.
+    Inspect(inspect::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +60,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
     };
     match done {
         Ok(code) => code,

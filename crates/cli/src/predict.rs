@@ -1,26 +1,30 @@
-//! `panoply predict MODEL`: a trained network reads digits, shown as a person would see them.
+//! `panoply predict MODEL [DATA]`: a trained network at work. Digits are shown as a person would see them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::nn::data::{Dataset, digits};
-use panoply::nn::{Layer, Pass};
-use panoply::{DType, Error, Result, Rng, Tensor};
+use panoply::nn::data::digits;
+use panoply::nn::data::source::{Source, Unlabelled};
+use panoply::nn::fit::predict_all;
+use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, DeviceChoice};
-use crate::train;
+use crate::train::{largest, manifest::Manifest};
 
-/// Let a trained network read some digits.
+/// Let a trained network judge examples.
 #[derive(Args)]
 pub struct Arguments {
     /// The model file that `panoply train` wrote.
     model: PathBuf,
-    /// How many digits to show.
-    #[arg(long, default_value_t = 4)]
-    count: usize,
-    /// Which digits: another seed, others.
+    /// More of what it was trained on: a table with the same columns, an image or a folder of them, an IDX or NumPy file; what
+    /// it was trained on if nothing is said.
+    data: Option<PathBuf>,
+    /// How many examples to show, taken at random; all of them if DATA is given, otherwise 4.
+    #[arg(long)]
+    count: Option<usize>,
+    /// Which examples: another seed, others.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
@@ -30,41 +34,90 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Reads the model, takes digits at random, and prints what the model sees in them.
+/// Reads the model and the examples, and prints what the model sees in them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.device().scope(|| {
-        let model = train::load(&arguments.model)?;
-        let data = digits::load()?;
-        let order = Rng::seed(arguments.seed).permutation(data.len());
-        let shown = data.select(&order[..arguments.count.min(data.len())]);
-        if shown.is_empty() {
+        let manifest = Manifest::of_model(&arguments.model)?;
+        let model = manifest.load(&arguments.model)?;
+        let examples = chosen(examples(&manifest, arguments.data.as_deref())?, arguments);
+        if examples.names.is_empty() {
             return Err(Error::mistake("--count 0: there is nothing to show"));
         }
-        let inputs = Tensor::from_slice(&shown.features, [shown.len(), shown.width]);
-        let shares = model.forward(&inputs, &mut Pass::eval()).softmax(-1);
-        let (best, share) = (shares.argmax(-1), shares.max(-1));
-        let (best, share) = (best.to_vec::<i32>()?, share.cast(DType::F32).to_vec::<f32>()?);
+        let classes = &manifest.data.classes;
+        let shares = predict_all(&model, &examples.data)?;
+        let read: Vec<(usize, f32)> =
+            shares.chunks_exact(classes.len()).map(|row| (largest(row), row[largest(row)])).collect();
+        let right = |at: usize| examples.labels[at].map(|label| label as usize == read[at].0);
+        let known = (0..read.len()).filter_map(right).count();
+        let correct = (0..read.len()).filter_map(right).filter(|right| *right).count();
         if arguments.json {
-            let rows: Vec<_> = (0..shown.len())
-                .map(|i| json!({"digit": order[i], "label": shown.labels[i], "read": best[i], "confidence": share[i]}))
+            let rows: Vec<_> = (0..read.len())
+                .map(|at| {
+                    let label = examples.labels[at].map(|label| &classes[label as usize]);
+                    json!({"example": examples.names[at], "label": label, "read": classes[read[at].0], "confidence": read[at].1})
+                })
                 .collect();
-            output::print_json(&json!({"schema": 1, "device": choice.device().to_string(), "predictions": rows}));
-        } else {
-            (0..shown.len()).for_each(|i| show(&shown, i, best[i], share[i]));
+            output::print_json(&json!({
+                "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": known, "right": correct,
+            }));
+            return Ok(choice.exit_code());
+        }
+        let width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        for (at, (class, share)) in read.iter().enumerate() {
+            let verdict = match examples.labels[at] {
+                Some(label) if label as usize == *class => format!(", is {}: right", classes[label as usize]),
+                Some(label) => format!(", is {}: wrong", classes[label as usize]),
+                None => String::new(),
+            };
+            let sentence = format!("reads {} ({:.1} %){verdict}", classes[*class], share * 100.0);
+            if let Source::Digits = manifest.data.source {
+                draw(&examples.data.features[at * examples.data.width..][..examples.data.width]);
+                println!("  {sentence}\n");
+            } else {
+                println!("{:width$}  {sentence}", examples.names[at]);
+            }
+        }
+        if known > 4 {
+            println!("{correct} of {known} right, {:.1} %", correct as f64 * 100.0 / known as f64);
         }
         Ok(choice.exit_code())
     })
 }
 
-fn show(data: &Dataset, example: usize, read: i32, share: f32) {
+fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<Unlabelled> {
+    let (source, classes) = (&manifest.data.source, &manifest.data.classes);
+    match (source, data) {
+        (Source::Digits, None) => {
+            let data = digits::load()?.shaped(&[1, 8, 8])?;
+            let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
+            let labels = data.labels.iter().map(|label| Some(*label)).collect();
+            Ok(Unlabelled { data, names, labels })
+        }
+        (_, Some(path)) => source.read(path, classes),
+        (_, None) => source.read(Path::new(&manifest.data.path), classes),
+    }
+}
+
+/// Some of the examples at random, or all in order.
+fn chosen(examples: Unlabelled, arguments: &Arguments) -> Unlabelled {
+    let Some(count) = arguments.count.or(if arguments.data.is_none() { Some(4) } else { None }) else {
+        return examples;
+    };
+    let mut order = Rng::seed(arguments.seed).permutation(examples.names.len());
+    order.truncate(count);
+    Unlabelled {
+        data: examples.data.select(&order),
+        names: order.iter().map(|at| examples.names[*at].clone()).collect(),
+        labels: order.iter().map(|at| examples.labels[*at]).collect(),
+    }
+}
+
+fn draw(points: &[f32]) {
     const INK: [char; 5] = [' ', '░', '▒', '▓', '█'];
-    let points = &data.features[example * data.width..(example + 1) * data.width];
     for row in points.chunks(8) {
         let line: String =
             row.iter().map(|point| INK[(point * 4.0).round() as usize]).flat_map(|ink| [ink, ink]).collect();
         println!("  {line}");
     }
-    let verdict = if read == data.labels[example] { "right" } else { "wrong" };
-    println!("  reads {read} ({:.1} %), is {}: {verdict}\n", share * 100.0, data.labels[example]);
 }

@@ -1,68 +1,90 @@
-//! `panoply train digits`: the main job, on data that ships with Panoply.
+//! `panoply train`: the main job, on data that ships with Panoply or on your own.
+//!
+//! [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies, [`manifest`] what a run says of
+//! itself, [`screen`] what a person sees, [`curves`] and [`confusion`] the pictures.
 
-mod network;
+mod confusion;
+mod curves;
+mod folder;
+pub mod manifest;
+mod presets;
+mod screen;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use panoply::nn::data::digits;
-use panoply::nn::fit::{StepReport, Watch};
-use panoply::nn::optimiser::Schedule;
-use panoply::nn::{AdamW, EpochReport, Module, Run, Sequential, Training, checkpoint};
-use panoply::{Error, Result, Rng};
+use panoply::nn::data::Dataset;
+use panoply::nn::data::source::{self, Labelled, Reading};
+use panoply::nn::fit::predict_all;
+use panoply::nn::metrics::Confusion;
+use panoply::nn::optimiser::{AdamWRule, Schedule};
+use panoply::nn::{AdamW, LayerSpec, Model, Module, Run, Standardise, Training, checkpoint};
+use panoply::{Error, Result, Rng, Tensor};
 use serde_json::json;
 
-use crate::output::{self, DeviceChoice};
-use network::{Kind, Network};
+use crate::output::{self, Choice, DeviceChoice};
+use folder::Folder;
+use manifest::{Commands, Data, Manifest, Outcome, Settings};
+use presets::Sizes;
+use screen::Screen;
 
-/// Train a network on the handwritten digits that ship with Panoply.
+/// Train a network on the handwritten digits that ship with Panoply, or on your own tables and images.
+///
+/// DATA is `digits`, a table (.csv, .tsv), a folder with a sub-folder of images for each class, or a pair of IDX or NumPy
+/// files, of which one is named or their folder. All that comes of it lies in a folder of its own under `runs`.
 #[derive(Args)]
 pub struct Arguments {
-    /// What to learn.
-    #[arg(value_enum, default_value = "digits")]
-    data: Data,
-    /// How often every example is seen.
-    #[arg(long, default_value_t = 30)]
-    epochs: usize,
-    /// Examples of a step.
-    #[arg(long, default_value_t = 64)]
-    batch: usize,
-    /// The network.
-    #[arg(long, value_enum, default_value = "mlp")]
-    model: Kind,
-    /// Widths of the hidden layers; of `cnn` the channels of its two convolutions, of `lstm` its memory.
-    #[arg(long, value_delimiter = ',')]
+    /// What to learn: `digits`, a file or a folder.
+    #[arg(default_value = "digits")]
+    data: String,
+    /// The network: mlp, cnn, lstm, transformer, or a FILE.toml that describes its layers.
+    #[arg(long, default_value = "mlp", conflicts_with = "resume")]
+    model: presets::Choice,
+    /// How often every example is seen; 30 if nothing else is said.
+    #[arg(long)]
+    epochs: Option<usize>,
+    /// Examples of a step, or `auto` for as many as fit.
+    #[arg(long, default_value = "64", value_parser = batch, conflicts_with = "resume")]
+    batch: Batch,
+    /// Widths of the hidden layers; of `cnn` the channels of its convolutions, of `lstm` its memory, of `transformer` its
+    /// width and its blocks.
+    #[arg(long, value_delimiter = ',', conflicts_with = "resume")]
     hidden: Option<Vec<usize>>,
     /// Learning rate of AdamW.
-    #[arg(long, default_value_t = 2e-3)]
+    #[arg(long, default_value_t = 2e-3, conflicts_with = "resume")]
     learning_rate: f64,
     /// What becomes of the learning rate over the epochs.
-    #[arg(long, value_enum, default_value = "constant")]
+    #[arg(long, value_enum, default_value = "constant", conflicts_with = "resume")]
     schedule: Course,
+    /// What layers compute in; parameters stay f32.
+    #[arg(long, value_enum, default_value = "f32", conflicts_with = "resume")]
+    precision: Precision,
     /// Probability of dropping an activation in training.
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
     dropout: f64,
     /// Stop after this many epochs without a better validation loss.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "resume")]
     patience: Option<usize>,
     /// Share of the examples held out for validation.
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, default_value_t = 0.2, conflicts_with = "resume")]
     held_out: f64,
     /// Determines initial weights, order and dropout.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, conflicts_with = "resume")]
     seed: u64,
-    /// Go on with the training that `--out` holds, as if it had never stopped.
-    #[arg(long)]
-    resume: bool,
-    /// Folder for the model and the history.
-    #[arg(long, default_value = "runs/digits")]
-    out: PathBuf,
+    /// The column of classes of a table, by name or counted from 1.
+    #[arg(long, conflicts_with = "resume")]
+    label: Option<String>,
+    /// Rows and columns to which images are scaled, such as 32x32.
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size, conflicts_with = "resume")]
+    image_size: Option<(usize, usize)>,
+    /// Go on with the run in this folder as if it had never stopped; --epochs may say for how long.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "data")]
+    resume: Option<PathBuf>,
+    /// Folder for all that comes of it; `runs/NAME-N` if nothing else is said.
+    #[arg(long, conflicts_with = "resume")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceChoice,
     /// One JSON document on stdout.
@@ -70,10 +92,35 @@ pub struct Arguments {
     json: bool,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Batch {
+    Auto,
+    Count(usize),
+}
+
+fn batch(text: &str) -> Result<Batch, String> {
+    match text {
+        "auto" => Ok(Batch::Auto),
+        _ => match text.parse() {
+            Ok(count) if count > 0 => Ok(Batch::Count(count)),
+            _ => Err("take a number of at least 1, or auto".to_string()),
+        },
+    }
+}
+
+fn image_size(text: &str) -> Result<(usize, usize), String> {
+    let (rows, columns) = text.split_once(['x', '×']).unwrap_or((text, text));
+    match (rows.parse(), columns.parse()) {
+        (Ok(rows @ 1..=65536), Ok(columns @ 1..=65536)) => Ok((rows, columns)),
+        _ => Err("take two numbers such as 32x32".to_string()),
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Data {
-    /// 1797 handwritten digits of 8 × 8 points.
-    Digits,
+enum Precision {
+    F32,
+    Bf16,
+    F16,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -86,14 +133,26 @@ enum Course {
     OneCycle,
 }
 
-impl Course {
-    fn over(self, steps: u64) -> Schedule {
-        match self {
-            Course::Constant => Schedule::Constant,
-            Course::Cosine => Schedule::Cosine { steps, floor: 0.0 },
-            Course::OneCycle => Schedule::one_cycle(steps),
-        }
+/// What becomes of the learning rate, as it is spelled on the command line.
+fn schedule(name: &str, steps: u64) -> Schedule {
+    match name {
+        "cosine" => Schedule::Cosine { steps, floor: 0.0 },
+        "one-cycle" => Schedule::one_cycle(steps),
+        _ => Schedule::Constant,
     }
+}
+
+fn spelled(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+}
+
+/// A run before it begins or goes on.
+struct Job {
+    folder: Folder,
+    manifest: Manifest,
+    train: Dataset,
+    held: Dataset,
+    run: Run<Model, AdamWRule>,
 }
 
 /// Trains, reports, saves.
@@ -102,153 +161,244 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     choice.explain();
     let start = Instant::now();
     choice.device().scope(|| {
-        let Data::Digits = arguments.data;
-        let mut rng = Rng::seed(arguments.seed);
-        let (train, validation) = digits::load()?.split(arguments.held_out, &mut rng)?;
-        let network = Network::new(arguments.model, arguments.hidden.clone(), arguments.dropout).map_err(Error::mistake)?;
-        let model = network.build(&mut rng);
-        let mut run = Run::new(model, AdamW::new(arguments.learning_rate).clip_norm(1.0), rng);
-        let state = arguments.out.join("training.safetensors");
-        if arguments.resume {
-            run.load(&state)?;
-        } else {
-            let failed = |error| Error::io(format!("cannot make {}", arguments.out.display()), error);
-            std::fs::create_dir_all(&arguments.out).map_err(failed)?;
-        }
-        let done = run.progress.history.len();
-        eprintln!(
-            "digits: {} to learn from, {} held out; {} with {} parameters{}",
-            train.len(),
-            validation.len(),
-            network.kind.name(),
-            run.model.param_count(),
-            if arguments.resume { format!("; going on after epoch {done}") } else { String::new() }
-        );
-        let steps = arguments.epochs * train.len().div_ceil(arguments.batch.max(1));
-        let training = Training {
-            patience: arguments.patience,
-            schedule: arguments.schedule.over(steps as u64),
-            file: Some(state),
-            ..Training::new(arguments.epochs, arguments.batch)
+        let mut job = match &arguments.resume {
+            Some(folder) => Job::resumed(folder, arguments, &choice)?,
+            None => Job::new(arguments, &choice)?,
         };
-        let mut screen = Screen::new(arguments, stop_flag()?);
-        run.classify(&training, (&train, &validation), &mut screen)?;
+        let training = job.training();
+        job.greet(&training)?;
+        job.manifest.write(&job.folder.0)?;
+        let history = job.run.progress.history.clone();
+        job.folder.write_history(&history)?;
+        let stop = screen::stop_flag()?;
+        let mut screen = Screen::new(arguments.json, training.epochs, job.folder.clone(), history, stop);
+        let trained = job.run.classify(&training, (&job.train, &job.held), &mut screen);
         screen.bar.finish_and_clear();
-        let history = &run.progress.history;
-        let best = run.progress.best.checked_sub(1).map(|at| &history[at]).ok_or_else(|| {
-            Error::mistake("training was stopped before its first epoch ended; `--resume` goes on with it")
+        let resume = &job.manifest.commands.resume;
+        trained.map_err(|error| match job.run.progress.history.is_empty() {
+            true => error,
+            false => error.note(format!("what was saved stands; `{resume}` goes on from there")),
         })?;
-        let file = save(run.best_model(), &network, arguments, history, best)?;
-        let seconds = start.elapsed().as_secs_f64();
-        if arguments.json {
-            output::print_json(&json!({
-                "schema": 1, "data": "digits", "device": choice.report(), "network": network.kind.name(), "parameters": run.model.param_count(),
-                "epochs": history, "best_epoch": best.epoch, "accuracy": best.accuracy, "seconds": seconds,
-                "model": file, "interrupted": screen.stopped(),
-            }));
-        } else {
-            println!(
-                "{:.1} % of the held-out digits right (epoch {}), {seconds:.2} s in all",
-                best.accuracy * 100.0,
-                best.epoch
-            );
-            println!("saved {}", file.display());
-            println!("try it: panoply predict {}", file.display());
-        }
+        screen.failed.clone().map_or(Ok(()), Err)?;
+        job.finish(screen.stopped())?;
+        job.report(arguments, &choice, start.elapsed().as_secs_f64());
         Ok(choice.exit_code())
     })
 }
 
-/// The network a model file describes, with its parameters.
-pub fn load(file: &Path) -> Result<Sequential> {
-    let network = Network::described(&checkpoint::metadata(file)?).ok_or_else(|| {
-        Error::corrupt(format!(
-            "{}: it does not say which network it holds; was it written by `panoply train`?",
-            file.display()
-        ))
-    })?;
-    let mut model = network.build(&mut Rng::seed(0));
-    checkpoint::load(&mut model, file)?;
-    Ok(model)
-}
-
-fn save(
-    model: &Sequential,
-    network: &Network,
-    arguments: &Arguments,
-    history: &[EpochReport],
-    best: &EpochReport,
-) -> Result<PathBuf> {
-    let mut described = network.describe();
-    described.insert("panoply".to_string(), env!("CARGO_PKG_VERSION").to_string());
-    described.insert("accuracy".to_string(), best.accuracy.to_string());
-    let file = arguments.out.join("model.safetensors");
-    checkpoint::save(model, &file, described)?;
-    let lines: Vec<String> = history.iter().map(|epoch| json!(epoch).to_string() + "\n").collect();
-    checkpoint::write_whole(&arguments.out.join("history.jsonl"), lines.concat().as_bytes())?;
-    Ok(file)
-}
-
-/// True once the user pressed Ctrl-C; the second time the program ends at once.
-fn stop_flag() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let seen = stop.clone();
-    let set = ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
+impl Job {
+    fn new(arguments: &Arguments, choice: &Choice) -> Result<Job> {
+        let reading = Reading { label: arguments.label.clone(), image_size: arguments.image_size };
+        let labelled = open(&arguments.data, &reading)?;
+        let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
+        let table = matches!(labelled.source, source::Source::Csv { .. });
+        let network = arguments.model.network(&labelled.data.lengths, labelled.classes.len(), table, &sizes)?;
+        let settings = Settings {
+            model: arguments.model.name(),
+            epochs: arguments.epochs.unwrap_or(30),
+            batch: if let Batch::Count(count) = arguments.batch { count } else { 1 },
+            learning_rate: arguments.learning_rate,
+            schedule: spelled(arguments.schedule),
+            patience: arguments.patience,
+            held_out: arguments.held_out,
+            seed: arguments.seed,
+            precision: spelled(arguments.precision),
+        };
+        let (train, held, run) = begin(&labelled, &network, &settings)?;
+        let folder = Folder::new(arguments.out.as_deref(), &stem(&arguments.data))?;
+        let shown = folder.0.display();
+        let manifest = Manifest {
+            schema: 1,
+            panoply: env!("CARGO_PKG_VERSION").to_string(),
+            parameters: run.model.param_count(),
+            network,
+            data: Data {
+                path: arguments.data.clone(),
+                examples: train.len(),
+                held_out: held.len(),
+                digest: format!("{:032x}", labelled.data.digest()),
+                source: labelled.source,
+                classes: labelled.classes,
+                label: reading.label,
+                image_size: reading.image_size,
+            },
+            settings,
+            device: choice.report(),
+            result: None,
+            commands: Commands {
+                resume: format!("panoply train --resume {shown}"),
+                predict: format!("panoply predict {shown}/model.safetensors"),
+            },
+        };
+        let mut job = Job { folder, manifest, train, held, run };
+        if let Batch::Auto = arguments.batch {
+            let suggested = job.run.suggest_batch(&job.training(), &job.train)?;
+            job.manifest.settings.batch = suggested.ok_or_else(|| {
+                Error::mistake(
+                    "--batch auto: not even one example fits into the device's memory; use a smaller network",
+                )
+            })?;
         }
-        eprintln!("finishing this step; press Ctrl-C again to end at once");
-    });
-    set.map_err(|error| Error::mistake(format!("cannot listen for Ctrl-C: {error}")))?;
-    Ok(stop)
-}
-
-/// The progress bar and the line for each epoch.
-struct Screen {
-    bar: ProgressBar,
-    epochs: usize,
-    stop: Arc<AtomicBool>,
-}
-
-impl Screen {
-    fn new(arguments: &Arguments, stop: Arc<AtomicBool>) -> Screen {
-        let bar = ProgressBar::new(0);
-        if arguments.json || !std::io::stderr().is_terminal() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        let style = ProgressStyle::with_template("{prefix} {bar:30.cyan/dim} {pos}/{len} steps · {per_sec} · {msg}");
-        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Screen { bar, epochs: arguments.epochs, stop }
+        Ok(job)
     }
 
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
-    }
-}
-
-impl Watch for Screen {
-    fn step(&mut self, report: &StepReport) -> bool {
-        if report.step == 1 {
-            self.bar.set_length((report.steps * self.epochs) as u64);
-            self.bar.set_prefix(format!("epoch {:>3}/{}", report.epoch, self.epochs));
+    fn resumed(folder: &Path, arguments: &Arguments, choice: &Choice) -> Result<Job> {
+        let mut manifest = Manifest::read(folder)?;
+        let labelled = open(&manifest.data.path, &manifest.data.reading())?;
+        if format!("{:032x}", labelled.data.digest()) != manifest.data.digest {
+            let message = format!("{} has changed since {} began", manifest.data.path, folder.display());
+            return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
         }
-        self.bar.set_message(format!("loss {:.4}", report.loss));
-        self.bar.inc(1);
-        !self.stopped()
+        let (train, held, mut run) = begin(&labelled, &manifest.network, &manifest.settings)?;
+        let folder = Folder::existing(folder);
+        let file = folder.training();
+        if file.exists() {
+            run.load(&file)?;
+        }
+        manifest.settings.epochs = arguments.epochs.unwrap_or(manifest.settings.epochs);
+        manifest.device = choice.report();
+        Ok(Job { folder, manifest, train, held, run })
     }
 
-    fn epoch(&mut self, report: &EpochReport) -> bool {
-        let EpochReport { epoch, loss, validation_loss, accuracy, seconds } = report;
-        let line = format!(
-            "epoch {epoch:>3}  loss {loss:.4}  held out: loss {validation_loss:.4}, {:.1} % right  {:.0} ms",
-            accuracy * 100.0,
-            seconds * 1e3
+    fn training(&self) -> Training {
+        let settings = &self.manifest.settings;
+        let steps = settings.epochs * self.train.len().div_ceil(settings.batch.max(1));
+        Training {
+            patience: settings.patience,
+            schedule: schedule(&settings.schedule, steps as u64),
+            file: Some(self.folder.training()),
+            loss: self.manifest.network.loss,
+            precision: settings.dtype(),
+            ..Training::new(settings.epochs, settings.batch)
+        }
+    }
+
+    /// What is about to happen, on stderr.
+    fn greet(&self, training: &Training) -> Result<()> {
+        let Manifest { data, settings, .. } = &self.manifest;
+        let done = self.run.progress.history.len();
+        eprintln!(
+            "{}: {} to learn from, {} held out, {} classes; {} with {} parameters{}",
+            data.path,
+            self.train.len(),
+            self.held.len(),
+            data.classes.len(),
+            settings.model,
+            self.manifest.parameters,
+            if done > 0 { format!("; going on after epoch {done}") } else { String::new() }
         );
-        if self.bar.is_hidden() {
-            eprintln!("{line}")
-        } else {
-            self.bar.println(line)
+        if done >= settings.epochs {
+            let message =
+                format!("all {} epochs are made; `--epochs {}` goes on", settings.epochs, 2 * settings.epochs);
+            return Err(Error::mistake(message));
         }
-        !self.stopped()
+        let plan = self.run.memory(training, &self.train, training.batch)?;
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        eprintln!(
+            "a step of {} takes {:.1} MiB beside {:.1} MiB of data and parameters",
+            training.batch,
+            mib(plan.added()),
+            mib(plan.inputs)
+        );
+        Ok(())
     }
+
+    /// Writes the best model and what it takes for what.
+    fn finish(&mut self, interrupted: bool) -> Result<()> {
+        let history = &self.run.progress.history;
+        let best = self.run.progress.best.checked_sub(1).map(|at| history[at].clone()).ok_or_else(|| {
+            Error::mistake(format!(
+                "training was stopped before its first epoch ended; `{}` goes on",
+                self.manifest.commands.resume
+            ))
+        })?;
+        let model = self.run.best_model();
+        let shares = predict_all(model, &self.held)?;
+        let classes = self.held.classes;
+        let read: Vec<i32> = shares.chunks_exact(classes).map(|row| largest(row) as i32).collect();
+        let [labels, read] = [&self.held.labels, &read].map(|classes| Tensor::from_slice(classes, [classes.len()]));
+        let counts = Confusion::new(&labels, &read, classes)?;
+        self.folder.write_confusion(&counts, &self.manifest.data.classes)?;
+        self.manifest.result = Some(Outcome {
+            interrupted,
+            epochs: history.len(),
+            best,
+            macro_f1: counts.macro_f1(),
+            skipped_steps: self.run.optimiser.scale.map_or(0, |scale| scale.skipped),
+        });
+        checkpoint::save(model, &self.folder.model(), self.manifest.metadata()?)?;
+        self.manifest.write(&self.folder.0)
+    }
+
+    /// What came of it, on stdout.
+    fn report(&self, arguments: &Arguments, choice: &Choice, seconds: f64) {
+        let Manifest { data, settings, parameters, result, commands, .. } = &self.manifest;
+        let Some(result) = result else { return };
+        if arguments.json {
+            output::print_json(&json!({
+                "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
+                "epochs": self.run.progress.history, "best_epoch": result.best.epoch, "accuracy": result.best.accuracy,
+                "macro_f1": result.macro_f1, "skipped_steps": result.skipped_steps, "seconds": seconds,
+                "folder": self.folder.0, "model": self.folder.model(), "interrupted": result.interrupted, "commands": commands,
+            }));
+            return;
+        }
+        println!(
+            "{:.1} % of the held-out {} right (epoch {}), {seconds:.2} s in all",
+            result.best.accuracy * 100.0,
+            if data.path == "digits" { "digits" } else { "examples" },
+            result.best.epoch
+        );
+        if result.skipped_steps > 0 {
+            println!("{} steps were left out because gradients overflowed", result.skipped_steps);
+        }
+        println!("saved {}: the model, its history, curves.svg and confusion.svg", self.folder.0.display());
+        println!("try it:   {}", commands.predict);
+        let more = if result.interrupted { String::new() } else { format!(" --epochs {}", 2 * settings.epochs) };
+        println!("go on:    {}{more}", commands.resume);
+    }
+}
+
+/// The position of the largest of some shares.
+pub fn largest(shares: &[f32]) -> usize {
+    shares.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at)
+}
+
+fn open(data: &str, reading: &Reading) -> Result<Labelled> {
+    match data {
+        "digits" => source::digits(),
+        path => source::open(Path::new(path), reading),
+    }
+}
+
+/// A name for the folders of runs on this data.
+fn stem(data: &str) -> String {
+    let path = Path::new(data).canonicalize().unwrap_or_else(|_| PathBuf::from(data));
+    path.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Both parts of the data and a run that has not begun. The same arguments give the same.
+fn begin(
+    labelled: &Labelled,
+    network: &panoply::nn::Network,
+    settings: &Settings,
+) -> Result<(Dataset, Dataset, Run<Model, AdamWRule>)> {
+    let mut rng = Rng::seed(settings.seed);
+    let (train, held) = labelled.data.split(settings.held_out, &mut rng)?;
+    if train.is_empty() || held.is_empty() {
+        let message = format!(
+            "--held-out {}: of {} examples that leaves {} to learn from and {} held out",
+            settings.held_out,
+            labelled.data.len(),
+            train.len(),
+            held.len()
+        );
+        return Err(Error::mistake(message).note("both parts need at least one"));
+    }
+    let mut model = network.build(&mut rng)?;
+    if let Some(LayerSpec::Standardise {}) = network.layers.first() {
+        model.layers.layers[0] = Box::new(Standardise::measured(&train.features, &network.input));
+    }
+    let run = Run::new(model, AdamW::new(settings.learning_rate).clip_norm(1.0), rng);
+    Ok((train, held, run))
 }

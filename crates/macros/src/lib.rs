@@ -1,4 +1,5 @@
-//! The macros of Panoply: `#[kernel]`, `#[kernel_fn]` and `#[derive(Module)]` (`module`, which stands alone).
+//! The macros of Panoply: `#[kernel]`, `#[kernel_fn]`, and two that stand alone, `#[derive(Module)]` (`module`) and
+//! `sequential!` (`sequential`).
 //!
 //! A marked function becomes a function that *builds* a kernel: its Rust statements turn into calls of the facade's
 //! emitter. rustc stays the type checker: the function's own body is kept beside the building code as a closure that is
@@ -18,6 +19,7 @@ mod language;
 mod lower;
 mod module;
 mod options;
+mod sequential;
 mod signature;
 
 use proc_macro::TokenStream;
@@ -45,4 +47,14 @@ pub fn kernel_fn(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(item: TokenStream) -> TokenStream {
     module::derive(item.into()).unwrap_or_else(|mistake| mistake.into_compile_error()).into()
+}
+
+/// A network layer by layer, whose literal sizes are checked at compile time: `sequential![Linear(784, 128), relu,
+/// Linear(128, 10)]`.
+///
+/// It gives a `nn::Network`, to be built with random numbers. If the first layer is not `Linear`, `input = [lengths]` stands
+/// before it. Filters keep the lengths if theirs are odd. What is no literal is checked when the network is built.
+#[proc_macro]
+pub fn sequential(input: TokenStream) -> TokenStream {
+    sequential::expand(input.into()).unwrap_or_else(|mistake| mistake.into_compile_error()).into()
 }

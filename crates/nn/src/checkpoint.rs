@@ -63,7 +63,7 @@ impl Arrays {
 
 /// Writes a file beside its place and moves it there, so that whoever reads sees the old one or the new one.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
+    let failed = |error| Error::io(format!("cannot write {}", path.display()), error).note("the file is as it was");
     let beside = path.with_extension(format!("part{}", std::process::id()));
     let written = std::fs::File::create(&beside).and_then(|mut file| {
         std::io::Write::write_all(&mut file, bytes)?;

@@ -4,13 +4,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use panoply_tensor::{Error, Result, Rng, Tensor};
+use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Batch, Dataset};
 use crate::layer::{Layer, Pass};
 use crate::module::Module;
-use crate::optimiser::{Optimiser, Rule, Schedule};
+use crate::network::Loss;
+use crate::optimiser::{LossScale, Optimiser, Rule, Schedule};
 
 /// How to train.
 #[derive(Clone, Debug)]
@@ -25,12 +26,33 @@ pub struct Training {
     pub schedule: Schedule,
     /// Where the run is saved after every epoch and when it is stopped.
     pub file: Option<PathBuf>,
+    /// What is made small.
+    pub loss: Loss,
+    /// What layers compute in, f32, bf16 or f16; parameters and what the optimiser remembers stay f32. With f16 the loss is
+    /// scaled.
+    pub precision: DType,
 }
 
 impl Training {
-    /// So many epochs in batches of this size, at a constant rate, without early stopping or a file.
+    /// So many epochs in batches of this size, at a constant rate in f32, without early stopping or a file.
     pub fn new(epochs: usize, batch: usize) -> Training {
-        Training { epochs, batch, patience: None, schedule: Schedule::Constant, file: None }
+        Training {
+            epochs,
+            batch,
+            patience: None,
+            schedule: Schedule::Constant,
+            file: None,
+            loss: Loss::default(),
+            precision: DType::F32,
+        }
+    }
+
+    /// A training pass in this precision.
+    pub(crate) fn pass<'a>(&self, rng: &'a mut Rng) -> Pass<'a> {
+        match self.precision {
+            DType::F32 => Pass::train(rng),
+            other => Pass::train(rng).in_precision(other),
+        }
     }
 }
 
@@ -43,6 +65,9 @@ pub struct EpochReport {
     pub loss: f64,
     /// Mean loss over the validation examples, after the epoch.
     pub validation_loss: f64,
+    /// Share of as many training examples classified rightly after the epoch as there are for validation.
+    #[serde(default)]
+    pub train_accuracy: f64,
     /// Share of validation examples classified rightly.
     pub accuracy: f64,
     /// Time for the epoch, validation included.
@@ -140,17 +165,22 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             let message = format!("{} training and {} validation examples", train.len(), validation.len());
             return Err(Error::mistake(message).note("both parts need at least one"));
         }
-        let held = validation.whole();
+        if training.precision == DType::F16 && self.optimiser.scale.is_none() {
+            self.optimiser.scale = Some(LossScale::default());
+        }
+        self.fits(training, train)?;
+        let seen = train.select(&(0..train.len().min(validation.len())).collect::<Vec<usize>>());
         while self.progress.history.len() < training.epochs {
             let start = Instant::now();
             if !self.rest_of_epoch(training, train, watch)? {
                 return self.keep(training);
             }
-            let (validation_loss, accuracy) = evaluate(&self.model, &held)?;
+            let (validation_loss, accuracy) = evaluate_all(&self.model, validation)?;
+            let (_, train_accuracy) = evaluate_all(&self.model, &seen)?;
             let epoch = self.progress.history.len() + 1;
             let seconds = Duration::as_secs_f64(&start.elapsed());
             let loss = self.progress.loss_sum / train.len() as f64;
-            let report = EpochReport { epoch, loss, validation_loss, accuracy, seconds };
+            let report = EpochReport { epoch, loss, validation_loss, train_accuracy, accuracy, seconds };
             let best = self.progress.best.checked_sub(1).map(|at| self.progress.history[at].validation_loss);
             if best.is_none_or(|best| validation_loss < best) {
                 (self.progress.best, self.best) = (epoch, Some(self.model.clone()));
@@ -192,10 +222,32 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
 
     fn step(&mut self, training: &Training, (inputs, labels): &Batch) -> Result<(f64, usize)> {
         self.optimiser.learning_rate = self.learning_rate * training.schedule.factor(self.optimiser.steps);
-        let mut pass = Pass::train(&mut self.rng);
-        let loss = self.model.forward(inputs, &mut pass).cross_entropy(labels);
-        let loss = self.optimiser.step(&mut self.model, &loss, pass)?;
+        let before = self.rng.clone();
+        let mut pass = training.pass(&mut self.rng);
+        let loss = training.loss.of(&self.model.forward(inputs, &mut pass), labels);
+        let loss = self.optimiser.step(&mut self.model, &loss, pass).map_err(|error| {
+            match self.first_not_finite(training, inputs, before) {
+                Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
+                None => error,
+            }
+        })?;
         Ok((loss, labels.dims::<1>()?[0]))
+    }
+
+    /// Where a forward pass first gives something that is no finite number, if it does.
+    fn first_not_finite(&self, training: &Training, inputs: &Tensor, mut rng: Rng) -> Option<String> {
+        let wrong = |tensor: &Tensor| tensor.is_finite().all(..).cast(DType::F32).item().is_ok_and(|all| all == 0.0);
+        if wrong(inputs) {
+            return Some("among the inputs".to_string());
+        }
+        let params = self.model.named_params();
+        if let Some((name, _)) = params.iter().find(|(_, param)| wrong(param.tensor())) {
+            return Some(format!("in {name}"));
+        }
+        let mut pass = training.pass(&mut rng).watched();
+        self.model.forward(inputs, &mut pass);
+        let (name, _) = pass.seen().iter().find(|(_, output)| wrong(output))?;
+        Some(format!("what {name} gives"))
     }
 
     fn keep(&self, training: &Training) -> Result<()> {
@@ -203,11 +255,35 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     }
 }
 
+/// Examples looked at together where nothing is learned from them.
+const AT_ONCE: usize = 1024;
+
+/// Mean cross-entropy and the share of right answers of a data set, some of it at a time.
+pub fn evaluate_all(model: &impl Layer, data: &Dataset) -> Result<(f64, f64)> {
+    let (mut loss, mut right) = (0.0, 0.0);
+    for part in data.parts(AT_ONCE) {
+        let (part_loss, part_right) = evaluate(model, &part.whole())?;
+        loss += part_loss * part.len() as f64;
+        right += part_right * part.len() as f64;
+    }
+    Ok((loss / data.len() as f64, right / data.len() as f64))
+}
+
+/// The share that a classifier gives to each class, one row for each example.
+pub fn predict_all(model: &impl Layer, data: &Dataset) -> Result<Vec<f32>> {
+    let mut shares = Vec::new();
+    for part in data.parts(AT_ONCE) {
+        let logits = model.forward(&part.whole().0, &mut Pass::eval());
+        shares.extend(logits.cast(DType::F32).softmax(-1).to_vec::<f32>()?);
+    }
+    Ok(shares)
+}
+
 /// Mean cross-entropy and the share of right answers.
 pub fn evaluate(model: &impl Layer, (inputs, labels): &(Tensor, Tensor)) -> Result<(f64, f64)> {
     let logits = model.forward(inputs, &mut Pass::eval());
     let loss = logits.cross_entropy(labels);
-    let right = logits.argmax(-1).eq(labels).cast(panoply_tensor::DType::F32).mean(..);
+    let right = logits.argmax(-1).eq(labels).cast(DType::F32).mean(..);
     panoply_tensor::eval(&[&loss, &right])?;
     Ok((loss.item()?, right.item()?))
 }

@@ -1,6 +1,6 @@
 //! Running a model.
 
-use panoply_tensor::{Error, Result, Rng, Tensor};
+use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 
 use crate::module::{Module, Param, Visitor, VisitorMut};
 
@@ -15,6 +15,8 @@ pub trait Layer {
 pub struct Pass<'a> {
     rng: Option<&'a mut Rng>,
     updates: Vec<Update>,
+    precision: Option<DType>,
+    seen: Option<Vec<(String, Tensor)>>,
 }
 
 /// A state's value before the pass, by which its cell is found again, and after it.
@@ -27,12 +29,48 @@ struct Update {
 impl<'a> Pass<'a> {
     /// A pass of training: dropout drops, running statistics are collected.
     pub fn train(rng: &'a mut Rng) -> Pass<'a> {
-        Pass { rng: Some(rng), updates: Vec::new() }
+        Pass { rng: Some(rng), updates: Vec::new(), precision: None, seen: None }
     }
 
     /// A pass of use: the same output for the same input.
     pub fn eval() -> Pass<'static> {
-        Pass { rng: None, updates: Vec::new() }
+        Pass { rng: None, updates: Vec::new(), precision: None, seen: None }
+    }
+
+    /// With dense layers, filters, attention and recurrent layers computing in this element type, from parameters that stay
+    /// what they are: f16 or bf16 is mixed precision. Norms and the loss compute in f32. [Micikevicius et al. 2018]
+    #[must_use]
+    pub fn in_precision(mut self, precision: DType) -> Pass<'a> {
+        self.precision = Some(precision);
+        self
+    }
+
+    /// A tensor of floats in the precision of this pass, if it has one: what a layer that multiplies does with its input
+    /// and parameters.
+    pub fn cast(&self, tensor: &Tensor) -> Tensor {
+        match self.precision {
+            Some(precision) if tensor.dtype().is_float() => tensor.cast(precision),
+            _ => tensor.clone(),
+        }
+    }
+
+    /// That keeps what layers give, for [`Pass::seen`].
+    #[must_use]
+    pub fn watched(mut self) -> Pass<'a> {
+        self.seen = Some(Vec::new());
+        self
+    }
+
+    /// Keeps what a layer gave, if somebody watches.
+    pub fn saw(&mut self, name: impl FnOnce() -> String, output: &Tensor) {
+        if let Some(seen) = &mut self.seen {
+            seen.push((name(), output.clone()));
+        }
+    }
+
+    /// What layers gave in a watched pass, by name and in order.
+    pub fn seen(&self) -> &[(String, Tensor)] {
+        self.seen.as_deref().unwrap_or_default()
     }
 
     /// Whether this is training.

@@ -5,24 +5,32 @@
 //! it leaves behind (running statistics). An [`optimiser::Optimiser`] turns a loss into the next parameters and commits
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`data`], [`fit`], [`metrics`],
-//! [`checkpoint`], `resume`.
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`fit`], `memory`, [`metrics`],
+//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`ensure`](mod@ensure), [`compiled`].
 
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+pub mod compiled;
 pub mod data;
+pub mod ensure;
 pub mod fit;
 pub mod init;
 pub mod layer;
 pub mod layers;
+mod memory;
 pub mod metrics;
 pub mod module;
+pub mod network;
+pub mod onnx;
 pub mod optimiser;
 mod resume;
+pub mod state_dict;
 
+pub use compiled::{Compiled, compile};
 pub use fit::{EpochReport, Run, Training};
 pub use layer::{Layer, Pass};
 pub use layers::*;
 pub use module::{Module, Param, Visitor, VisitorMut};
+pub use network::{LayerSpec, Loss, Model, Network};
 pub use optimiser::{Adagrad, Adam, AdamW, Average, Lion, Optimiser, Plateau, RmsProp, Schedule, Sgd};

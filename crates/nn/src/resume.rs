@@ -13,7 +13,7 @@ use crate::checkpoint::{self, Arrays};
 use crate::fit::{Progress, Run};
 use crate::layer::Layer;
 use crate::module::Module;
-use crate::optimiser::Rule;
+use crate::optimiser::{LossScale, Rule};
 
 /// What is not an array.
 #[derive(Serialize, Deserialize)]
@@ -22,6 +22,8 @@ struct Numbers {
     rng: [u64; 3],
     order: [u64; 3],
     progress: Progress,
+    #[serde(default)]
+    scale: Option<LossScale>,
 }
 
 /// The metadata entry that holds [`Numbers`].
@@ -43,7 +45,8 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         }
         let words = |rng: &Rng| [rng.seed, rng.counter, rng.forks];
         let (steps, progress) = (self.optimiser.steps, self.progress.clone());
-        let numbers = Numbers { steps, rng: words(&self.rng), order: words(&self.order), progress };
+        let numbers =
+            Numbers { steps, rng: words(&self.rng), order: words(&self.order), progress, scale: self.optimiser.scale };
         let text = serde_json::to_string(&numbers)
             .map_err(|error| Error::mistake(format!("{}: {error}", path.display())).caused_by(error))?;
         checkpoint::write_arrays(path, &arrays, HashMap::from([(KEY.to_string(), text)]))
@@ -92,6 +95,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         (self.model, self.best) = (model, best);
         (self.rng, self.order) = (rng(numbers.rng), rng(numbers.order));
         (self.optimiser.steps, self.optimiser.state) = (numbers.steps, state);
+        self.optimiser.scale = numbers.scale;
         self.optimiser.waiting.clear();
         self.progress = numbers.progress;
         Ok(())

@@ -3,8 +3,8 @@
 use panoply_nn::data::digits;
 use panoply_nn::fit::Quiet;
 use panoply_nn::{
-    AdamW, BatchNorm, Cell, Conv2d, Flatten, Linear, Map, MaxPool, Recurrent, Run, Schedule, Sequential, Training,
-    Unflatten,
+    AdamW, BatchNorm, Cell, Conv2d, DropoutLayer, Flatten, Linear, Loss, Map, MaxPool, Recurrent, Run, Schedule,
+    Sequential, Training, Unflatten,
 };
 use panoply_tensor::{Conv, Device, Rng, Tensor};
 
@@ -26,21 +26,18 @@ fn best(network: fn(&mut Rng) -> Sequential, training: Training, rate: f64) -> f
 fn a_convolutional_network_learns_digits() {
     let network = |rng: &mut Rng| {
         let padded = Conv { padding: [1, 1], ..Conv::default() };
-        Sequential::new()
-            .then(Unflatten(vec![1, 8, 8]))
-            .then(Conv2d::with(1, 12, [3, 3], padded, rng).without_bias())
-            .then(BatchNorm::new(12))
-            .then(Map(Tensor::relu))
-            .then(MaxPool::new([2, 2]))
-            .then(Conv2d::with(12, 24, [3, 3], padded, rng).without_bias())
-            .then(BatchNorm::new(24))
-            .then(Map(Tensor::relu))
-            .then(MaxPool::new([2, 2]))
-            .then(Flatten)
-            .then(Linear::new(96, 10, rng))
+        let block = |network: Sequential, from: usize, to: usize, rng: &mut Rng| {
+            let filters = Conv2d::with(from, to, [3, 3], padded, rng).without_bias();
+            network.then(filters).then(BatchNorm::new(to)).then(Map(Tensor::relu))
+        };
+        let network = block(Sequential::new().then(Unflatten(vec![1, 8, 8])), 1, 16, rng);
+        let network = block(network, 16, 32, rng).then(MaxPool::new([2, 2]));
+        let network = block(network, 32, 64, rng).then(MaxPool::new([2, 2])).then(Flatten);
+        network.then(DropoutLayer { probability: 0.3 }).then(Linear::new(256, 10, rng))
     };
     let schedule = Schedule::one_cycle(6 * 23);
-    let accuracy = best(network, Training { schedule, ..Training::new(6, 64) }, 2e-2);
+    let loss = Loss { label_smoothing: 0.1 };
+    let accuracy = best(network, Training { schedule, loss, ..Training::new(6, 64) }, 1e-2);
     assert!(accuracy > 0.98, "{accuracy} of the held-out digits right");
 }
 

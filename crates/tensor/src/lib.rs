@@ -6,7 +6,7 @@
 //! and needs no `?`; whoever first asks for a result gets the leftmost mistake, with its operands and source line.
 //!
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
-//! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives), [`random`], [`realize`], [`display`].
+//! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives), [`random`], [`realize`], `memory_plan`, [`display`].
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod call;
 pub mod display;
 pub mod gradient;
 mod kernel;
+mod memory_plan;
 pub mod ops;
 mod plan_cache;
 pub mod random;
@@ -21,6 +22,7 @@ pub mod realize;
 pub mod settings;
 pub mod tensor;
 
+pub use memory_plan::MemoryPlan;
 pub use ops::attention::{Attention, Rotary};
 pub use ops::conv::Conv;
 pub use ops::loss::CrossEntropy;
@@ -28,7 +30,7 @@ pub use ops::movement::Range;
 pub use ops::resize::Ends;
 pub use ops::sort::Order;
 pub use ops::window::Window;
-pub use panoply_ir::{DType, Element, Error, Result, Scalar, Shape, bf16, f16};
+pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;
 pub use plan_cache::{PlanCounts, counts as plan_counts};
 pub use random::Rng;

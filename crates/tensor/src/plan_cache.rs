@@ -98,6 +98,13 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
     Ok(plan.outputs.iter().map(|id: &BufferId| buffers[id.index()].clone()).collect())
 }
 
+/// Bytes of a graph's outputs and of what it needs in between. It is planned if it was not.
+pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
+    let ready = find(device, graph)?;
+    let outputs = ready.plan.buffers.iter().filter(|buffer| matches!(buffer.role, Role::Output));
+    Ok((outputs.map(|buffer| buffer.bytes()).sum(), ready.plan.arena_bytes))
+}
+
 fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
     let used = COUNTS.hits.load(Ordering::Relaxed) + COUNTS.plans.load(Ordering::Relaxed);
     if let Some((ready, last)) = lock().entry(device.clone()).or_default().get_mut(&graph) {

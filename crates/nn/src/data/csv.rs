@@ -76,3 +76,104 @@ impl Table {
         Dataset::new(features, self.width - 1, labels, classes)
     }
 }
+
+/// A table of text, of which one column may hold words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextTable {
+    /// Names of the columns, if the first line has them; otherwise `column 1` and so on.
+    pub names: Vec<String>,
+    /// Whether the first line has them.
+    pub named: bool,
+    /// Each row with its line, counted from 1.
+    pub rows: Vec<(usize, Vec<String>)>,
+}
+
+/// Names under which a column of classes is looked for.
+const LABELS: [&str; 8] = ["label", "labels", "class", "target", "y", "species", "category", "outcome"];
+
+impl TextTable {
+    /// Reads a table. The first line is taken as names if more of its cells than one are no numbers, or if one is no number
+    /// where the second line has one.
+    pub fn read(path: &Path) -> Result<TextTable> {
+        let text = String::from_utf8(read(path)?);
+        let text = text.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
+        let text = text.trim_start_matches('\u{feff}');
+        let dividers = [',', ';', '\t'];
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
+        let divider = dividers.into_iter().find(|divider| first.contains(*divider)).unwrap_or(',');
+        let mut rows: Vec<(usize, Vec<String>)> = Vec::new();
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let cells = cells(line, divider)
+                .ok_or_else(|| Error::corrupt(format!("{}:{}: a quote is not closed", path.display(), at + 1)))?;
+            if let Some((_, above)) = rows.first().filter(|(_, above)| above.len() != cells.len()) {
+                let message =
+                    format!("{}:{}: {} cells, not {} as above", path.display(), at + 1, cells.len(), above.len());
+                return Err(Error::corrupt(message));
+            }
+            rows.push((at + 1, cells));
+        }
+        let Some((_, first)) = rows.first().cloned() else {
+            return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
+        };
+        let words = |cells: &[String]| cells.iter().filter(|cell| cell.parse::<f32>().is_err()).count();
+        let below = rows.get(1).map_or(0, |(_, cells)| words(cells));
+        let named = words(&first) > below.max(1) || (words(&first) == 1 && below == 0 && rows.len() > 1);
+        let names = if named {
+            rows.remove(0);
+            first
+        } else {
+            (1..=first.len()).map(|column| format!("column {column}")).collect()
+        };
+        Ok(TextTable { names, named, rows })
+    }
+
+    /// The position of the column of classes: the one that is said, by name or counted from 1, or one of a usual name, or the
+    /// last.
+    pub fn label(&self, said: Option<&str>) -> Result<usize> {
+        let named = |name: &str| self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
+        let Some(said) = said else {
+            let usual = LABELS.iter().find_map(|name| named(name)).filter(|_| self.named);
+            return Ok(usual.unwrap_or(self.names.len() - 1));
+        };
+        let counted = || said.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
+        named(said)
+            .or_else(counted)
+            .ok_or_else(|| Error::mistake(format!("there is no column `{said}`; there are {}", self.names.join(", "))))
+    }
+
+    /// The numbers of some columns, row after row.
+    pub fn numbers(&self, columns: &[usize], path: &Path) -> Result<Vec<f32>> {
+        let mut numbers = Vec::with_capacity(self.rows.len() * columns.len());
+        for (line, cells) in &self.rows {
+            for column in columns {
+                let (cell, name) = (&cells[*column], &self.names[*column]);
+                let number = cell.parse::<f32>().ok().filter(|number| number.is_finite());
+                numbers.push(number.ok_or_else(|| {
+                    let what =
+                        if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is no finite number") };
+                    Error::corrupt(format!("{}:{line}: {name}: {what}", path.display()))
+                })?);
+            }
+        }
+        Ok(numbers)
+    }
+}
+
+/// The cells of a line; none if a quote is not closed. Within quotes dividers are text and `""` is a quote.
+fn cells(line: &str, divider: char) -> Option<Vec<String>> {
+    let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                cell.push('"');
+            }
+            '"' if quoted || cell.trim().is_empty() => quoted = !quoted,
+            _ if letter == divider && !quoted => cells.push(std::mem::take(&mut cell).trim().to_string()),
+            _ => cell.push(letter),
+        }
+    }
+    cells.push(cell.trim().to_string());
+    (!quoted).then_some(cells)
+}

@@ -3,7 +3,9 @@
 pub mod csv;
 pub mod digits;
 pub mod idx;
+pub mod images;
 pub mod npy;
+pub mod source;
 
 use std::path::Path;
 
@@ -20,9 +22,11 @@ pub struct Dataset {
     pub labels: Vec<i32>,
     /// How many classes there are.
     pub classes: usize,
+    /// Lengths of an example's axes; their product is the width.
+    pub lengths: Vec<usize>,
 }
 
-/// Inputs `[batch, width]` and classes `[batch]`.
+/// Inputs `[batch, lengths]` and classes `[batch]`.
 pub type Batch = (Tensor, Tensor);
 
 impl Dataset {
@@ -36,7 +40,16 @@ impl Dataset {
             let message = format!("example {row} has class {}, not one of 0 .. {classes}", labels[row]);
             return Err(Error::mistake(message));
         }
-        Ok(Dataset { features, width, labels, classes })
+        Ok(Dataset { features, width, labels, classes, lengths: vec![width] })
+    }
+
+    /// The same examples with other axes.
+    pub fn shaped(mut self, lengths: &[usize]) -> Result<Dataset> {
+        if lengths.iter().try_fold(1usize, |size, length| size.checked_mul(*length)) != Some(self.width) {
+            return Err(Error::mistake(format!("examples of {:?} do not fit into {lengths:?}", self.lengths)));
+        }
+        self.lengths = lengths.to_vec();
+        Ok(self)
     }
 
     /// How many examples.
@@ -57,7 +70,27 @@ impl Dataset {
             width: self.width,
             labels: positions.iter().map(|position| self.labels[*position]).collect(),
             classes: self.classes,
+            lengths: self.lengths.clone(),
         }
+    }
+
+    /// The examples in order, so many at a time; the last part may be smaller.
+    pub fn parts(&self, size: usize) -> impl Iterator<Item = Dataset> + '_ {
+        let size = size.max(1);
+        (0..self.len()).step_by(size).map(move |start| {
+            let positions: Vec<usize> = (start..(start + size).min(self.len())).collect();
+            self.select(&positions)
+        })
+    }
+
+    /// A number that differs if the examples do.
+    pub fn digest(&self) -> u128 {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        let lengths: Vec<u64> = self.lengths.iter().map(|length| *length as u64).collect();
+        hasher.update(bytemuck::cast_slice(&lengths));
+        hasher.update(bytemuck::cast_slice(&self.features));
+        hasher.update(bytemuck::cast_slice(&self.labels));
+        hasher.digest128()
     }
 
     /// Two parts, the second with this share of every class, chosen at random.
@@ -86,7 +119,8 @@ impl Dataset {
 
     /// All examples as one batch, in order.
     pub fn whole(&self) -> Batch {
-        (Tensor::from_slice(&self.features, [self.len(), self.width]), Tensor::from_slice(&self.labels, [self.len()]))
+        let shape = [&[self.len()], &self.lengths[..]].concat();
+        (Tensor::from_slice(&self.features, shape), Tensor::from_slice(&self.labels, [self.len()]))
     }
 }
 

@@ -49,8 +49,8 @@ impl<const N: usize> Convolution<N> {
 }
 
 impl<const N: usize> Layer for Convolution<N> {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        biased(input.conv(self.weight.tensor(), &self.conv), &self.bias)
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        biased(pass.cast(input).conv(&pass.cast(self.weight.tensor()), &self.conv), &self.bias)
     }
 }
 
@@ -81,8 +81,9 @@ impl<const N: usize> TransposedConvolution<N> {
 }
 
 impl<const N: usize> Layer for TransposedConvolution<N> {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        biased(input.conv_transposed(self.weight.tensor(), &self.conv, self.extra), &self.bias)
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let weight = pass.cast(self.weight.tensor());
+        biased(pass.cast(input).conv_transposed(&weight, &self.conv, self.extra), &self.bias)
     }
 }
 
@@ -90,7 +91,7 @@ module!(TransposedConvolution<const N: usize> { weight, bias });
 
 fn biased(output: Tensor, bias: &Option<Param>) -> Tensor {
     match bias {
-        Some(bias) => &output + bias.tensor().by_channel(&output),
+        Some(bias) => &output + bias.tensor().cast(output.dtype()).by_channel(&output),
         None => output,
     }
 }

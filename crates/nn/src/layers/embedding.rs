@@ -20,8 +20,8 @@ impl Embedding {
 }
 
 impl Layer for Embedding {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        self.weight.tensor().index_select(0, input)
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        pass.cast(&self.weight.tensor().index_select(0, input))
     }
 }
 
@@ -35,3 +35,18 @@ pub fn sinusoidal_positions(length: usize, width: usize) -> Tensor {
     let angles = Tensor::iota(length).cast(DType::F32).unsqueeze(1) * speeds;
     Tensor::stack(&[angles.sin(), angles.cos()], -1).flatten(1)
 }
+
+/// Adds sines and cosines of the time to `[batch, time, features]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Positions;
+
+impl Layer for Positions {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        match input.dims::<3>() {
+            Ok([_, time, features]) => input + sinusoidal_positions(time, features).cast(input.dtype()),
+            Err(error) => Tensor::from_mistake(error),
+        }
+    }
+}
+
+module!(Positions {});

@@ -32,10 +32,10 @@ impl Linear {
 }
 
 impl Layer for Linear {
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        let product = input.matmul(&self.weight.tensor().t());
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let product = pass.cast(input).matmul(&pass.cast(self.weight.tensor()).t());
         match &self.bias {
-            Some(bias) => product + bias.tensor(),
+            Some(bias) => product + pass.cast(bias.tensor()),
             None => product,
         }
     }

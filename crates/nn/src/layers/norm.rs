@@ -1,6 +1,6 @@
 //! Normalisation with learned scale and shift.
 
-use panoply_tensor::Tensor;
+use panoply_tensor::{DType, Tensor};
 
 use crate::layer::{Layer, Pass};
 use crate::module::{Param, module};
@@ -16,6 +16,14 @@ fn zeros(size: usize) -> Param {
 /// Values of their own on the current device, so that equal ones are not one cell.
 fn filled(size: usize, value: f32) -> Tensor {
     Tensor::from_slice(&vec![value; size], [size])
+}
+
+/// Statistics want more digits than f16 and bf16 have: the input as f32 if it is one of them, and what it was.
+fn widened(input: &Tensor) -> (DType, Tensor) {
+    match input.dtype() {
+        DType::F16 | DType::BF16 => (input.dtype(), input.cast(DType::F32)),
+        other => (other, input.clone()),
+    }
 }
 
 /// Zero mean and unit variance along the last axis. [Ba et al. 2016]
@@ -38,7 +46,8 @@ impl LayerNorm {
 
 impl Layer for LayerNorm {
     fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        input.layer_norm(self.epsilon) * self.weight.tensor() + self.bias.tensor()
+        let (dtype, input) = widened(input);
+        (input.layer_norm(self.epsilon) * self.weight.tensor() + self.bias.tensor()).cast(dtype)
     }
 }
 
@@ -62,7 +71,8 @@ impl RmsNorm {
 
 impl Layer for RmsNorm {
     fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        input.rms_norm(self.epsilon) * self.weight.tensor()
+        let (dtype, input) = widened(input);
+        (input.rms_norm(self.epsilon) * self.weight.tensor()).cast(dtype)
     }
 }
 
@@ -90,8 +100,9 @@ impl GroupNorm {
 
 impl Layer for GroupNorm {
     fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        let scaled = input.group_norm(self.groups, self.epsilon) * self.weight.tensor().by_channel(input);
-        scaled + self.bias.tensor().by_channel(input)
+        let (dtype, input) = widened(input);
+        let scaled = input.group_norm(self.groups, self.epsilon) * self.weight.tensor().by_channel(&input);
+        (scaled + self.bias.tensor().by_channel(&input)).cast(dtype)
     }
 }
 
@@ -131,6 +142,7 @@ impl BatchNorm {
 
 impl Layer for BatchNorm {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let (dtype, input) = &widened(input);
         let (mean, variance) = if pass.is_training() {
             let Ok(shape) = input.shape() else { return input.clone() };
             let (rows, channels) = match *shape.dims() {
@@ -149,8 +161,53 @@ impl Layer for BatchNorm {
             (self.running_mean.tensor().clone(), self.running_var.tensor().clone())
         };
         let normal = input.batch_norm(&mean, &variance, self.epsilon);
-        normal * self.weight.tensor().by_channel(input) + self.bias.tensor().by_channel(input)
+        (normal * self.weight.tensor().by_channel(input) + self.bias.tensor().by_channel(input)).cast(*dtype)
     }
 }
 
 module!(BatchNorm { weight, bias, running_mean, running_var });
+
+/// Inputs less a mean and over a deviation that were measured before training: of each place of an example.
+#[derive(Clone, Debug)]
+pub struct Standardise {
+    /// In the shape of an example, a state.
+    pub mean: Param,
+    /// In the shape of an example, a state; what does not vary has 1.
+    pub deviation: Param,
+}
+
+impl Standardise {
+    /// Mean 0 and deviation 1: nothing happens; [`Standardise::measured`] knows better.
+    pub fn new(lengths: &[usize]) -> Standardise {
+        let elems = lengths.iter().product();
+        let whole = |value: f32| Param::state(Tensor::from_slice(&vec![value; elems], lengths));
+        Standardise { mean: whole(0.0), deviation: whole(1.0) }
+    }
+
+    /// Mean and deviation of rows of as many numbers as an example has.
+    pub fn measured(rows: &[f32], lengths: &[usize]) -> Standardise {
+        let width = lengths.iter().product::<usize>().max(1);
+        let count = (rows.len() / width).max(1) as f64;
+        let mut mean = vec![0f64; width];
+        rows.chunks_exact(width).for_each(|row| row.iter().zip(&mut mean).for_each(|(x, sum)| *sum += f64::from(*x)));
+        mean.iter_mut().for_each(|sum| *sum /= count);
+        let mut square = vec![0f64; width];
+        for row in rows.chunks_exact(width) {
+            row.iter().zip(&mean).zip(&mut square).for_each(|((x, mean), sum)| *sum += (f64::from(*x) - mean).powi(2));
+        }
+        let deviation = square.iter().map(|sum| (sum / count).sqrt()).map(|d| if d > 1e-12 { d as f32 } else { 1.0 });
+        let state = |values: Vec<f32>| Param::state(Tensor::from_slice(&values, lengths));
+        Standardise {
+            mean: state(mean.iter().map(|mean| *mean as f32).collect()),
+            deviation: state(deviation.collect()),
+        }
+    }
+}
+
+impl Layer for Standardise {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        (input - self.mean.tensor()) / self.deviation.tensor()
+    }
+}
+
+module!(Standardise { mean, deviation });

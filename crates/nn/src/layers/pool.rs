@@ -88,3 +88,15 @@ impl Layer for Unflatten {
 }
 
 module!(Unflatten {});
+
+/// All axes after the batch as others of the same size.
+#[derive(Clone, Debug)]
+pub struct Reshape(pub Vec<usize>);
+
+impl Layer for Reshape {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.flatten(1).unflatten(1, &self.0)
+    }
+}
+
+module!(Reshape {});

@@ -5,7 +5,7 @@
 //!
 //! Sources: Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al. 2014.
 
-use panoply_tensor::{DType, Error, Rng, Tensor};
+use panoply_tensor::{Error, Rng, Tensor};
 
 use crate::init;
 use crate::layer::{Layer, Pass};
@@ -114,7 +114,7 @@ impl Recurrent {
                 "a recurrent network needs layers and at least one step, not {input:?}"
             )));
         }
-        let (mut sequence, mut last) = (input.clone(), Vec::new());
+        let (mut sequence, mut last) = (pass.cast(input), Vec::new());
         for (depth, layer) in self.layers.iter().enumerate() {
             if depth > 0 {
                 sequence = sequence.dropout(self.dropout, pass);
@@ -123,12 +123,12 @@ impl Recurrent {
             for (side, direction) in layer.directions.iter().enumerate() {
                 let index = last.len();
                 let state = |memory: &Tensor| memory.narrow(0, index, 1).squeeze(0);
-                let zeros = || Tensor::zeros([batch, self.hidden], DType::F32);
+                let zeros = || Tensor::zeros([batch, self.hidden], sequence.dtype());
                 let state = match start {
                     Some(memory) => (state(&memory.hidden), state(&memory.cell)),
                     None => (zeros(), zeros()),
                 };
-                let (outputs, state) = self.along(direction, &sequence, state, side == 1);
+                let (outputs, state) = self.along(direction, &sequence, state, side == 1, pass);
                 sides.push(Tensor::stack(&outputs, 1));
                 last.push(state);
             }
@@ -145,15 +145,18 @@ impl Recurrent {
         sequence: &Tensor,
         mut state: (Tensor, Tensor),
         backwards: bool,
+        pass: &Pass<'_>,
     ) -> (Vec<Tensor>, (Tensor, Tensor)) {
-        let inputs = sequence.matmul(&weights.input_weight.tensor().t()) + weights.input_bias.tensor();
-        let recurrent = weights.hidden_weight.tensor().t();
+        let inputs =
+            sequence.matmul(&pass.cast(weights.input_weight.tensor()).t()) + pass.cast(weights.input_bias.tensor());
+        let recurrent = pass.cast(weights.hidden_weight.tensor()).t();
+        let hidden_bias = pass.cast(weights.hidden_bias.tensor());
         let time = inputs.dims::<3>().map_or(0, |dims| dims[1]);
         let mut outputs = Vec::with_capacity(time);
         for step in 0..time {
             let at = if backwards { time - 1 - step } else { step };
             let input = inputs.narrow(1, at, 1).squeeze(1);
-            let back = state.0.matmul(&recurrent) + weights.hidden_bias.tensor();
+            let back = state.0.matmul(&recurrent) + &hidden_bias;
             state = self.step(&input, &back, &state);
             outputs.push(state.0.clone());
         }

@@ -48,7 +48,11 @@ impl Clone for Sequential {
 
 impl Layer for Sequential {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.layers.iter().fold(input.clone(), |x, layer| layer.forward(&x, pass))
+        self.layers.iter().enumerate().fold(input.clone(), |x, (i, layer)| {
+            let output = layer.forward(&x, pass);
+            pass.saw(|| format!("layer {i}"), &output);
+            output
+        })
     }
 }
 

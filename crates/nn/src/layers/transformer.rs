@@ -134,6 +134,6 @@ fn added<'a>(
     layer: impl Fn(&Tensor, &mut Pass<'a>) -> Tensor,
 ) -> Tensor {
     let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
-    let sum = input + layer(&into, pass).dropout(shape.dropout, pass);
+    let sum = input + layer(&into, pass).dropout(shape.dropout, pass).cast(input.dtype());
     if shape.norm_first { sum } else { norm.forward(&sum, pass) }
 }

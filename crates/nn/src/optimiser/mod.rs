@@ -9,18 +9,20 @@ mod adam;
 mod average;
 mod lion;
 mod rmsprop;
+mod scaling;
 mod schedule;
 mod sgd;
 
 use std::collections::BTreeMap;
 
-use panoply_tensor::{Error, Result, Tensor, eval};
+use panoply_tensor::{DType, Error, MemoryPlan, Result, Tensor, eval};
 
 pub use adagrad::AdagradRule;
 pub use adam::{AdamRule, AdamWRule, Moments};
 pub use average::Average;
 pub use lion::LionRule;
 pub use rmsprop::RmsPropRule;
+pub use scaling::LossScale;
 pub use schedule::{Plateau, Schedule};
 pub use sgd::SgdRule;
 
@@ -101,13 +103,25 @@ pub struct Optimiser<R> {
     pub state: BTreeMap<String, Vec<Tensor>>,
     /// Gradients of [`Optimiser::accumulate`] that wait for the next step, by dotted name.
     pub waiting: BTreeMap<String, Tensor>,
+    /// What losses are multiplied by before gradients are taken, and gradients divided by after; f16 needs it.
+    pub scale: Option<LossScale>,
+}
+
+/// A step before it is made.
+struct Planned<'m> {
+    /// Parameters and what the rule remembers, after it.
+    next: BTreeMap<&'m str, (Tensor, Vec<Tensor>)>,
+    /// Before they are limited, in the order of the parameters.
+    gradients: Vec<Tensor>,
+    /// The loss, and a number that is finite if all gradients are: `[2]`.
+    report: Tensor,
 }
 
 impl<R: Rule> Optimiser<R> {
     /// A rule at the start of training.
     pub fn with_rule(rule: R, learning_rate: f64) -> Optimiser<R> {
         let (state, waiting) = (BTreeMap::new(), BTreeMap::new());
-        Optimiser { rule, learning_rate, clip: None, groups: Vec::new(), steps: 0, state, waiting }
+        Optimiser { rule, learning_rate, clip: None, groups: Vec::new(), steps: 0, state, waiting, scale: None }
     }
 
     /// Shrinks gradients that are longer than this, all parameters taken as one vector.
@@ -131,40 +145,46 @@ impl<R: Rule> Optimiser<R> {
         self
     }
 
+    /// With the loss scaled as f16 needs it: what stands here is where it begins.
+    #[must_use]
+    pub fn scaled(mut self, scale: LossScale) -> Optimiser<R> {
+        self.scale = Some(scale);
+        self
+    }
+
     /// Adds a part of a batch to the gradients of the next step and gives the loss's value; parameters stay, states move.
     /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed.
     pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
         let trained = trained(model, &pass)?;
         let gradients = self.gradients(&trained, loss)?;
-        let mut roots = vec![loss];
+        let report = report(loss, &gradients, None);
+        let mut roots = vec![&report];
         roots.extend(gradients.iter().chain(pass.roots()));
         eval(&roots)?;
-        let value = finite(loss.item()?, self.steps + 1)?;
+        let Judged { loss: value, stands } = self.judge(&report, &trained, &gradients)?;
+        if !stands {
+            return Ok(value);
+        }
         pass.commit(model)?;
         let kept = trained.into_iter().zip(&gradients).map(|((name, _), gradient)| (name, gradient.detach()));
         self.waiting.extend(kept);
         Ok(value)
     }
 
-    /// Moves the model one step down the loss and gives the loss's value. On error, and a loss that is no finite number is
-    /// one, nothing has changed.
+    /// Moves the model one step down the loss and gives the loss's value. On error nothing has changed; a loss or a gradient
+    /// that is no finite number is one. With a loss scale, a gradient is not: the step is left out, counted
+    /// ([`LossScale::skipped`]), and the next is made at a smaller scale.
     pub fn step(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
         let trained = trained(model, &pass)?;
-        let gradients = self.clipped(self.gradients(&trained, loss)?);
-        let number = self.steps + 1;
-        let mut next: BTreeMap<&str, (Tensor, Vec<Tensor>)> = BTreeMap::new();
-        for ((name, value), gradient) in trained.iter().zip(&gradients) {
-            let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
-            let group = self.groups.iter().find(|group| (group.holds)(name));
-            let rate = self.learning_rate * group.map_or(1.0, |group| group.rate);
-            let step = Step { rate, number, decays: group.is_none_or(|group| group.decays) };
-            next.insert(name, self.rule.update(value, gradient, state, &step));
-        }
-        let mut roots = vec![loss];
+        let Planned { next, gradients, report } = self.plan(&trained, loss)?;
+        let mut roots = vec![&report];
         roots.extend(next.values().flat_map(|(value, state)| [value].into_iter().chain(state)));
         roots.extend(pass.roots());
         eval(&roots)?;
-        let value = finite(loss.item()?, number)?;
+        let Judged { loss: value, stands } = self.judge(&report, &trained, &gradients)?;
+        if !stands {
+            return Ok(value);
+        }
         let mut commit = |name: &str, param: &mut Param| match next.get(name) {
             Some((value, _)) => param.set(value),
             None => Ok(()),
@@ -176,14 +196,46 @@ impl<R: Rule> Optimiser<R> {
             .map(|(name, (_, state))| (name.to_string(), state.iter().map(Tensor::detach).collect::<Vec<Tensor>>()));
         self.state.extend(kept);
         self.waiting.clear();
-        self.steps = number;
+        self.steps += 1;
         Ok(value)
+    }
+
+    /// What [`Optimiser::step`] would take of the device's memory; nothing runs.
+    pub fn memory(&self, model: &dyn Module, loss: &Tensor, pass: &Pass<'_>) -> Result<MemoryPlan> {
+        let trained = trained(model, pass)?;
+        let Planned { next, report, .. } = self.plan(&trained, loss)?;
+        let mut roots = vec![&report];
+        roots.extend(next.values().flat_map(|(value, state)| [value].into_iter().chain(state)));
+        roots.extend(pass.roots());
+        MemoryPlan::of(&roots)
+    }
+
+    fn plan<'m>(&self, trained: &'m [(String, Tensor)], loss: &Tensor) -> Result<Planned<'m>> {
+        let gradients = self.gradients(trained, loss)?;
+        let (clipped, length) = self.clipped(&gradients);
+        let mut next: BTreeMap<&str, (Tensor, Vec<Tensor>)> = BTreeMap::new();
+        for ((name, value), gradient) in trained.iter().zip(&clipped) {
+            let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
+            let group = self.groups.iter().find(|group| (group.holds)(name));
+            let rate = self.learning_rate * group.map_or(1.0, |group| group.rate);
+            let decays = group.is_none_or(|group| group.decays);
+            let step = Step { rate, number: self.steps + 1, decays };
+            next.insert(name, self.rule.update(value, gradient, state, &step));
+        }
+        let report = report(loss, &gradients, length);
+        Ok(Planned { next, gradients, report })
     }
 
     /// The loss's gradients with what waits added.
     fn gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
         let wanted: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
-        let gradients = loss.gradients(&wanted)?;
+        let gradients = match &self.scale {
+            None => loss.gradients(&wanted)?,
+            Some(scale) => {
+                let flows = (loss * scale.factor).gradients(&wanted)?;
+                flows.into_iter().map(|flow| flow * (1.0 / scale.factor)).collect()
+            }
+        };
         let summed = trained.iter().zip(gradients).map(|((name, _), gradient)| match self.waiting.get(name) {
             Some(waiting) => gradient + waiting,
             None => gradient,
@@ -191,28 +243,85 @@ impl<R: Rule> Optimiser<R> {
         Ok(summed.collect())
     }
 
-    fn clipped(&self, gradients: Vec<Tensor>) -> Vec<Tensor> {
+    /// Gradients as they are followed, and their length as one vector if it was needed for that.
+    fn clipped(&self, gradients: &[Tensor]) -> (Vec<Tensor>, Option<Tensor>) {
         match self.clip {
-            None => gradients,
-            Some(Clip::Value(largest)) => gradients.iter().map(|gradient| gradient.clamp(-largest, largest)).collect(),
+            None => (gradients.to_vec(), None),
+            Some(Clip::Value(largest)) => {
+                (gradients.iter().map(|gradient| gradient.clamp(-largest, largest)).collect(), None)
+            }
             Some(Clip::Norm(longest)) => {
                 let squares = gradients.iter().map(|gradient| gradient.square().sum(..));
-                let Some(total) = squares.reduce(|sum, square| sum + square) else { return gradients };
+                let Some(total) = squares.reduce(|sum, square| sum + square) else { return (gradients.to_vec(), None) };
+                let length = total.sqrt();
                 // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
-                let factor = ((total.sqrt() + 1e-6).recip() * longest).minimum(&Tensor::scalar(1f32));
-                gradients.iter().map(|gradient| gradient * &factor).collect()
+                let factor = ((&length + 1e-6).recip() * longest).minimum(&Tensor::scalar(1f32));
+                (gradients.iter().map(|gradient| gradient * &factor).collect(), Some(length))
+            }
+        }
+    }
+
+    /// What a step's report says: the loss, and whether the step stands.
+    fn judge(&mut self, report: &Tensor, trained: &[(String, Tensor)], gradients: &[Tensor]) -> Result<Judged> {
+        let [loss, largest] = report.to_vec::<f32>()?[..] else {
+            unreachable!("a report is two numbers");
+        };
+        let (loss, step) = (f64::from(loss), self.steps + 1);
+        if !loss.is_finite() {
+            let message = format!("the loss became {loss} in step {step}; the model is as the step before left it");
+            return Err(Error::mistake(message).note("a smaller learning rate or `clip_norm` helps"));
+        }
+        match &mut self.scale {
+            None if largest.is_finite() => Ok(Judged { loss, stands: true }),
+            None => {
+                let message = format!(
+                    "the loss of step {step} is {loss}, but a gradient is no finite number{}; \
+                     the model is as the step before left it",
+                    first_not_finite(trained, gradients)?
+                );
+                Err(Error::mistake(message).note("a smaller learning rate or another form of the loss helps"))
+            }
+            Some(scale) => {
+                let stands = scale.observe(largest.is_finite());
+                if !stands && scale.factor < LossScale::SMALLEST {
+                    let message = format!(
+                        "gradients of step {step} are no finite numbers at any scale of the loss{}",
+                        first_not_finite(trained, gradients)?
+                    );
+                    return Err(Error::mistake(message).note("bf16 or f32 have the range for it"));
+                }
+                Ok(Judged { loss, stands })
             }
         }
     }
 }
 
-/// The loss, unless it is no finite number: what follows from it would ruin the model.
-fn finite(loss: f64, step: u64) -> Result<f64> {
-    if loss.is_finite() {
-        return Ok(loss);
+/// A step's loss, and whether it is made.
+struct Judged {
+    loss: f64,
+    stands: bool,
+}
+
+/// The loss, and a number that is finite if all gradients are, side by side: one transfer tells both. The length of all of
+/// them is such a number; if nobody needed it, it is the largest magnitude, where a NaN wins.
+fn report(loss: &Tensor, gradients: &[Tensor], length: Option<Tensor>) -> Tensor {
+    let largest = || {
+        let each = gradients.iter().map(|gradient| gradient.abs().max(..).cast(DType::F32));
+        each.reduce(|a, b| a.maximum(&b))
+    };
+    let largest = length.map(|length| length.cast(DType::F32)).or_else(largest);
+    let loss = loss.cast(DType::F32).sum(..);
+    Tensor::stack(&[loss, largest.unwrap_or_else(|| Tensor::scalar(0f32))], 0)
+}
+
+/// `, first that of fc1.weight`: the first parameter whose gradient is not finite. It is computed once more to find out.
+fn first_not_finite(trained: &[(String, Tensor)], gradients: &[Tensor]) -> Result<String> {
+    for ((name, _), gradient) in trained.iter().zip(gradients) {
+        if gradient.is_finite().all(..).cast(DType::F32).item()? == 0.0 {
+            return Ok(format!(", first that of {name}"));
+        }
     }
-    let message = format!("the loss became {loss} in step {step}; the model is as the step before left it");
-    Err(Error::mistake(message).note("a smaller learning rate or `clip_norm` helps"))
+    Ok(String::new())
 }
 
 /// The parameters that move, by name, if the pass was one of training and fits the model.

@@ -3,6 +3,8 @@
 
 mod layers;
 mod optimisers;
+mod state_dict;
+mod training;
 
 use panoply_nn::{Linear, Param};
 use panoply_tensor::{DType, Device, Tensor};
@@ -13,8 +15,8 @@ const OPTIMISERS: &[u8] = include_bytes!("../../../tensor/tests/fixtures/optimis
 
 /// Named arrays, of which one part is looked at.
 struct Fixture {
-    file: SafeTensors<'static>,
-    part: String,
+    pub file: SafeTensors<'static>,
+    pub part: String,
 }
 
 impl Fixture {

@@ -9,6 +9,7 @@ pub mod arrange;
 pub mod attention;
 pub mod conv;
 pub mod create;
+pub mod ctc;
 pub mod einsum;
 pub mod elementwise;
 pub mod functions;

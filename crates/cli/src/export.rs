@@ -1,0 +1,53 @@
+//! `panoply export MODEL`: a trained network as an ONNX file, for programs of others.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use panoply::nn::onnx;
+use panoply::{Device, Error, Result};
+use serde_json::json;
+
+use crate::output;
+use crate::train::manifest::Manifest;
+
+/// Write a trained network as an ONNX file (opset 17).
+#[derive(Args)]
+pub struct Arguments {
+    /// The model file that `panoply train` wrote.
+    model: PathBuf,
+    /// Where to; beside the model if nothing is said.
+    #[arg(long, value_name = "FILE.onnx")]
+    out: Option<PathBuf>,
+    /// One JSON document on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads the model on the CPU and writes the file.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    Device::get("cpu")?.scope(|| {
+        let manifest = Manifest::of_model(&arguments.model)?;
+        let model = manifest.load(&arguments.model)?;
+        let out = arguments.out.clone().unwrap_or_else(|| arguments.model.with_extension("onnx"));
+        if out == arguments.model {
+            return Err(Error::mistake(format!("--out {} is the model itself", out.display())));
+        }
+        let bytes = onnx::to_bytes(&model)?;
+        panoply::nn::checkpoint::write_whole(&out, &bytes)?;
+        let (input, output) = (&manifest.network.input, manifest.network.output()?);
+        if arguments.json {
+            output::print_json(&json!({
+                "schema": 1, "model": arguments.model, "out": out, "bytes": bytes.len(), "opset": 17, "input": input, "output": output,
+                "classes": manifest.data.classes,
+            }));
+        } else {
+            println!("wrote {}: {} bytes, input [batch, {}], output [batch, {}] of logits", out.display(), bytes.len(), listed(input), listed(&output));
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn listed(lengths: &[usize]) -> String {
+    lengths.iter().map(usize::to_string).collect::<Vec<String>>().join(", ")
+}

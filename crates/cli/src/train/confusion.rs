@@ -1,0 +1,92 @@
+//! What was taken for what, as text and as a picture in SVG.
+
+use panoply::nn::metrics::Confusion;
+
+use super::curves::STYLE;
+
+/// A table, the right class to the left and what was read above, with each class's precision, recall and F1.
+pub fn text(counts: &Confusion, classes: &[String]) -> String {
+    let name = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max("is \\ read".len());
+    let cell = counts.counts.iter().map(|count| count.to_string().len()).max().unwrap_or(1);
+    let cell = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).clamp(cell.max(3), 12);
+    let short = |class: &str| class.chars().take(12).collect::<String>();
+    let mut table = format!("{:name$}", "is \\ read");
+    classes.iter().for_each(|class| table += &format!(" {:>cell$}", short(class)));
+    table += "  precision  recall     F1\n";
+    for (right, class) in classes.iter().enumerate() {
+        table += &format!("{class:name$}");
+        (0..classes.len()).for_each(|read| table += &format!(" {:>cell$}", counts.count(right, read)));
+        let measures = [counts.precision(right), counts.recall(right), counts.f1(right)].map(|share| share * 100.0);
+        table += &format!("    {:5.1} % {:5.1} % {:5.1} %\n", measures[0], measures[1], measures[2]);
+    }
+    table + &format!("{:.2} % right, mean F1 {:.2} %\n", counts.accuracy() * 100.0, counts.macro_f1() * 100.0)
+}
+
+/// More classes than this are drawn without numbers.
+const NUMBERED: usize = 24;
+
+/// Squares whose depth is the share of the right class, with counts in them.
+pub fn draw(counts: &Confusion, classes: &[String]) -> String {
+    let side = if classes.len() <= NUMBERED { 40.0 } else { 12.0 };
+    let longest = classes.iter().map(|class| class.chars().count()).max().unwrap_or(1) as f64;
+    let margin = 34.0 + longest.min(24.0) * 7.5;
+    let size = classes.len() as f64 * side;
+    let (width, height) = (margin + size + 16.0, margin + size + 16.0);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"confusion matrix\">{STYLE}\
+         <style>.cell{{fill:#0a84d6}}.deep{{fill:#fff}}</style>\n"
+    );
+    let middle = margin + size / 2.0;
+    svg += &format!("<text class=\"title\" x=\"{middle}\" y=\"18\" text-anchor=\"middle\">read as</text>\n");
+    svg += &format!(
+        "<text class=\"title\" transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">is</text>\n"
+    );
+    for (right, class) in classes.iter().enumerate() {
+        let at = margin + (right as f64 + 0.5) * side;
+        let class = escaped(class);
+        svg += &format!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{class}</text>", margin - 6.0, at + 4.0);
+        svg += &format!("<text transform=\"translate({} {}) rotate(-90)\">{class}</text>\n", at + 4.0, margin - 6.0);
+        let all: u64 = (0..classes.len()).map(|read| counts.count(right, read)).sum();
+        for read in 0..classes.len() {
+            let count = counts.count(right, read);
+            let share = count as f64 / all.max(1) as f64;
+            let (x, y) = (margin + read as f64 * side, margin + right as f64 * side);
+            svg += &format!(
+                "<rect class=\"cell\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" fill-opacity=\"{share:.3}\"/>"
+            );
+            if count > 0 && classes.len() <= NUMBERED {
+                let deep = if share > 0.5 { " class=\"deep\"" } else { "" };
+                let (x, y) = (x + side / 2.0, y + side / 2.0 + 4.5);
+                svg += &format!("<text{deep} x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{count}</text>");
+            }
+        }
+        svg.push('\n');
+    }
+    svg + &format!("<path class=\"axis\" d=\"M{margin} {margin}h{size}v{size}h-{size}z\"/>\n</svg>\n")
+}
+
+/// Text that may stand in SVG.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_hold_every_count() {
+        let counts = Confusion { classes: 2, counts: vec![31, 4, 0, 59] };
+        let classes = ["cat".to_string(), "<dog>".to_string()];
+        let want = "is \\ read   cat <dog>  precision  recall     F1\n\
+                    cat          31     4    100.0 %  88.6 %  93.9 %\n\
+                    <dog>         0    59     93.7 % 100.0 %  96.7 %\n\
+                    95.74 % right, mean F1 95.33 %\n";
+        assert_eq!(text(&counts, &classes), want);
+        let svg = draw(&counts, &classes);
+        for part in [">31<", ">4<", ">59<", "&lt;dog&gt;", "fill-opacity=\"1.000\""] {
+            assert!(svg.contains(part), "{part} in {svg}");
+        }
+        assert!(!svg.contains(">0<") && svg.matches("<rect").count() == 4);
+    }
+}

@@ -1,0 +1,86 @@
+//! The folder of a run: where everything that comes of it lies.
+
+use std::path::{Path, PathBuf};
+
+use panoply::nn::metrics::Confusion;
+use panoply::nn::{EpochReport, checkpoint};
+use panoply::{Error, Result};
+use serde_json::json;
+
+use super::{confusion, curves};
+
+/// The folder of a run.
+#[derive(Clone, Debug)]
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// A new folder: the one asked for, which holds no run yet, or `runs/NAME-N` with the next free number.
+    pub fn new(asked: Option<&Path>, name: &str) -> Result<Folder> {
+        let failed = |path: &Path, error| Error::io(format!("cannot make {}", path.display()), error);
+        if let Some(path) = asked {
+            if path.join("manifest.json").exists() {
+                let message = format!("{} holds a run already", path.display());
+                return Err(Error::mistake(message).note(format!("`--resume {}` goes on with it", path.display())));
+            }
+            std::fs::create_dir_all(path).map_err(|error| failed(path, error))?;
+            return Ok(Folder(path.to_path_buf()));
+        }
+        let runs = Path::new("runs");
+        std::fs::create_dir_all(runs).map_err(|error| failed(runs, error))?;
+        for number in 1u32.. {
+            let path = runs.join(format!("{name}-{number}"));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(Folder(path)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
+    /// A folder with a run in it. What an end without warning left half written goes away.
+    pub fn existing(path: &Path) -> Folder {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            let part = |ending: &std::ffi::OsStr| {
+                ending.to_string_lossy().strip_prefix("part").is_some_and(|pid| pid.parse::<u32>().is_ok())
+            };
+            if entry.path().extension().is_some_and(part) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Folder(path.to_path_buf())
+    }
+
+    /// All that decides how the run goes on.
+    pub fn training(&self) -> PathBuf {
+        self.0.join("training.safetensors")
+    }
+
+    /// The best model.
+    pub fn model(&self) -> PathBuf {
+        self.0.join("model.safetensors")
+    }
+
+    /// Writes what the epochs reached: as lines of JSON, as a table and as a picture.
+    pub fn write_history(&self, history: &[EpochReport]) -> Result<()> {
+        let lines: Vec<String> = history.iter().map(|epoch| json!(epoch).to_string() + "\n").collect();
+        self.write("history.jsonl", &lines.concat())?;
+        let mut table = "epoch,loss,validation_loss,train_accuracy,accuracy,seconds\n".to_string();
+        for report in history {
+            let EpochReport { epoch, loss, validation_loss, train_accuracy, accuracy, seconds } = report;
+            table += &format!("{epoch},{loss},{validation_loss},{train_accuracy},{accuracy},{seconds}\n");
+        }
+        self.write("history.csv", &table)?;
+        self.write("curves.svg", &curves::draw(history))
+    }
+
+    /// Writes what was taken for what.
+    pub fn write_confusion(&self, counts: &Confusion, classes: &[String]) -> Result<()> {
+        self.write("confusion.txt", &confusion::text(counts, classes))?;
+        self.write("confusion.svg", &confusion::draw(counts, classes))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        checkpoint::write_whole(&self.0.join(name), text.as_bytes())
+    }
+}

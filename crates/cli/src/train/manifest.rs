@@ -1,0 +1,169 @@
+//! `manifest.json`: what a run is, what came of it, and how to go on or use it. The model file carries the same.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use panoply::nn::data::source::{Reading, Source};
+use panoply::nn::{EpochReport, Model, Network, checkpoint};
+use panoply::{DType, Error, Result, Rng};
+use serde::{Deserialize, Serialize};
+
+/// The metadata entry of a model file that holds a manifest.
+const KEY: &str = "manifest";
+
+/// What a run is and what came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Of this document.
+    pub schema: u32,
+    /// The version that wrote it.
+    pub panoply: String,
+    /// What the network takes and does.
+    pub network: Network,
+    /// Numbers that were trained.
+    pub parameters: usize,
+    /// What was learned from.
+    pub data: Data,
+    /// How.
+    pub settings: Settings,
+    /// On which device, and why that one.
+    pub device: serde_json::Value,
+    /// What came of it; nothing before the first epoch has ended.
+    pub result: Option<Outcome>,
+    /// What to type next.
+    pub commands: Commands,
+}
+
+/// What was learned from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Data {
+    /// As it was given.
+    pub path: String,
+    /// Its kind, with what more of it needs.
+    pub source: Source,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+    /// Examples learned from.
+    pub examples: usize,
+    /// Examples held out.
+    pub held_out: usize,
+    /// xxh3-128 of all examples, in hexadecimal.
+    pub digest: String,
+    /// The column of classes, if it was said.
+    pub label: Option<String>,
+    /// What images were scaled to, if it was said.
+    pub image_size: Option<(usize, usize)>,
+}
+
+/// How training went on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// The network's name on the command line.
+    pub model: String,
+    /// How often every example is seen.
+    pub epochs: usize,
+    /// Examples of a step.
+    pub batch: usize,
+    /// Learning rate of AdamW.
+    pub learning_rate: f64,
+    /// What becomes of it.
+    pub schedule: String,
+    /// Epochs without a better validation loss after which to stop.
+    pub patience: Option<usize>,
+    /// Share held out.
+    pub held_out: f64,
+    /// Of weights, order and dropout.
+    pub seed: u64,
+    /// What layers computed in.
+    pub precision: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// Epochs made.
+    pub epochs: usize,
+    /// The best of them, whose model is kept.
+    pub best: EpochReport,
+    /// Mean of F1 over the classes.
+    pub macro_f1: f64,
+    /// Steps left out because gradients overflowed.
+    pub skipped_steps: u64,
+}
+
+/// What to type next.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Commands {
+    /// To go on with it.
+    pub resume: String,
+    /// To use it.
+    pub predict: String,
+}
+
+impl Data {
+    /// How its files are read.
+    pub fn reading(&self) -> Reading {
+        Reading { label: self.label.clone(), image_size: self.image_size }
+    }
+}
+
+impl Settings {
+    /// What layers compute in.
+    pub fn dtype(&self) -> DType {
+        match self.precision.as_str() {
+            "bf16" => DType::BF16,
+            "f16" => DType::F16,
+            _ => DType::F32,
+        }
+    }
+}
+
+impl Manifest {
+    /// Writes it into a run's folder.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        checkpoint::write_whole(&folder.join("manifest.json"), (self.text()? + "\n").as_bytes())
+    }
+
+    /// Reads a run's folder.
+    pub fn read(folder: &Path) -> Result<Manifest> {
+        let file = folder.join("manifest.json");
+        let text = std::fs::read_to_string(&file).map_err(|error| {
+            Error::io(format!("cannot read {}", file.display()), error).note("is this the folder of a run?")
+        })?;
+        parse(&text, &file)
+    }
+
+    /// What a model file says about itself.
+    pub fn of_model(file: &Path) -> Result<Manifest> {
+        let metadata = checkpoint::metadata(file)?;
+        let text = metadata.get(KEY).ok_or_else(|| {
+            let message = format!("{}: it does not say which network it holds", file.display());
+            Error::corrupt(message).note("was it written by `panoply train`?")
+        })?;
+        parse(text, file)
+    }
+
+    /// The metadata of a model file.
+    pub fn metadata(&self) -> Result<HashMap<String, String>> {
+        Ok(HashMap::from([(KEY.to_string(), self.text()?)]))
+    }
+
+    /// The model in a file that this manifest describes.
+    pub fn load(&self, file: &Path) -> Result<Model> {
+        let mut model = self.network.build(&mut Rng::seed(0))?;
+        checkpoint::load(&mut model, file)?;
+        Ok(model)
+    }
+
+    fn text(&self) -> Result<String> {
+        serde_json::to_string_pretty(self)
+            .map_err(|error| Error::mistake(format!("a manifest: {error}")).caused_by(error))
+    }
+}
+
+fn parse(text: &str, file: &Path) -> Result<Manifest> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::corrupt(format!("{}: its manifest: {error}", file.display())).caused_by(error))
+}

@@ -1,0 +1,406 @@
+//! `panoply train`, `predict` and `inspect` as a person uses them: files of every kind, mistakes, stopping, going on.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A folder of a test's own, gone at its end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let folder = std::env::temp_dir().join(format!("panoply-cli-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        Place(folder)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(arguments).args(["--device", "cpu"]).current_dir(&self.0).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The document on stdout of a command that succeeds.
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What a command that fails says.
+    #[track_caller]
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(!output.status.success(), "{arguments:?} succeeded: {}", text(&output.stdout));
+        text(&output.stderr)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    /// What identifies the numbers in a file of parameters.
+    #[track_caller]
+    fn digest(&self, file: &str) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_panoply"))
+            .args(["inspect", file, "--json"])
+            .current_dir(&self.0)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["digest"].as_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const FILES: [&str; 8] = [
+    "confusion.svg",
+    "confusion.txt",
+    "curves.svg",
+    "history.csv",
+    "history.jsonl",
+    "manifest.json",
+    "model.safetensors",
+    "training.safetensors",
+];
+
+#[test]
+fn a_run_has_a_folder_with_all_that_came_of_it() {
+    let place = Place::new("folder");
+    let report = place.json(&["train", "digits", "--epochs", "3"]);
+    assert_eq!(report["folder"], "runs/digits-1");
+    let mut files: Vec<String> = std::fs::read_dir(place.0.join("runs/digits-1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    assert_eq!(files, FILES);
+    let read = |name: &str| std::fs::read_to_string(place.0.join("runs/digits-1").join(name)).unwrap();
+    assert_eq!((read("history.jsonl").lines().count(), read("history.csv").lines().count()), (3, 4));
+    let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    assert_eq!(manifest["result"]["best"]["accuracy"], report["accuracy"]);
+    assert_eq!(manifest["commands"]["resume"], "panoply train --resume runs/digits-1");
+    assert_eq!(manifest["device"]["device"], "cpu");
+
+    let seen = place.json(&["predict", "runs/digits-1/model.safetensors", "--count", "9"]);
+    assert_eq!((seen["predictions"].as_array().unwrap().len(), seen["known"].as_u64()), (9, Some(9)));
+    assert!(seen["right"].as_u64().unwrap() >= 5, "{seen}");
+    let inspected = Command::new(env!("CARGO_BIN_EXE_panoply"))
+        .args(["inspect", "runs/digits-1/model.safetensors"])
+        .current_dir(&place.0)
+        .output()
+        .unwrap();
+    let inspected = text(&inspected.stdout);
+    assert!(inspected.contains("17226 parameters to train, 68904 bytes"), "{inspected}");
+    assert!(inspected.contains("6 arrays, 17226 numbers, 68904 bytes, 0 NaN or infinite"), "{inspected}");
+
+    let export = |out: &str| {
+        let arguments = ["export", "runs/digits-1/model.safetensors", "--out", out];
+        Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap()
+    };
+    let said = text(&export("digits.onnx").stdout);
+    assert!(said.ends_with("input [batch, 1, 8, 8], output [batch, 10] of logits\n"), "{said}");
+    assert!(std::fs::metadata(place.0.join("digits.onnx")).unwrap().len() > 68904);
+    assert!(text(&export("runs/digits-1/model.safetensors").stderr).contains("is the model itself"));
+
+    // A second run has the next number; the first goes on, as one of four epochs would have.
+    let longer = place.json(&["train", "digits", "--epochs", "4"]);
+    assert_eq!(longer["folder"], "runs/digits-2");
+    let resumed = place.json(&["train", "--resume", "runs/digits-1", "--epochs", "4"]);
+    assert_eq!(resumed["epochs"].as_array().unwrap().len(), 4);
+    let ends = ["runs/digits-1", "runs/digits-2"].map(|run| place.digest(&format!("{run}/training.safetensors")));
+    assert_eq!(ends[0], ends[1]);
+
+    let refusal = place.refused(&["train", "--resume", "runs/digits-1"]);
+    assert!(refusal.contains("all 4 epochs are made; `--epochs 8` goes on"), "{refusal}");
+    let refusal = place.refused(&["train", "--out", "runs/digits-1"]);
+    assert!(refusal.contains("runs/digits-1 holds a run already"), "{refusal}");
+    let refusal = place.refused(&["train", "--resume", "runs"]);
+    assert!(refusal.contains("is this the folder of a run?"), "{refusal}");
+    let output = place.run(&["train", "--resume", "runs/digits-1", "--model", "cnn"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+/// Ends without warning, at any time, and what was saved goes on bit for bit.
+#[test]
+fn a_killed_run_goes_on_as_if_it_had_not_been() {
+    let place = Place::new("killed");
+    let train = ["train", "digits", "--epochs", "9", "--batch", "32", "--hidden", "16"];
+    place.json(&[&train[..], &["--out", "whole"]].concat());
+    let mut child = place.command(&[&train[..], &["--out", "killed"]].concat()).stderr(Stdio::null()).spawn().unwrap();
+    let begun = place.0.join("killed/training.safetensors");
+    wait_for(&mut child, || begun.exists());
+    // Twice while a file is written, once within an epoch.
+    let lines = || std::fs::read_to_string(place.0.join("killed/history.jsonl")).unwrap_or_default().lines().count();
+    for saving in [true, false, true] {
+        let before = lines();
+        let part = place.0.join(format!("killed/training.part{}", child.id()));
+        wait_for(&mut child, || if saving { part.exists() } else { lines() > before });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut resume = place.command(&["train", "--resume", "killed"]);
+        child = resume.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What an end within a write leaves behind.
+    place.write("killed/training.part4711", "half");
+    place.json(&["train", "--resume", "killed"]);
+    for file in ["training.safetensors", "model.safetensors"] {
+        assert_eq!(place.digest(&format!("killed/{file}")), place.digest(&format!("whole/{file}")), "{file}");
+    }
+    assert!(!place.0.join("killed/training.part4711").exists());
+}
+
+/// Waits for something a child does, for half a minute at most.
+#[track_caller]
+fn wait_for(child: &mut Child, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing happened");
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_twice_ends_at_once() {
+    let interrupt = |child: &Child| {
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    };
+    let place = Place::new("stopped");
+    let train = ["train", "digits", "--epochs", "1000", "--out", "run", "--json"];
+    let mut child = place.command(&train).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&mut child, || place.0.join("run/training.safetensors").exists());
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["interrupted"], true);
+    assert!(place.0.join("run/model.safetensors").exists());
+    let resume = ["train", "--resume", "run"];
+    let mut child = place.command(&resume).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let lines = || std::fs::read_to_string(place.0.join("run/history.jsonl")).unwrap().lines().count();
+    let before = lines();
+    wait_for(&mut child, || lines() > before);
+    // The second one may come when the first has already ended it.
+    interrupt(&child);
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+    let code = child.wait().unwrap().code();
+    assert!(code == Some(130) || code == Some(0), "{code:?}");
+}
+
+/// Points of two kinds that a line divides.
+fn table(rows: usize) -> String {
+    let mut table = "width,kind,\"height, in cm\"\n".to_string();
+    for row in 0..rows {
+        let x = (row * 7 % rows) as f64 / rows as f64 * 200.0;
+        let kind = if row % 2 == 0 { "tulip" } else { "rose" };
+        let y = if row % 2 == 0 { x / 100.0 + 1.5 } else { x / 100.0 - 1.5 };
+        table += &format!("{x:.2},{kind},{y:.3}\n");
+    }
+    table
+}
+
+#[test]
+fn tables_are_learned_and_judged() {
+    let place = Place::new("table");
+    place.write("flowers.csv", table(120));
+    let report = place.json(&[
+        "train",
+        "flowers.csv",
+        "--label",
+        "kind",
+        "--epochs",
+        "25",
+        "--batch",
+        "16",
+        "--learning-rate",
+        "1e-2",
+    ]);
+    assert_eq!(report["folder"], "runs/flowers-1");
+    assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
+    let model = "runs/flowers-1/model.safetensors";
+    // Without the column of classes, columns in another order.
+    place.write("more.csv", "\"height, in cm\",width\n3.4,190\n-1.4,10\n");
+    let seen = place.json(&["predict", model, "more.csv"]);
+    let read: Vec<&str> =
+        seen["predictions"].as_array().unwrap().iter().map(|row| row["read"].as_str().unwrap()).collect();
+    assert_eq!(read, ["tulip", "rose"]);
+    assert_eq!(seen["predictions"][0]["example"], "line 2");
+    place.write("other.csv", "width,depth\n1,2\n");
+    assert!(place.refused(&["predict", model, "other.csv"]).contains("1 columns are missing (height, in cm)"));
+    assert!(place.refused(&["train", "flowers.csv"]).contains("flowers.csv:2: height, in cm: `1.500` is no class"));
+    assert!(
+        place
+            .refused(&["train", "flowers.csv", "--label", "kin"])
+            .contains("there is no column `kin`; there are width, kind")
+    );
+    place.write("flowers.csv", table(120).replace("20.00", "20,00"));
+    assert!(place.refused(&["train", "flowers.csv", "--label", "kind"]).contains("4 cells, not 3 as above"));
+    place.write("flowers.csv", table(120).replace("\n0.00,", "\nnil,"));
+    let refusal = place.refused(&["train", "flowers.csv", "--label", "kind"]);
+    assert!(refusal.contains("flowers.csv:2: width: `nil` is no finite number"), "{refusal}");
+    place.write("flowers.csv", table(121));
+    let refusal = place.refused(&["train", "--resume", "runs/flowers-1"]);
+    assert!(refusal.contains("flowers.csv has changed since runs/flowers-1 began"), "{refusal}");
+    place.write("one.csv", "a,label\n1,x\n2,x\n");
+    assert!(place.refused(&["train", "one.csv"]).contains("label: 1 classes in 2 rows"));
+    place.write("few.csv", "a,label\n1,x\n2,y\n");
+    assert!(place.refused(&["train", "few.csv"]).contains("leaves 2 to learn from and 0 held out"));
+    assert!(place.refused(&["train", "nothing.csv"]).contains("cannot read nothing.csv"));
+    assert!(place.refused(&["train", "few.csv", "--held-out", "0.5", "--model", "cnn"]).contains("cnn needs images"));
+}
+
+/// Real tables (see `data/README.md`), of which a linear rule alone reads 95 %.
+#[test]
+fn real_tables_are_learned() {
+    let place = Place::new("real");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for (name, label, examples, features) in [("wine", "cultivar", 178, 13), ("breast_cancer", "diagnosis", 569, 30)] {
+        let table = data.join(format!("{name}.csv")).display().to_string();
+        let report =
+            place.json(&["train", &table, "--label", label, "--epochs", "20", "--batch", "16", "--hidden", "16"]);
+        assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{name}: {report}");
+        let folder = place.0.join(report["folder"].as_str().unwrap());
+        let manifest: Value = serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
+        let held = &manifest["data"];
+        assert_eq!(held["examples"].as_u64().unwrap() + held["held_out"].as_u64().unwrap(), examples);
+        assert_eq!(manifest["network"]["input"][0], features);
+    }
+}
+
+/// A bright left or right half.
+fn image(side: u32, right: bool, shade: u8) -> image::GrayImage {
+    image::GrayImage::from_fn(side, side, |x, _| {
+        image::Luma([if (x >= side / 2) == right { 200 + shade } else { shade }])
+    })
+}
+
+#[test]
+fn folders_of_images_are_learned_and_judged() {
+    let place = Place::new("images");
+    for shade in 0..20 {
+        for (class, right) in [("left", false), ("right", true)] {
+            let path = place.0.join(format!("halves/{class}/{shade}.png"));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            image(8, right, shade).save(path).unwrap();
+        }
+    }
+    let network = "input = [1, 8, 8]\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\noutputs = 2\n";
+    place.write("net.toml", network);
+    let train = ["train", "halves", "--epochs", "8", "--batch", "8", "--learning-rate", "1e-2"];
+    let report = place.json(&[&train[..], &["--model", "net.toml"]].concat());
+    assert_eq!((report["accuracy"].as_f64(), report["parameters"].as_u64()), (Some(1.0), Some(130)));
+    image(12, true, 3).save(place.0.join("new.png")).unwrap();
+    let seen = place.json(&["predict", "runs/halves-1/model.safetensors", "new.png"]);
+    assert_eq!(seen["predictions"][0]["read"], "right");
+    place.write("net.toml", network.replace("outputs = 2", "outputs = 3"));
+    let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("net.toml: it gives [3], but there are 2 classes"), "{refusal}");
+    place.write("net.toml", network.replace("outputs = 2", "outputs = 0"));
+    let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("net.toml:6: layer 2 (linear): outputs 0 is not in 1 ..="), "{refusal}");
+    place.write("halves/left/broken.png", "no image");
+    assert!(place.refused(&train).contains("halves/left/broken.png: "));
+    image(9, true, 3).save(place.0.join("halves/left/broken.png")).unwrap();
+    let refusal = place.refused(&train);
+    assert!(
+        refusal.contains("broken.png has 9 × 9 points, not 8 × 8 as") && refusal.contains("--image-size"),
+        "{refusal}"
+    );
+    std::fs::create_dir_all(place.0.join("halves/none")).unwrap();
+    assert!(place.refused(&train).contains("halves/none: there is no PNG or JPEG file in it"));
+    std::fs::create_dir_all(place.0.join("empty")).unwrap();
+    assert!(place.refused(&["train", "empty"]).contains("empty: there is no sub-folder with images in it"));
+}
+
+/// Twelve examples of 2 × 3 bytes in MNIST's format, and their classes.
+#[test]
+fn idx_and_numpy_files_are_learned() {
+    let place = Place::new("pairs");
+    let points: Vec<u8> = (0..12u8).flat_map(|i| [if i % 2 == 0 { 0 } else { 250 }; 6].map(|p| p + i % 5)).collect();
+    let classes: Vec<u8> = (0..12).map(|i| i % 2).collect();
+    let header = |dims: &[u32]| {
+        let lengths = dims.iter().flat_map(|dim| dim.to_be_bytes());
+        [0, 0, 8, dims.len() as u8].into_iter().chain(lengths).collect::<Vec<u8>>()
+    };
+    place.write("mnist/train-images-idx3-ubyte", [header(&[12, 2, 3]), points.clone()].concat());
+    place.write("mnist/train-labels-idx1-ubyte", [header(&[12]), classes.clone()].concat());
+    let train = ["--epochs", "6", "--batch", "4", "--learning-rate", "2e-2"];
+    let report = place.json(&[&["train", "mnist"], &train[..]].concat());
+    assert_eq!(report["accuracy"], 1.0);
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let numbers: Vec<f32> = points.iter().map(|point| f32::from(*point) / 255.0).collect();
+        let labels: Vec<i32> = classes.iter().map(|class| i32::from(*class)).collect();
+        std::fs::create_dir_all(place.0.join("arrays")).unwrap();
+        let save = |tensor: panoply::Tensor, name: &str| {
+            panoply::nn::data::npy::save(&tensor, &place.0.join("arrays").join(name)).unwrap();
+        };
+        save(panoply::Tensor::from_slice(&numbers, [12, 2, 3]), "x.npy");
+        save(panoply::Tensor::from_slice(&labels, [12]), "y.npy");
+    });
+    let report = place.json(&[&["train", "arrays/x.npy", "--model", "lstm", "--hidden", "8"], &train[..]].concat());
+    assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
+    let seen = place.json(&["predict", "runs/mnist-1/model.safetensors"]);
+    assert_eq!(seen["right"], 4);
+    std::fs::remove_file(Path::new(&place.0).join("mnist/train-labels-idx1-ubyte")).unwrap();
+    let refusal = place.refused(&["train", "mnist"]);
+    assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");
+}
+
+#[test]
+fn every_network_and_precision_trains() {
+    let place = Place::new("networks");
+    for model in [&["cnn", "--hidden", "4"][..], &["lstm", "--hidden", "8"], &["transformer", "--hidden", "8,1"]] {
+        let report = place.json(&[&["train", "digits", "--epochs", "1", "--model"], model].concat());
+        assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
+        let folder = report["folder"].as_str().unwrap();
+        let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--count", "2"]);
+        assert_eq!(seen["known"], 2);
+    }
+    for precision in ["bf16", "f16"] {
+        let report = place.json(&[
+            "train",
+            "digits",
+            "--epochs",
+            "2",
+            "--precision",
+            precision,
+            "--batch",
+            "auto",
+            "--hidden",
+            "16",
+        ]);
+        assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
+    }
+    let capped = place.command(&["train", "digits", "--batch", "1024"]).env("PANOPLY_POOL", "2M").output().unwrap();
+    let said = text(&capped.stderr);
+    assert!(said.contains("out of memory on cpu: a step of 1024 examples needs") && said.contains("fits"), "{said}");
+    let refusal = place.refused(&["train", "--model", "perceptron"]);
+    assert!(
+        refusal.contains("there is no network `perceptron`; take mlp, cnn, lstm, transformer or a FILE.toml"),
+        "{refusal}"
+    );
+}

@@ -1,0 +1,326 @@
+//! `sequential![Linear(784, 128), relu, Linear(128, 10)]`: a network whose literal sizes are checked before it exists.
+//!
+//! Each layer is a name, most with arguments; [`LAYERS`] lists them. What is no literal is not known here and is checked when the
+//! network is built, as all of it is once more. Nothing here knows what a layer computes.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, ExprArray, Ident, Lit, Token, bracketed, parenthesized};
+
+/// A layer's name and its arguments.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("Linear", &["inputs", "outputs"]),
+    ("Conv1d", &["channels", "outputs", "[length]"]),
+    ("Conv2d", &["channels", "outputs", "[rows, columns]"]),
+    ("Conv3d", &["channels", "outputs", "[planes, rows, columns]"]),
+    ("MaxPool", &["[lengths]"]),
+    ("AveragePool", &["[lengths]"]),
+    ("BatchNorm", &["channels"]),
+    ("LayerNorm", &["width"]),
+    ("Rnn", &["inputs", "hidden"]),
+    ("Lstm", &["inputs", "hidden"]),
+    ("Gru", &["inputs", "hidden"]),
+    ("Encoder", &["heads", "inner"]),
+    ("Reshape", &["[lengths]"]),
+    ("dropout", &["probability"]),
+    ("relu", &[]),
+    ("gelu", &[]),
+    ("silu", &[]),
+    ("sigmoid", &[]),
+    ("tanh", &[]),
+    ("softmax", &[]),
+    ("flatten", &[]),
+    ("last", &[]),
+    ("mean_over_time", &[]),
+    ("positions", &[]),
+    ("global_average_pool", &[]),
+];
+
+/// Those that give what they are given: a message names the layer before them.
+const KEEPING: &[&str] = &[
+    "BatchNorm",
+    "LayerNorm",
+    "Encoder",
+    "dropout",
+    "relu",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "softmax",
+    "positions",
+];
+
+/// `input = [1, 28, 28]` if it is said, and the layers.
+struct Layers {
+    input: Option<Sizes>,
+    layers: Vec<Item>,
+}
+
+/// A layer as it was written.
+struct Item {
+    name: Ident,
+    arguments: Vec<Expr>,
+}
+
+/// Numbers in brackets, and their values if all of them are literals.
+struct Sizes {
+    tokens: TokenStream,
+    known: Option<Vec<usize>>,
+}
+
+impl Parse for Layers {
+    fn parse(input: ParseStream<'_>) -> Result<Layers, Error> {
+        let mut said = None;
+        if input.peek(Ident) && input.peek2(Token![=]) {
+            let name: Ident = input.parse()?;
+            if name != "input" {
+                return Err(Error::new(
+                    name.span(),
+                    "sequential!: only `input = [lengths]` may stand before the layers",
+                ));
+            }
+            input.parse::<Token![=]>()?;
+            let inner;
+            bracketed!(inner in input);
+            let lengths = Punctuated::<Expr, Token![,]>::parse_terminated(&inner)?;
+            said = Some(Sizes::of(lengths.iter()));
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        let layers = Punctuated::<Item, Token![,]>::parse_terminated(input)?;
+        Ok(Layers { input: said, layers: layers.into_iter().collect() })
+    }
+}
+
+impl Parse for Item {
+    fn parse(input: ParseStream<'_>) -> Result<Item, Error> {
+        let name: Ident = input.parse()?;
+        let Some((_, wanted)) = LAYERS.iter().find(|(known, _)| name == known) else {
+            let known: Vec<&str> = LAYERS.iter().map(|(known, _)| *known).collect();
+            let message = format!("sequential!: there is no layer `{name}`; there are {}", known.join(", "));
+            return Err(Error::new(name.span(), message));
+        };
+        let mut arguments = Vec::new();
+        if input.peek(syn::token::Paren) {
+            let inner;
+            parenthesized!(inner in input);
+            arguments = Punctuated::<Expr, Token![,]>::parse_terminated(&inner)?.into_iter().collect();
+        }
+        if arguments.len() != wanted.len() {
+            let takes = if wanted.is_empty() { name.to_string() } else { format!("{name}({})", wanted.join(", ")) };
+            return Err(Error::new(name.span(), format!("sequential!: write it as `{takes}`")));
+        }
+        for (argument, wanted) in arguments.iter().zip(*wanted) {
+            if wanted.starts_with('[') && !matches!(argument, Expr::Array(_)) {
+                return Err(Error::new_spanned(
+                    argument,
+                    format!("sequential!: {name} takes numbers in brackets here"),
+                ));
+            }
+        }
+        Ok(Item { name, arguments })
+    }
+}
+
+impl Sizes {
+    fn of<'a>(lengths: impl Iterator<Item = &'a Expr>) -> Sizes {
+        let lengths: Vec<&Expr> = lengths.collect();
+        Sizes { tokens: quote!([#(#lengths),*]), known: lengths.iter().map(|length| literal(length)).collect() }
+    }
+}
+
+/// The value of a literal.
+fn literal(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Lit(lit) => match &lit.lit {
+            Lit::Int(int) => int.base10_parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn literals(expr: &Expr) -> Option<Vec<usize>> {
+    match expr {
+        Expr::Array(ExprArray { elems, .. }) => elems.iter().map(literal).collect(),
+        _ => None,
+    }
+}
+
+/// What is known of the numbers between two layers.
+enum Known {
+    /// All lengths.
+    Lengths(Vec<usize>),
+    /// The channels, or the numbers of a row.
+    Count(usize),
+    /// Nothing.
+    Nothing,
+}
+
+/// The expression that makes the description, or the first two layers that do not fit.
+pub fn expand(input: TokenStream) -> Result<TokenStream, Error> {
+    let Layers { input, layers } = syn::parse2(input)?;
+    let (lengths, mut known) = match (&input, layers.first()) {
+        (Some(sizes), _) => (sizes.tokens.clone(), sizes.known.clone().map_or(Known::Nothing, Known::Lengths)),
+        (None, Some(first)) if first.name == "Linear" => {
+            let size = &first.arguments[0];
+            (quote!([#size]), literal(size).map_or(Known::Nothing, |size| Known::Lengths(vec![size])))
+        }
+        (None, first) => {
+            let span = first.map_or_else(Span::call_site, |first| first.name.span());
+            let message = "sequential!: say what goes in first, such as `input = [1, 28, 28]`";
+            return Err(Error::new(span, message));
+        }
+    };
+    let mut before = "the input".to_string();
+    for layer in &layers {
+        known = after(layer, known, &before)?;
+        if !KEEPING.contains(&&*layer.name.to_string()) {
+            before = layer.shown();
+        }
+    }
+    let layers = layers.iter().map(Item::description);
+    Ok(quote!(::panoply::nn::Network::with_input(&#lengths)#(.add_layer(#layers))*))
+}
+
+/// What comes out of a layer.
+fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
+    let arguments = &layer.arguments;
+    let name = layer.name.to_string();
+    let given = |at_end: bool| match &known {
+        Known::Lengths(lengths) => if at_end { lengths.last() } else { lengths.first() }.copied(),
+        Known::Count(count) => Some(*count),
+        Known::Nothing => None,
+    };
+    let check = |at: usize, at_end: bool| match (literal(&arguments[at]), given(at_end)) {
+        (Some(said), Some(given)) if said != given => {
+            let message = format!("sequential!: {} takes {said}, but {before} gives {given}", layer.shown());
+            Err(Error::new_spanned(&arguments[at], message))
+        }
+        _ => Ok(()),
+    };
+    let count = |at: usize| literal(&arguments[at]);
+    let windows = |step: &dyn Fn(usize, usize) -> Option<usize>, first: Option<usize>, sizes: &Expr| {
+        let (Known::Lengths(lengths), Some(sizes), Some(first)) = (&known, literals(sizes), first) else {
+            return Ok(first.or(given(false)).map_or(Known::Nothing, Known::Count));
+        };
+        let fit = lengths.len() == sizes.len() + 1;
+        let next: Option<Vec<usize>> =
+            lengths.iter().skip(1).zip(&sizes).map(|(length, size)| step(*length, *size)).collect();
+        match next {
+            Some(next) if fit => Ok(Known::Lengths([&[first], &next[..]].concat())),
+            _ => {
+                let message = format!("sequential!: {} does not fit {before}, which gives {lengths:?}", layer.shown());
+                Err(Error::new_spanned(sizes_of(layer), message))
+            }
+        }
+    };
+    Ok(match name.as_str() {
+        "Linear" | "Rnn" | "Lstm" | "Gru" => {
+            check(0, true)?;
+            match (known, count(1)) {
+                (Known::Lengths(lengths), Some(outputs)) => {
+                    Known::Lengths([&lengths[..lengths.len().saturating_sub(1)], &[outputs]].concat())
+                }
+                (_, outputs) => outputs.map_or(Known::Nothing, Known::Count),
+            }
+        }
+        "Conv1d" | "Conv2d" | "Conv3d" => {
+            check(0, false)?;
+            let same =
+                |length: usize, size: usize| (length + 2 * (size / 2) + 1).checked_sub(size).filter(|_| size > 0);
+            match count(1) {
+                Some(outputs) => windows(&same, Some(outputs), &arguments[2])?,
+                None => Known::Nothing,
+            }
+        }
+        "MaxPool" | "AveragePool" => {
+            let apart = |length: usize, size: usize| length.checked_div(size).filter(|positions| *positions > 0);
+            windows(&apart, given(false), &arguments[0])?
+        }
+        "BatchNorm" => check(0, false).map(|()| known)?,
+        "LayerNorm" => check(0, true).map(|()| known)?,
+        "Reshape" => match (&known, literals(&arguments[0])) {
+            (Known::Lengths(lengths), Some(others))
+                if lengths.iter().product::<usize>() != others.iter().product::<usize>() =>
+            {
+                let message =
+                    format!("sequential!: {} does not hold the {lengths:?} that {before} gives", layer.shown());
+                return Err(Error::new_spanned(&arguments[0], message));
+            }
+            (_, others) => others.map_or(Known::Nothing, Known::Lengths),
+        },
+        "flatten" => match known {
+            Known::Lengths(lengths) => Known::Lengths(vec![lengths.iter().product()]),
+            Known::Count(_) | Known::Nothing => Known::Nothing,
+        },
+        "last" | "mean_over_time" => given(true).map_or(Known::Nothing, |features| Known::Lengths(vec![features])),
+        "global_average_pool" => given(false).map_or(Known::Nothing, |channels| Known::Lengths(vec![channels])),
+        _ => known,
+    })
+}
+
+fn sizes_of(layer: &Item) -> TokenStream {
+    layer.arguments.last().map_or_else(|| layer.name.to_token_stream(), ToTokens::to_token_stream)
+}
+
+impl Item {
+    /// As it was written, on one line.
+    fn shown(&self) -> String {
+        if self.arguments.is_empty() {
+            return self.name.to_string();
+        }
+        let arguments: Vec<String> =
+            self.arguments.iter().map(|argument| argument.to_token_stream().to_string()).collect();
+        format!("{}({})", self.name, arguments.join(", ").replace(" ,", ","))
+    }
+
+    /// The description of the layer, as an expression.
+    fn description(&self) -> TokenStream {
+        let spec = quote!(::panoply::nn::LayerSpec);
+        let a = &self.arguments;
+        let name = self.name.to_string();
+        match name.as_str() {
+            "Linear" => {
+                let (inputs, outputs) = (&a[0], &a[1]);
+                quote!(#spec::linear(#outputs).taking(#inputs))
+            }
+            "Conv1d" | "Conv2d" | "Conv3d" => {
+                let (channels, outputs, size) = (&a[0], &a[1], &a[2]);
+                quote!(#spec::conv(#outputs, &#size).taking(#channels))
+            }
+            "Rnn" | "Lstm" | "Gru" => {
+                let (kind, inputs, hidden) = (&self.name, &a[0], &a[1]);
+                quote!(#spec::#kind(::panoply::nn::network::layer_spec::Memory::new(#hidden)).taking(#inputs))
+            }
+            "MaxPool" | "AveragePool" => {
+                let (kind, size) = (&self.name, &a[0]);
+                quote!(#spec::#kind { size: ::std::vec::Vec::from(#size) })
+            }
+            "BatchNorm" => quote!(#spec::batch_norm()),
+            "LayerNorm" => quote!(#spec::layer_norm()),
+            "Encoder" => {
+                let (heads, inner) = (&a[0], &a[1]);
+                quote!(#spec::Encoder { heads: #heads, inner: #inner, dropout: 0.0 })
+            }
+            "Reshape" => {
+                let lengths = &a[0];
+                quote!(#spec::Reshape { lengths: ::std::vec::Vec::from(#lengths) })
+            }
+            "dropout" => {
+                let probability = &a[0];
+                quote!(#spec::Dropout { probability: #probability })
+            }
+            // The others are spelled as in files: `mean_over_time` is `MeanOverTime {}`.
+            _ => {
+                let words = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]);
+                let kind = Ident::new(&words.collect::<String>(), self.name.span());
+                quote!(#spec::#kind {})
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Where examples come from: one call for tables, images, IDX and NumPy files, and what must be remembered to read more of
+//! the same kind later.
+
+use std::path::{Path, PathBuf};
+
+use panoply_tensor::{DType, Error, Result, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::csv::TextTable;
+use super::{Dataset, digits, idx, images, npy};
+
+/// A kind of data with what a trained network needs to read more of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Source {
+    /// The handwritten digits that ship.
+    Digits,
+    /// A table of text.
+    Csv {
+        /// The columns that are read, by name, or by place if the table has no names.
+        columns: Vec<String>,
+        /// The column of classes.
+        label: String,
+    },
+    /// Folders of images.
+    Images {
+        /// 1 for grey, 3 for colours.
+        channels: usize,
+        /// To which they are scaled.
+        rows: usize,
+        /// To which they are scaled.
+        columns: usize,
+    },
+    /// Bytes as MNIST has them.
+    Idx {
+        /// Lengths of an example's axes.
+        lengths: Vec<usize>,
+    },
+    /// Arrays of NumPy.
+    Npy {
+        /// Lengths of an example's axes.
+        lengths: Vec<usize>,
+    },
+}
+
+/// Examples with classes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Labelled {
+    /// Where they come from.
+    pub source: Source,
+    /// The examples.
+    pub data: Dataset,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+}
+
+/// Examples to be judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unlabelled {
+    /// The examples; their labels mean nothing.
+    pub data: Dataset,
+    /// A name for each: a line, a file, a place.
+    pub names: Vec<String>,
+    /// The right class of each, where it is known.
+    pub labels: Vec<Option<i32>>,
+}
+
+/// How to read data where the files leave it open.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// The column of classes of a table, by name or counted from 1.
+    pub label: Option<String>,
+    /// Rows and columns to which images are scaled.
+    pub image_size: Option<(usize, usize)>,
+}
+
+/// More classes than this are taken for a mistake in the choice of the column.
+const MOST_CLASSES: usize = 10_000;
+
+/// The handwritten digits that ship, as images of one channel.
+pub fn digits() -> Result<Labelled> {
+    let data = digits::load()?.shaped(&[1, 8, 8])?;
+    Ok(Labelled { source: Source::Digits, data, classes: (0..10).map(|digit| digit.to_string()).collect() })
+}
+
+/// Reads examples with classes: a table (`.csv`, `.tsv`, `.txt`), a folder of images with a sub-folder for each class, a
+/// folder of IDX or NumPy files, or one file of a pair (`train-images-idx3-ubyte.gz`, `x.npy`, whose partner lies beside it).
+pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
+    if path.is_dir() {
+        return match pair_in(path)? {
+            Some((examples, labels)) => open_pair(&examples, &labels),
+            None => open_images(path, reading),
+        };
+    }
+    match kind(path)? {
+        FileKind::Table => open_table(path, reading),
+        FileKind::Idx | FileKind::Npy => {
+            let (examples, labels) = partner(path)?;
+            open_pair(&examples, &labels)
+        }
+        FileKind::Image => Err(Error::mistake(format!("{} is one image; training takes a folder", path.display()))),
+    }
+}
+
+enum FileKind {
+    Table,
+    Idx,
+    Npy,
+    Image,
+}
+
+fn kind(path: &Path) -> Result<FileKind> {
+    if !path.exists() {
+        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+        return Err(Error::io(format!("cannot read {}", path.display()), error));
+    }
+    let name = name(path);
+    let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+    if ends(&[".csv", ".tsv", ".txt"]) {
+        Ok(FileKind::Table)
+    } else if ends(&[".npy"]) {
+        Ok(FileKind::Npy)
+    } else if ends(&[".png", ".jpg", ".jpeg"]) {
+        Ok(FileKind::Image)
+    } else if name.contains("ubyte") || name.contains("idx") {
+        Ok(FileKind::Idx)
+    } else {
+        let what = "is no .csv, .tsv, .txt, .npy, IDX file (…-ubyte, …-ubyte.gz) or folder";
+        Err(Error::mistake(format!("{} {what}", path.display())))
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default()
+}
+
+fn open_table(path: &Path, reading: &Reading) -> Result<Labelled> {
+    let table = TextTable::read(path)?;
+    let label = table.label(reading.label.as_deref())?;
+    let columns: Vec<usize> = (0..table.names.len()).filter(|column| *column != label).collect();
+    if columns.is_empty() || table.rows.is_empty() {
+        let (rows, width) = (table.rows.len(), table.names.len());
+        let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
+        return Err(Error::corrupt(message));
+    }
+    let words: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[label].as_str()).collect();
+    let named = &table.names[label];
+    if let Some(at) = words.iter().position(|word| word.is_empty()) {
+        return Err(Error::corrupt(format!("{}:{}: {named}: it is empty", path.display(), table.rows[at].0)));
+    }
+    let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.fract() != 0.0);
+    if let Some(at) = words.iter().position(fraction) {
+        let message = format!("{}:{}: {named}: `{}` is no class", path.display(), table.rows[at].0, words[at]);
+        return Err(
+            Error::corrupt(message).note("classes are words or whole numbers; `--label COLUMN` names their column")
+        );
+    }
+    let classes = sorted(&words);
+    if classes.len() < 2 || classes.len() > MOST_CLASSES {
+        let message = format!("{}: {named}: {} classes in {} rows", path.display(), classes.len(), words.len());
+        return Err(Error::corrupt(message).note("`--label COLUMN` names the column of classes"));
+    }
+    let place = |word: &&str| classes.iter().position(|class| class == word).map_or(0, |at| at as i32);
+    let labels = words.iter().map(place).collect();
+    let features = table.numbers(&columns, path)?;
+    let source = Source::Csv {
+        columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
+        label: table.names[label].clone(),
+    };
+    let data = Dataset::new(features, columns.len(), labels, classes.len())?;
+    Ok(Labelled { source, data, classes })
+}
+
+/// Each word once: in the order of the numbers if all are numbers, of the letters otherwise.
+fn sorted(words: &[&str]) -> Vec<String> {
+    let mut classes: Vec<&str> = words.to_vec();
+    classes.sort_unstable();
+    classes.dedup();
+    let numbers: Option<Vec<f64>> = classes.iter().map(|class| class.parse().ok()).collect();
+    if let Some(numbers) = numbers {
+        let mut order: Vec<usize> = (0..classes.len()).collect();
+        order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
+        return order.into_iter().map(|at| classes[at].to_string()).collect();
+    }
+    classes.into_iter().map(str::to_string).collect()
+}
+
+fn open_images(folder: &Path, reading: &Reading) -> Result<Labelled> {
+    let images::Classified { classes, files, labels } = images::classes(folder)?;
+    if classes.len() < 2 {
+        let message = format!("{}: {} is the only class", folder.display(), classes[0]);
+        return Err(Error::mistake(message).note("each class is a sub-folder"));
+    }
+    let images = images::load(&files, reading.image_size, None)?;
+    let (channels, (rows, columns)) = (images.channels, images.size);
+    let data = Dataset::new(images.features, channels * rows * columns, labels, classes.len())?;
+    let data = data.shaped(&[channels, rows, columns])?;
+    Ok(Labelled { source: Source::Images { channels, rows, columns }, data, classes })
+}
+
+/// The pair of IDX or NumPy files in a folder: of training if it has several.
+fn pair_in(folder: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+    let failed = |error| Error::io(format!("cannot read {}", folder.display()), error);
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        files.push(entry.map_err(failed)?.path());
+    }
+    // Training before testing, by what MNIST and its relatives call them.
+    files.sort_by_key(|file| (!name(file).contains("train"), name(file)));
+    let examples = files.iter().find(|file| {
+        let name = name(file);
+        (name.contains("images") && name.contains("ubyte"))
+            || matches!(name.as_str(), "x.npy" | "x_train.npy" | "images.npy")
+    });
+    examples.map(|examples| partner(examples)).transpose()
+}
+
+/// A file of examples and the file of their classes beside it.
+fn partner(examples: &Path) -> Result<(PathBuf, PathBuf)> {
+    let own = examples.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let pairs = [
+        ("images-idx3", "labels-idx1"),
+        ("images.idx3", "labels.idx1"),
+        ("images", "labels"),
+        ("x_train", "y_train"),
+        ("X_train", "y_train"),
+        ("x.npy", "y.npy"),
+        ("X.npy", "y.npy"),
+    ];
+    let candidates: Vec<PathBuf> = pairs
+        .iter()
+        .filter(|(from, _)| own.contains(from))
+        .map(|(from, to)| examples.with_file_name(own.replace(from, to)))
+        .collect();
+    match candidates.iter().find(|labels| labels.exists()) {
+        Some(labels) => Ok((examples.to_path_buf(), labels.clone())),
+        None => {
+            let sought: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+            let sought =
+                if sought.is_empty() { "a name with `images` or `x` in it".to_string() } else { sought.join(", ") };
+            Err(Error::mistake(format!("{}: its classes are not beside it; looked for {sought}", examples.display())))
+        }
+    }
+}
+
+fn open_pair(examples: &Path, labels: &Path) -> Result<Labelled> {
+    let (features, lengths) = numbers(examples)?;
+    let wrong = |what: String| Error::corrupt(format!("{}: {what}", labels.display()));
+    let labels: Vec<i32> = match kind(labels)? {
+        FileKind::Npy => whole(labels)?,
+        _ => idx::load(labels)?.data.iter().map(|label| i32::from(*label)).collect(),
+    };
+    if let Some(at) = labels.iter().position(|label| *label < 0) {
+        return Err(wrong(format!("example {at} has class {}, which is below 0", labels[at])));
+    }
+    let width: usize = lengths.iter().product();
+    if features.len() != labels.len() * width {
+        let message =
+            format!("{} classes for {} examples", labels.len(), features.len().checked_div(width).unwrap_or(0));
+        return Err(wrong(message));
+    }
+    let count = labels.iter().max().map_or(0, |most| *most as usize + 1);
+    if !(2..=MOST_CLASSES).contains(&count) {
+        return Err(wrong(format!("classes up to {count} in {} examples", labels.len())));
+    }
+    let classes = (0..count).map(|class| class.to_string()).collect();
+    let source = match kind(examples)? {
+        FileKind::Npy => Source::Npy { lengths: lengths.clone() },
+        _ => Source::Idx { lengths: lengths.clone() },
+    };
+    Ok(Labelled { source, data: Dataset::new(features, width, labels, count)?.shaped(&lengths)?, classes })
+}
+
+/// The numbers of examples, bytes scaled to 0 ..= 1, and the lengths of an example's axes. Images have a channel.
+fn numbers(path: &Path) -> Result<(Vec<f32>, Vec<usize>)> {
+    let (numbers, dims) = match kind(path)? {
+        FileKind::Npy => {
+            let array = npy::load(path)?;
+            let dims = array.shape()?.dims().to_vec();
+            let scale = if array.dtype() == DType::U8 { 1.0 / 255.0 } else { 1.0 };
+            ((array.cast(DType::F32) * scale).to_vec::<f32>()?, dims)
+        }
+        _ => {
+            let bytes = idx::load(path)?;
+            (bytes.data.iter().map(|byte| f32::from(*byte) / 255.0).collect(), bytes.dims)
+        }
+    };
+    let lengths = match dims[..] {
+        [_, rows, columns] => vec![1, rows, columns],
+        [_, ref lengths @ ..] if !lengths.is_empty() => lengths.to_vec(),
+        _ => return Err(Error::corrupt(format!("{}: {dims:?} is not an array for each example", path.display()))),
+    };
+    if numbers.is_empty() {
+        return Err(Error::corrupt(format!("{}: it holds no examples", path.display())));
+    }
+    Ok((numbers, lengths))
+}
+
+fn whole(path: &Path) -> Result<Vec<i32>> {
+    let array: Tensor = npy::load(path)?;
+    if !array.dtype().is_int() || array.shape()?.rank() != 1 {
+        return Err(Error::corrupt(format!("{}: {array:?} is not one whole number for each example", path.display())));
+    }
+    array.cast(DType::I32).to_vec::<i32>()
+}
+
+impl Source {
+    /// Reads examples of this kind to be judged; classes where they are known.
+    pub fn read(&self, path: &Path, classes: &[String]) -> Result<Unlabelled> {
+        match self {
+            Source::Digits => {
+                let message = format!("{}: this network reads the digits that ship, no files", path.display());
+                Err(Error::mistake(message))
+            }
+            Source::Csv { columns, label } => read_table(path, columns, label, classes),
+            Source::Images { channels, rows, columns } => {
+                let (files, labels) = image_files(path, classes)?;
+                let images = images::load(&files, Some((*rows, *columns)), Some(*channels))?;
+                let names = files.iter().map(|file| file.display().to_string()).collect();
+                Unlabelled::new(images.features, &[*channels, *rows, *columns], names, labels)
+            }
+            Source::Idx { lengths } | Source::Npy { lengths } => {
+                let file = if path.is_dir() { pair_in(path)?.map(|(examples, _)| examples) } else { None };
+                let file = file.as_deref().unwrap_or(path);
+                let (features, own) = numbers(file)?;
+                if own != *lengths {
+                    return Err(Error::mistake(format!("{}: examples of {own:?}, not {lengths:?}", file.display())));
+                }
+                let count = features.len() / lengths.iter().product::<usize>().max(1);
+                let labels = match partner(file) {
+                    Ok((examples, labels)) => {
+                        open_pair(&examples, &labels)?.data.labels.into_iter().map(Some).collect()
+                    }
+                    Err(_) => vec![None; count],
+                };
+                Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), labels)
+            }
+        }
+    }
+}
+
+fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Option<i32>>)> {
+    if !path.is_dir() {
+        kind(path)?;
+        return Ok((vec![path.to_path_buf()], vec![None]));
+    }
+    let own = images::files_in(path)?;
+    if !own.is_empty() {
+        let labels = vec![None; own.len()];
+        return Ok((own, labels));
+    }
+    let found = images::classes(path)?;
+    let place =
+        |label: &i32| classes.iter().position(|class| *class == found.classes[*label as usize]).map(|at| at as i32);
+    let labels = found.labels.iter().map(place).collect();
+    Ok((found.files, labels))
+}
+
+fn read_table(path: &Path, columns: &[String], label: &str, classes: &[String]) -> Result<Unlabelled> {
+    let table = TextTable::read(path)?;
+    let place = |name: &str| table.names.iter().position(|known| known == name);
+    let missing: Vec<&str> = columns.iter().map(String::as_str).filter(|name| place(name).is_none()).collect();
+    if !missing.is_empty() {
+        let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
+        return Err(Error::corrupt(message));
+    }
+    let places: Vec<usize> = columns.iter().filter_map(|name| place(name)).collect();
+    let features = table.numbers(&places, path)?;
+    let known = place(label);
+    let right = |cells: &[String]| {
+        let word = &cells[known?];
+        classes.iter().position(|class| class == word).map(|at| at as i32)
+    };
+    let labels = table.rows.iter().map(|(_, cells)| right(cells)).collect();
+    let names = table.rows.iter().map(|(line, _)| format!("line {line}")).collect();
+    Unlabelled::new(features, &[columns.len()], names, labels)
+}
+
+impl Unlabelled {
+    fn new(features: Vec<f32>, lengths: &[usize], names: Vec<String>, labels: Vec<Option<i32>>) -> Result<Unlabelled> {
+        let data = Dataset::new(features, lengths.iter().product(), vec![0; names.len()], 1)?.shaped(lengths)?;
+        Ok(Unlabelled { data, names, labels })
+    }
+}

@@ -1,0 +1,100 @@
+//! Whether a training step fits into the device's memory, before the first is made, and which batch would.
+
+use panoply_tensor::{Device, Error, ErrorKind, MemoryPlan, Result};
+
+use crate::data::Dataset;
+use crate::fit::{Run, Training};
+use crate::layer::Layer;
+use crate::module::Module;
+use crate::optimiser::Rule;
+
+/// The largest batch that is suggested: beyond it steps are rarely faster, and models rarely better.
+const LARGEST: usize = 1024;
+
+/// Share of the free memory that a suggestion leaves alone: pools round up, and others use the device too.
+const SPARE: u64 = 8;
+
+impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
+    /// What a step of so many examples takes of the device's memory. Nothing runs.
+    pub fn memory(&self, training: &Training, train: &Dataset, batch: usize) -> Result<MemoryPlan> {
+        let examples: Vec<usize> = (0..batch.clamp(1, train.len().max(1))).map(|i| i % train.len().max(1)).collect();
+        let (inputs, labels) = train.select(&examples).whole();
+        let mut rng = self.rng.clone();
+        let mut pass = training.pass(&mut rng);
+        let loss = training.loss.of(&self.model.forward(&inputs, &mut pass), &labels);
+        self.optimiser.memory(&self.model, &loss, &pass)
+    }
+
+    /// The largest power of two whose step fits into the memory that is free now, at most 1024 and the examples there are;
+    /// none if not even one example does.
+    pub fn suggest_batch(&self, training: &Training, train: &Dataset) -> Result<Option<usize>> {
+        let most = LARGEST.min(train.len().next_power_of_two());
+        let Some(free) = free(&Device::current()?) else { return Ok(Some(most)) };
+        let room = free - free / SPARE;
+        let mut batch = most;
+        loop {
+            let needs = self.needs(training, train, batch)?;
+            if needs <= room {
+                return Ok(Some(batch));
+            }
+            if batch == 1 {
+                return Ok(None);
+            }
+            // What a step takes grows about in line with its examples, so the next guess is rarely far off.
+            let guess = (u128::from(room) * batch as u128 / u128::from(needs)).clamp(1, batch as u128 / 2) as usize;
+            batch = (guess + 1).next_power_of_two() / 2;
+        }
+    }
+
+    /// Bytes that a step allocates; more than there can be if not even its examples have room.
+    fn needs(&self, training: &Training, train: &Dataset, batch: usize) -> Result<u64> {
+        match self.memory(training, train, batch) {
+            Ok(plan) => Ok(plan.added()),
+            Err(error) if error.is_out_of_memory() => Ok(u64::MAX),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An error that names a batch that fits, if a step does not.
+    pub(crate) fn fits(&self, training: &Training, train: &Dataset) -> Result<()> {
+        let device = Device::current()?;
+        let Some(free) = free(&device) else { return Ok(()) };
+        let needs = self.needs(training, train, training.batch)?;
+        if needs <= free {
+            return Ok(());
+        }
+        let help = match self.suggest_batch(training, train)? {
+            Some(batch) => format!("a batch of {batch} fits"),
+            None => "not even one example fits; use a smaller network".to_string(),
+        };
+        let message = format!(
+            "out of memory on {device}: a step of {} examples needs {}, {} are free; nothing was changed; {help}",
+            training.batch.min(train.len()),
+            if needs == u64::MAX { "more".to_string() } else { human(needs) },
+            human(free)
+        );
+        Err(Error::new(ErrorKind::OutOfMemory, message))
+    }
+}
+
+/// Bytes that a step may take: what the pool's cap leaves, or what the driver says is free beside what the pool keeps.
+fn free(device: &Device) -> Option<u64> {
+    let stats = device.stats();
+    let kept = stats.reserved - stats.allocated.min(stats.reserved);
+    let driver = device.memory().free.map(|free| free + kept);
+    let cap = stats.cap.map(|cap| cap.saturating_sub(stats.allocated));
+    match (driver, cap) {
+        (Some(driver), Some(cap)) => Some(driver.min(cap)),
+        (driver, cap) => driver.or(cap),
+    }
+}
+
+/// `1.5 MiB`.
+fn human(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let power = (bytes.max(1).ilog2() / 10).min(4) as usize;
+    match power {
+        0 => format!("{bytes} bytes"),
+        _ => format!("{:.1} {}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power]),
+    }
+}

@@ -1,0 +1,168 @@
+//! A network as data: what it takes and its layers in order, with sizes that are checked before anything is made.
+//!
+//! One description serves them all: the builder ([`Network::with_input_size`]), the macro `sequential!`, a file of TOML
+//! ([`Network::read`]), the manifest beside a model file, [`summary`] and the export. Inputs of layers are never said twice:
+//! each takes what the one before gives. A built network is a [`Model`], which is a layer and a module like any other.
+
+mod build;
+pub mod file;
+pub mod layer_spec;
+mod shape;
+pub mod summary;
+
+use panoply_tensor::{Error, Result, Rng, Tensor};
+use serde::{Deserialize, Serialize};
+
+pub use layer_spec::LayerSpec;
+pub use summary::{LayerSummary, Summary};
+
+use crate::layer::{Layer, Pass};
+use crate::layers::Sequential;
+use crate::module::{Module, Visitor, VisitorMut};
+
+/// What a network takes and does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    /// Lengths of an example's axes, the batch aside.
+    pub input: Vec<usize>,
+    /// In order.
+    pub layers: Vec<LayerSpec>,
+    /// What training makes small.
+    #[serde(default)]
+    pub loss: Loss,
+}
+
+/// What training makes small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Loss {
+    /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
+    pub label_smoothing: f64,
+}
+
+impl Loss {
+    /// Mean cross-entropy of logits `[batch, classes]` against classes `[batch]`, in f32.
+    pub fn of(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
+        let logits = logits.cast(panoply_tensor::DType::F32);
+        if self.label_smoothing == 0.0 {
+            return logits.cross_entropy(classes);
+        }
+        let smoothed = panoply_tensor::CrossEntropy { smoothing: self.label_smoothing, ..Default::default() };
+        logits.cross_entropy_with(classes, &smoothed)
+    }
+}
+
+impl Network {
+    /// No layers yet, over examples whose axes have these lengths.
+    pub fn with_input(lengths: &[usize]) -> Network {
+        Network { input: lengths.to_vec(), layers: Vec::new(), loss: Loss::default() }
+    }
+
+    /// No layers yet, over rows of so many numbers.
+    pub fn with_input_size(size: usize) -> Network {
+        Network::with_input(&[size])
+    }
+
+    /// With another layer at the end.
+    #[must_use]
+    pub fn add_layer(mut self, layer: LayerSpec) -> Network {
+        self.layers.push(layer);
+        self
+    }
+
+    /// With this loss.
+    #[must_use]
+    pub fn loss(mut self, loss: Loss) -> Network {
+        self.loss = loss;
+        self
+    }
+
+    /// What goes into each layer and, last, what comes out, the batch aside; or the first layer that does not fit.
+    pub fn shapes(&self) -> Result<Vec<Vec<usize>>> {
+        self.checked().map_err(|(layer, what)| Error::mistake(self.complaint(layer, &what)))
+    }
+
+    /// What comes out, the batch aside.
+    pub fn output(&self) -> Result<Vec<usize>> {
+        Ok(self.shapes()?.pop().unwrap_or_default())
+    }
+
+    /// The model at the start of training, or the first layer that does not fit.
+    pub fn build(&self, rng: &mut Rng) -> Result<Model> {
+        let shapes = self.shapes()?;
+        let mut layers = Sequential::new();
+        for (layer, input) in self.layers.iter().zip(&shapes) {
+            layers.layers.push(layer.build(input, rng));
+        }
+        Ok(Model { network: self.clone(), layers })
+    }
+
+    /// [`Network::shapes`], or what is wrong and the position of the layer it is wrong with.
+    fn checked(&self) -> Result<Vec<Vec<usize>>, (Option<usize>, String)> {
+        if self.input.is_empty() || self.input.contains(&0) || size(&self.input).is_none() {
+            return Err((None, format!("the input {:?} needs axes of at least 1", self.input)));
+        }
+        if !(0.0..1.0).contains(&self.loss.label_smoothing) {
+            return Err((None, format!("label_smoothing {} is not in 0 .. 1", self.loss.label_smoothing)));
+        }
+        let mut shapes = vec![self.input.clone()];
+        for (at, layer) in self.layers.iter().enumerate() {
+            let next = layer.output(&shapes[at]).map_err(|what| (Some(at), what))?;
+            shapes.push(next);
+        }
+        Ok(shapes)
+    }
+
+    /// A sentence about a layer: its place, kind and what comes before it.
+    fn complaint(&self, at: Option<usize>, what: &str) -> String {
+        let Some((at, layer)) = at.and_then(|at| Some((at, self.layers.get(at)?))) else { return what.to_string() };
+        let before = match at.checked_sub(1).and_then(|before| self.layers.get(before)) {
+            Some(before) => format!("layer {at} ({})", before.kind()),
+            None => "the input".to_string(),
+        };
+        format!("layer {} ({}): {}", at + 1, layer.kind(), what.replace("{before}", &before))
+    }
+}
+
+/// The product of lengths, if it can be a size at all.
+fn size(lengths: &[usize]) -> Option<usize> {
+    const MOST: usize = 1 << 40;
+    let product = lengths.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
+    product.filter(|product| *product <= MOST)
+}
+
+/// A network with its parameters.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What it takes and does.
+    pub network: Network,
+    /// One stage for each layer of the network.
+    pub layers: Sequential,
+}
+
+impl Layer for Model {
+    /// `[batch, …]` in the shape of the network's input, or in rows of as many numbers.
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        let axes = &self.network.input;
+        let shaped = match input.shape().map(|shape| shape.dims()) {
+            Ok([_, row]) if axes.len() > 1 && size(axes) == Some(*row) => input.unflatten(1, axes),
+            _ => input.clone(),
+        };
+        let layers = self.layers.layers.iter().zip(&self.network.layers).enumerate();
+        layers.fold(shaped, |x, (at, (layer, spec))| {
+            let output = layer.forward(&x, pass);
+            pass.saw(|| format!("layer {} ({})", at + 1, spec.kind()), &output);
+            output
+        })
+    }
+}
+
+impl Module for Model {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.layers.visit(visitor);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+        self.layers.visit_mut(visitor)
+    }
+}

@@ -1,0 +1,173 @@
+//! Networks ready for use: folded ones give the same with fewer steps, fewer digits are near, properties hold, and a device that
+//! computes wrongly is found out.
+
+use std::sync::Arc;
+
+use panoply_cpu::{CpuDriver, CpuOptions};
+use panoply_device::{AllocId, DeviceInfo, Driver, MemoryInfo, Program, ProgramId, QueueId, Region, Step, Ticket};
+use panoply_ir::routine::Routine;
+use panoply_ir::target::Target;
+use panoply_ir::{text, verify::verify};
+use panoply_nn::compiled::{Options, compile};
+use panoply_nn::ensure::Property;
+use panoply_nn::{Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, ensure};
+use panoply_runtime::DeviceOptions;
+use panoply_tensor::{DType, Device, Result, Rng, Tensor};
+
+/// A small network whose running statistics are not what they began as.
+fn trained() -> Model {
+    let mut rng = Rng::seed(0);
+    let network = Network::with_input(&[2, 6, 6])
+        .add_layer(LayerSpec::conv(4, &[3, 3]))
+        .add_layer(LayerSpec::batch_norm())
+        .add_layer(LayerSpec::Relu {})
+        .add_layer(LayerSpec::Flatten {})
+        .add_layer(LayerSpec::Linear { outputs: 8, inputs: None, bias: false })
+        .add_layer(LayerSpec::batch_norm())
+        .add_layer(LayerSpec::Dropout { probability: 0.3 })
+        .add_layer(LayerSpec::linear(3))
+        .add_layer(LayerSpec::Softmax {});
+    let mut model = network.build(&mut rng).unwrap();
+    let mut optimiser = Sgd::new(0.1);
+    for _ in 0..3 {
+        let x = rng.normal([8, 2, 6, 6]) * 2.0 + 1.0;
+        let mut pass = Pass::train(&mut rng);
+        let loss =
+            Loss::default().of(&model.forward(&x, &mut pass), &Tensor::from_slice(&[0i32, 1, 2, 0, 1, 2, 0, 1], [8]));
+        optimiser.step(&mut model, &loss, pass).unwrap();
+    }
+    model
+}
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+#[test]
+fn norms_and_dropout_go_and_the_answers_stay() {
+    on_cpu(|| {
+        let model = trained();
+        let options =
+            Options { properties: vec![Property::Probabilities, Property::Finite], verify: true, ..Options::default() };
+        let ready = compile(&model, &options).unwrap();
+        let kinds: Vec<&str> = ready.model().network.layers.iter().map(LayerSpec::kind).collect();
+        assert_eq!(kinds, ["conv", "relu", "flatten", "linear", "linear", "softmax"]);
+        assert_eq!(ready.model().param_count(), 0, "all of it is frozen");
+        let x = Rng::seed(5).normal([7, 2, 6, 6]);
+        let want = model.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap();
+        for (have, want) in ready.run(&x).unwrap().to_vec::<f32>().unwrap().iter().zip(&want) {
+            assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
+        }
+        // Without folding nothing changes at all.
+        let same = compile(&model, &Options { fold: false, ..Options::default() }).unwrap();
+        assert_eq!(same.run(&x).unwrap().to_vec::<f32>().unwrap(), want);
+        for precision in [DType::BF16, DType::F16] {
+            let ready = compile(&model, &Options { precision, verify: true, ..Options::default() }).unwrap();
+            let far = ready.verify(&model, &x).unwrap();
+            assert!(far > 1e-6, "{precision} was not used");
+            let params = ready.model().named_params();
+            assert!(params.iter().all(|(_, param)| param.tensor().dtype() == precision));
+        }
+    });
+}
+
+#[test]
+fn what_does_not_have_its_properties_is_an_error() {
+    on_cpu(|| {
+        let mut model = trained();
+        model.network.layers.pop();
+        model.layers.layers.pop();
+        let options = Options { properties: vec![Property::Probabilities], verify: true, ..Options::default() };
+        let error = compile(&model, &options).unwrap_err();
+        assert!(
+            error.message().starts_with("output [4, 3] is not probabilities: 12 of 12 numbers, the first "),
+            "{error}"
+        );
+        let x = Tensor::from_slice(&[0.5f32, f32::NAN, -1.0, 2.0, f32::INFINITY, 0.0], [2, 3]);
+        let error = ensure!(x, finite).unwrap_err();
+        assert_eq!(error.message(), "x [2, 3] is not finite: 2 of 6 numbers, the first NaN at [0, 1]");
+        let error = ensure!(x, within(-1.0, 2.0)).unwrap_err();
+        assert_eq!(error.message(), "x [2, 3] is not within -1 ..= 2: 2 of 6 numbers, the first NaN at [0, 1]");
+        ensure!(x.narrow(1, 0, 1), finite, within(0.0, 2.0)).unwrap();
+    });
+}
+
+/// A CPU whose compiler takes the hyperbolic tangent for the sine.
+#[derive(Debug)]
+struct Wrong(Arc<dyn panoply_device::Device>);
+
+impl panoply_device::Device for Wrong {
+    fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+    fn target(&self) -> &Target {
+        self.0.target()
+    }
+    fn memory(&self) -> MemoryInfo {
+        self.0.memory()
+    }
+    fn offers(&self, routine: &Routine) -> bool {
+        self.0.offers(routine)
+    }
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        self.0.allocate(bytes)
+    }
+    fn free(&self, alloc: AllocId) {
+        self.0.free(alloc);
+    }
+    fn compile(&self, program: &Program) -> Result<ProgramId> {
+        let Program::Ir(kernel) = program else { return self.0.compile(program) };
+        let wrong = text::print(kernel).replace("tanh(", "sin(");
+        self.0.compile(&Program::Ir(Arc::new(verify(text::parse(&wrong)?)?)))
+    }
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
+        self.0.binary(program)
+    }
+    fn release(&self, program: ProgramId) {
+        self.0.release(program);
+    }
+    fn queue(&self) -> Result<QueueId> {
+        self.0.queue()
+    }
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        self.0.submit(queue, steps, timed)
+    }
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        self.0.write(queue, to, bytes)
+    }
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        self.0.read(queue, from)
+    }
+    fn synchronize(&self) -> Result<()> {
+        self.0.synchronize()
+    }
+}
+
+#[test]
+fn a_device_that_computes_wrongly_is_found_out() {
+    let raw = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    let network = Network::with_input_size(4)
+        .add_layer(LayerSpec::linear(8))
+        .add_layer(LayerSpec::Tanh {})
+        .add_layer(LayerSpec::linear(2));
+    let build = |device: &Device| {
+        device.scope(|| {
+            let mut model = network.build(&mut Rng::seed(0)).unwrap();
+            // Weights from elsewhere: a wrong device makes other ones.
+            let numbers: Vec<f32> = (0..40).map(|i| (i as f32 * 0.7).sin()).collect();
+            let mut set = |_: &str, param: &mut panoply_nn::Param| {
+                let shape = param.tensor().shape()?.clone();
+                param.set(&Tensor::from_slice(&numbers[..shape.elems()], shape))
+            };
+            model.visit_mut(&mut panoply_nn::VisitorMut::new(&mut set)).unwrap();
+            let samples = Tensor::from_slice(&numbers[..12], [3, 4]);
+            compile(&model, &Options::default()).unwrap().verify(&model, &samples)
+        })
+    };
+    build(&Device::new(raw.clone(), DeviceOptions::default())).unwrap();
+    let error = build(&Device::new(Arc::new(Wrong(raw)), DeviceOptions::default())).unwrap_err();
+    assert!(
+        error.message().starts_with("verification failed: cpu gives ") && error.message().contains("cpu:checked gives"),
+        "{error}"
+    );
+}

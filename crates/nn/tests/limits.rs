@@ -1,0 +1,79 @@
+//! Memory that a step cannot have and disks that are full: said before anything is lost. Devices here are the process's own,
+//! so that a cap holds for nobody else.
+
+use panoply_nn::data::{Dataset, digits};
+use panoply_nn::fit::Quiet;
+use panoply_nn::{AdamW, LayerSpec, Model, Module, Network, Run, Training};
+use panoply_tensor::{Device, Rng};
+
+fn wide() -> (Run<Model, panoply_nn::optimiser::AdamWRule>, Dataset) {
+    let mut rng = Rng::seed(0);
+    let network = Network::with_input_size(64)
+        .add_layer(LayerSpec::linear(512))
+        .add_layer(LayerSpec::Relu {})
+        .add_layer(LayerSpec::linear(10));
+    let model = network.build(&mut rng).unwrap();
+    (Run::new(model, AdamW::new(1e-3), rng), digits::load().unwrap())
+}
+
+#[test]
+fn a_step_that_cannot_fit_is_refused_before_it_begins() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let (mut run, data) = wide();
+        let training = Training::new(1, 1024);
+        let plan = run.memory(&training, &data, 1024).unwrap();
+        assert!(plan.added() > 1024 * 512 * 4, "{plan:?}");
+        assert_eq!(run.optimiser.steps, 0);
+        let half = run.memory(&training, &data, 512).unwrap();
+        assert!(half.added() < plan.added());
+        // Enough for a step of half the size and no more.
+        device.trim();
+        device.set_memory_cap(Some(device.stats().allocated + (plan.added() + half.added()) / 2));
+        let before: Vec<f32> = run.model.named_params()[0].1.tensor().to_vec().unwrap();
+        let error = run.classify(&training, (&data, &data), &mut Quiet).unwrap_err();
+        assert!(error.is_out_of_memory(), "{error}");
+        let message = error.message();
+        let suggested: usize =
+            message.split("a batch of ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+        assert!(message.starts_with("out of memory on cpu: a step of 1024 examples needs "), "{message}");
+        assert!((64..=512).contains(&suggested), "{message}");
+        assert_eq!((before, run.optimiser.steps), (run.model.named_params()[0].1.tensor().to_vec().unwrap(), 0));
+        // What is suggested does fit.
+        let few = data.select(&(0..suggested).collect::<Vec<usize>>());
+        run.classify(&Training::new(1, suggested), (&few, &few), &mut Quiet).unwrap();
+        assert_eq!(run.optimiser.steps, 1);
+        device.trim();
+        device.set_memory_cap(Some(device.stats().allocated + 200_000));
+        let error = run.classify(&Training::new(2, 64), (&data, &data), &mut Quiet).unwrap_err();
+        assert!(error.message().ends_with("not even one example fits; use a smaller network"), "{error}");
+        device.set_memory_cap(None);
+    });
+}
+
+/// The file beside the one that is written is a device on which no byte has room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_the_file_before() {
+    Device::get("cpu").unwrap().scope(|| {
+        let folder = std::env::temp_dir().join(format!("panoply-full-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("run.safetensors");
+        let (mut run, data) = wide();
+        let part = data.select(&(0..128).collect::<Vec<usize>>());
+        let training = Training { file: Some(file.clone()), ..Training::new(2, 64) };
+        run.classify(&Training { epochs: 1, ..training.clone() }, (&part, &part), &mut Quiet).unwrap();
+        let before = std::fs::read(&file).unwrap();
+        let beside = file.with_extension(format!("part{}", std::process::id()));
+        std::os::unix::fs::symlink("/dev/full", &beside).unwrap();
+        let error = run.classify(&training, (&part, &part), &mut Quiet).unwrap_err();
+        assert!(error.message().starts_with("cannot write ") && error.to_string().contains("No space left"), "{error}");
+        assert!(error.notes().iter().any(|note| note == "the file is as it was"), "{error}");
+        assert_eq!(std::fs::read(&file).unwrap(), before);
+        assert!(std::fs::symlink_metadata(&beside).is_err(), "nothing is left lying about");
+        let (mut again, _) = wide();
+        again.load(&file).unwrap();
+        assert_eq!(again.progress.history.len(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+    });
+}

@@ -1,0 +1,11 @@
+//! Layers that there are not, or not so.
+
+use panoply::sequential;
+
+fn main() {
+    let _ = sequential![Linear(784)];
+    let _ = sequential![Linear(784, 128), rleu];
+    let _ = sequential![relu, Linear(784, 128)];
+    let _ = sequential![input = [1, 8, 8], Conv2d(1, 8, 3)];
+    let _ = sequential![inputs = [1, 8, 8], relu];
+}

@@ -1,0 +1,36 @@
+//! What an evaluation takes of a device's memory, known before it runs.
+
+use panoply_ir::Result;
+use panoply_runtime::Device;
+
+use crate::plan_cache;
+use crate::realize::Traced;
+use crate::tensor::Tensor;
+
+/// Bytes that evaluating tensors takes on their device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// What is there already: data and values the work reads.
+    pub inputs: u64,
+    /// The values that were asked for.
+    pub outputs: u64,
+    /// What is needed in between, all of it together at its fullest.
+    pub scratch: u64,
+}
+
+impl MemoryPlan {
+    /// The plan of evaluating these on one device. Nothing runs, but data move to the device; the plan is kept for the run.
+    pub fn of(roots: &[&Tensor]) -> Result<MemoryPlan> {
+        let device = roots.iter().find_map(|root| root.device().cloned()).map_or_else(Device::current, Ok)?;
+        let waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
+        let Traced { graph, leaves, .. } = Traced::new(&device, &waiting)?;
+        let inputs = leaves.iter().map(panoply_runtime::Storage::bytes).sum();
+        let (outputs, scratch) = plan_cache::memory(&device, graph)?;
+        Ok(MemoryPlan { inputs, outputs, scratch })
+    }
+
+    /// Bytes that the run allocates.
+    pub fn added(&self) -> u64 {
+        self.outputs + self.scratch
+    }
+}

@@ -1,0 +1,78 @@
+//! The loss of sequences whose labels have no times. [Graves et al., Connectionist Temporal Classification, 2006]
+
+use panoply_ir::{DType, Error};
+
+use crate::tensor::Tensor;
+
+/// In place of the logarithm of zero, so that differences stay numbers.
+const NEVER: f64 = -1e30;
+
+impl Tensor {
+    /// -ln of the probability that a sequence reads as its labels, one for each example: `[batch]`; infinite where it cannot.
+    ///
+    /// `self` holds logarithms of shares `[time, batch, classes]`, one class of them the `blank`; `targets` i32
+    /// `[batch, most]` the labels, of which the first `lengths` count; `times` how much of each sequence counts. Both are i32
+    /// `[batch]`.
+    #[track_caller]
+    pub fn ctc(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
+        let operands = [self, targets, times, lengths];
+        if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        let fits = match (self.0.shape.dims(), targets.0.shape.dims()) {
+            ([time, batch, classes], [rows, _]) => {
+                let counts = [times, lengths].iter().all(|counts| counts.0.shape.dims() == [*batch]);
+                *time > 0 && rows == batch && counts && blank < *classes
+            }
+            _ => false,
+        };
+        let whole = [targets, times, lengths].iter().all(|counts| counts.dtype() == DType::I32);
+        if !fits || !whole {
+            let message =
+                "ctc: needs logarithms [time, batch, classes], targets [batch, most], times and lengths [batch] as i32";
+            return Tensor::mistake(Error::mistake(message).note(format!("of {operands:?}, blank {blank}")));
+        }
+        let (time, batch, most) = (self.0.shape.dims()[0], self.0.shape.dims()[1], targets.0.shape.dims()[1]);
+        // A blank before, between and after the labels.
+        let states = 2 * most + 1;
+        let blanks = |count: usize| targets.literal(blank as f64).expand_to(&[batch, count].into());
+        let pairs = Tensor::stack(&[blanks(most), targets.clone()], 2).flatten(1);
+        let read = if most == 0 { blanks(1) } else { Tensor::concat(&[pairs, blanks(1)], 1) };
+        let emitted =
+            self.permute([1, 0, 2]).take_along(&read.unsqueeze(1).expand_to(&[batch, time, states].into()), 2);
+        let never = |like: &Tensor| like.literal(NEVER);
+        // The blank between two labels may be left out unless they are the same.
+        let two_before = shifted(&read, 2, targets.literal(blank as f64));
+        let skips = read.ne(&targets.literal(blank as f64)).bitand(&read.ne(&two_before));
+        let begin = Tensor::iota(states).lt(&Tensor::constant(2i32.into()));
+        let first = emitted.narrow(1, 0, 1).squeeze(1);
+        let mut paths = first.where_(&begin, &never(&first));
+        for at in 1..time {
+            let now = emitted.narrow(1, at, 1).squeeze(1);
+            let counts = times.gt(&Tensor::scalar(at as i32)).unsqueeze(1);
+            paths = Tensor::call("ctc step", [&paths, &now, &skips, &counts], (), |[paths, now, skips, counts], ()| {
+                let never = paths.literal(NEVER);
+                let one = shifted(paths, 1, never.clone());
+                let two = shifted(paths, 2, never.clone()).where_(skips, &never);
+                let next = paths.logaddexp(&one).logaddexp(&two) + now;
+                next.where_(counts, paths)
+            });
+        }
+        let place = Tensor::iota(states);
+        let last = (lengths * targets.literal(2.0)).unsqueeze(1);
+        let ends = place.eq(&last).bitor(&place.eq(&(&last - targets.literal(1.0))));
+        let loss = -paths.where_(&ends, &never(&paths)).logsumexp(-1);
+        let impossible = loss.literal(f64::INFINITY);
+        loss.where_(&loss.lt(&loss.literal(-NEVER / 2.0)), &impossible)
+    }
+}
+
+/// Columns moved to the right by some places, with this in the first ones.
+fn shifted(rows: &Tensor, places: usize, fill: Tensor) -> Tensor {
+    let [batch, columns] = [rows.0.shape.dims()[0], rows.0.shape.dims()[1]];
+    let before = fill.expand_to(&[batch, places.min(columns)].into());
+    if columns <= places {
+        return before;
+    }
+    Tensor::concat(&[before, rows.narrow(1, 0, columns - places)], 1)
+}
