@@ -32,8 +32,8 @@ const ROWS: &[Row] = &[
         "conv2d, bias, relu",
         &[&[16, 8, 16, 16], &[16, 8, 3, 3], &[16]],
         |x| (x[0].conv(&x[1], &padded()) + x[2].by_channel(&x[0].conv(&x[1], &padded()))).relu(),
-        2,
-        7,
+        3,
+        9,
     ),
     row(
         "max pool",
@@ -48,7 +48,7 @@ const ROWS: &[Row] = &[
         &[&[2, 4, 32, 16], &[2, 4, 32, 16], &[2, 4, 32, 16]],
         |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
         1,
-        3,
+        10,
     ),
     row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 2, 4),
 ];
