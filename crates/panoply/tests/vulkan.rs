@@ -2,7 +2,6 @@
 
 use panoply::kernels::{self, Size};
 use panoply::nn::{Layer, Mlp, Module, Pass, Sgd};
-use panoply::prelude::*;
 use panoply::{Device, Rng, Tensor};
 
 const SEED: u64 = 0x5eed;

@@ -73,6 +73,12 @@ const TOOLS: &[Tool] = &[
         how: How::Apt(&["libvulkan1", "mesa-vulkan-drivers"]),
     },
     Tool {
+        name: "onnxruntime",
+        loses: "the check of ONNX files",
+        present: |place| onnxruntime(place).is_some(),
+        how: How::Pip { arch: "x86_64", packages: &["onnxruntime==1.*", "numpy"] },
+    },
+    Tool {
         name: "NVIDIA's ptxas",
         loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
         present: |place| ptxas(place).is_some(),
@@ -80,6 +86,13 @@ const TOOLS: &[Tool] = &[
         how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
     },
 ];
+
+/// The Python that can run ONNX files.
+pub fn onnxruntime(place: &Place) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
+    let here = versions.flatten().any(|version| version.path().join("site-packages/onnxruntime").is_dir());
+    here.then(|| place.venv().join("bin").join("python"))
+}
 
 /// Where pip puts NVIDIA's assembler.
 fn ptxas(place: &Place) -> Option<PathBuf> {

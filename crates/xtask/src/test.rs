@@ -199,6 +199,9 @@ fn tidy(run: &mut Run) -> Outcome {
 fn tests(run: &mut Run) -> Outcome {
     let mut tests = cargo(run.place, &["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
     tests.env("OCL_ICD_VENDORS", icd::all(run.place));
+    if let Some(python) = install::onnxruntime(run.place) {
+        tests.env("PANOPLY_TEST_PYTHON", python);
+    }
     match run.tier {
         Tier::Quick => tests.env("PANOPLY_TEST_QUICK", "1"),
         Tier::Full => tests.env("PANOPLY_TEST_FULL", "1"),
