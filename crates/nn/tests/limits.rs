@@ -1,6 +1,8 @@
 //! Memory that a step cannot have and disks that are full: said before anything is lost. Devices here are the process's own,
 //! so that a cap holds for nobody else.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::fit::Quiet;
 use panoply_nn::{AdamW, LayerSpec, Model, Module, Network, Run, Training};
@@ -16,8 +18,15 @@ fn wide() -> (Run<Model, panoply_nn::optimiser::AdamWRule>, Dataset) {
     (Run::new(model, AdamW::new(1e-3), rng), digits::load().unwrap())
 }
 
+/// The device's memory is one for all tests of this program.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_step_that_cannot_fit_is_refused_before_it_begins() {
+    let _alone = alone();
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
         let (mut run, data) = wide();
@@ -55,6 +64,7 @@ fn a_step_that_cannot_fit_is_refused_before_it_begins() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_leaves_the_file_before() {
+    let _alone = alone();
     Device::get("cpu").unwrap().scope(|| {
         let folder = std::env::temp_dir().join(format!("panoply-full-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

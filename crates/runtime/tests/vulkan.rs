@@ -244,7 +244,7 @@ fn kinds_of_other_systems_name_theirs() {
         (Kind::Dx12, "dx12: DirectX 12 exists on Windows only; use another kind here"),
     ] {
         if cfg!(target_os = "linux") {
-            assert_eq!(WgpuDriver::new(kind).probe().err().expect("it is not here").message(), message);
+            assert_eq!(WgpuDriver::new(kind).probe().expect_err("it is not here").message(), message);
         }
     }
 }

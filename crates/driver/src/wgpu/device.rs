@@ -233,7 +233,7 @@ impl Device for WgpuDevice {
         let rest = &bytes[direct..];
         if rest.is_empty() {
             // Nothing else would make the copy of the bytes move on.
-            return open.ask(doing, || open.queue.submit([])).map(drop);
+            return open.ask(doing, || open.submit([])).map(drop);
         }
         let mut words = rest.to_vec();
         words.resize(rest.len().next_multiple_of(4), 0);

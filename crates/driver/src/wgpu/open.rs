@@ -3,9 +3,10 @@
 use std::fmt::Display;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use panoply_device::{Error, ErrorKind, Kind, Result};
 use wgpu::{
@@ -16,6 +17,7 @@ use wgpu::{
 use super::discovery::Place;
 use super::errors::Fate;
 use super::info;
+use crate::lock::locked;
 
 /// A device in use.
 pub struct Open {
@@ -34,7 +36,13 @@ pub struct Open {
     /// Which device of this process it is, counted over all.
     number: u64,
     tickets: AtomicU64,
+    /// Held while the interface looks after its submissions: doing so on two threads at once makes wgpu-core 30 panic, for
+    /// one of them finds none left and the other's number not reached yet.
+    looking: Mutex<()>,
 }
+
+/// How long a thread that waits keeps others from submitting.
+const TURN: Duration = Duration::from_millis(1);
 
 /// Bits of a token that count the tickets of one device.
 const TICKET_BITS: u32 = 40;
@@ -71,7 +79,17 @@ impl Open {
         }));
         let number = OPENED.fetch_add(1, Relaxed);
         let translates = place.kind == Kind::Vulkan && features.contains(wgpu::Features::PASSTHROUGH_SHADERS);
-        Ok(Open { device, queue, fate, limits, features, translates, number, tickets: AtomicU64::new(0) })
+        Ok(Open {
+            device,
+            queue,
+            fate,
+            limits,
+            features,
+            translates,
+            number,
+            tickets: AtomicU64::new(0),
+            looking: Mutex::new(()),
+        })
     }
 
     /// Calls the interface; the first error of any kind is the answer's.
@@ -109,10 +127,34 @@ impl Open {
         (answer, error)
     }
 
+    /// Gives work to the queue.
+    pub fn submit(&self, commands: impl IntoIterator<Item = wgpu::CommandBuffer>) -> SubmissionIndex {
+        let _alone = locked(&self.looking);
+        self.queue.submit(commands)
+    }
+
+    /// Has the interface look whether a submission, or the last one, is done, again and again if asked to wait.
+    pub fn look(
+        &self,
+        index: Option<&SubmissionIndex>,
+        wait: bool,
+    ) -> std::result::Result<wgpu::PollStatus, PollError> {
+        let timeout = Some(if wait { TURN } else { Duration::ZERO });
+        loop {
+            let polled = {
+                let _alone = locked(&self.looking);
+                self.device.poll(PollType::Wait { submission_index: index.cloned(), timeout })
+            };
+            match polled {
+                Err(PollError::Timeout) if wait => {}
+                polled => return polled,
+            }
+        }
+    }
+
     /// Whether a submission is done, after waiting for it if asked to.
     pub fn is_done(&self, index: &SubmissionIndex, wait: bool) -> Result<bool> {
-        let timeout = if wait { None } else { Some(std::time::Duration::ZERO) };
-        let polled = self.device.poll(PollType::Wait { submission_index: Some(index.clone()), timeout });
+        let polled = self.look(Some(index), wait);
         self.fate.check("waiting")?;
         match polled {
             Ok(_) => Ok(true),
@@ -127,8 +169,8 @@ impl Open {
     /// Waits for everything.
     pub fn wait_for_all(&self) -> Result<()> {
         // Writes go with the next submission, so there is one.
-        self.ask("waiting", || self.queue.submit([]))?;
-        let waited = self.device.poll(PollType::wait_indefinitely());
+        self.ask("waiting", || self.submit([]))?;
+        let waited = self.look(None, true);
         self.fate.check("waiting")?;
         waited.map(drop).map_err(|error| {
             Error::new(ErrorKind::Driver, format!("{}: waiting: {error}; report this", self.fate.label))
@@ -149,7 +191,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         // Work under way is waited for, not torn from under the device.
-        let _ = self.device.poll(PollType::wait_indefinitely());
+        let _ = self.look(None, true);
     }
 }
 

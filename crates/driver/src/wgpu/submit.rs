@@ -113,7 +113,7 @@ impl Encoder<'_> {
                 open.queue.write_buffer(self.words_buffer, 0, &words);
             }
             if commands.is_empty() && stamps.is_none() && last.is_none() {
-                return open.queue.submit([]);
+                return open.submit([]);
             }
             let mut encoder = open.device.create_command_encoder(&CommandEncoderDescriptor { label: None });
             if let Some((set, first)) = stamps {
@@ -128,7 +128,7 @@ impl Encoder<'_> {
             if let Some(last) = last {
                 last(&mut encoder);
             }
-            open.queue.submit([encoder.finish()])
+            open.submit([encoder.finish()])
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use panoply_device::{Error, ErrorKind, Pending, Result, StepTime, Ticket};
-use wgpu::{Buffer, BufferView, MapMode, PollType, SubmissionIndex};
+use wgpu::{Buffer, BufferView, MapMode, SubmissionIndex};
 
 use super::open::Open;
 use super::submit::Times;
@@ -53,7 +53,7 @@ fn mapped(open: &Open, buffer: &Buffer) -> Result<BufferView> {
         })
     })?;
     loop {
-        let polled = open.device.poll(PollType::wait_indefinitely());
+        let polled = open.look(None, true);
         open.fate.check("reading")?;
         match answer.get() {
             Some(true) => break,
