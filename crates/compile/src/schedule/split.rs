@@ -37,7 +37,6 @@ fn divide(graph: &Graph, node: &Node, axes: &[usize], style: Style, spreads: boo
     let dims = graph.node(node.inputs[0]).shape.dims();
     let kept = node.shape.elems();
     let length: usize = axes.iter().map(|axis| dims[*axis]).product();
-    let axis = *axes.iter().max_by_key(|axis| dims[**axis])?;
     let last = (0..dims.len()).rev().find(|axis| dims[*axis] > 1)?;
     let columns = !axes.contains(&last);
     // Results side by side that keep the device busy, and the least a part is worth.
@@ -52,7 +51,11 @@ fn divide(graph: &Graph, node: &Node, axes: &[usize], style: Style, spreads: boo
         Style::Gpu => 64,
     };
     let interleaved = columns && kept < enough_lanes;
-    let parts = (busy / kept.max(1)).min(length / least).min(dims[axis]);
+    let parts = (busy / kept.max(1)).min(length / least);
+    // The outermost axis that is long enough: its parts lie together in memory.
+    let long = axes.iter().copied().find(|axis| dims[*axis] >= parts);
+    let axis = long.or_else(|| axes.iter().copied().max_by_key(|axis| dims[*axis]))?;
+    let parts = parts.min(dims[axis]);
     (kept > 0 && parts >= 2 && length >= 2 * least).then_some(Division { axis, parts, interleaved })
 }
 

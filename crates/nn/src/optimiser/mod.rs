@@ -263,7 +263,7 @@ impl<R: Rule> Optimiser<R> {
 
     /// What a step's report says: the loss, and whether the step stands.
     fn judge(&mut self, report: &Tensor, trained: &[(String, Tensor)], gradients: &[Tensor]) -> Result<Judged> {
-        let [loss, largest] = report.to_vec::<f32>()?[..] else {
+        let [loss, sound] = report.to_vec::<f32>()?[..] else {
             unreachable!("a report is two numbers");
         };
         let (loss, step) = (f64::from(loss), self.steps + 1);
@@ -272,7 +272,7 @@ impl<R: Rule> Optimiser<R> {
             return Err(Error::mistake(message).note("a smaller learning rate or `clip_norm` helps"));
         }
         match &mut self.scale {
-            None if largest.is_finite() => Ok(Judged { loss, stands: true }),
+            None if sound.is_finite() => Ok(Judged { loss, stands: true }),
             None => {
                 let message = format!(
                     "the loss of step {step} is {loss}, but a gradient is no finite number{}; \
@@ -282,7 +282,7 @@ impl<R: Rule> Optimiser<R> {
                 Err(Error::mistake(message).note("a smaller learning rate or another form of the loss helps"))
             }
             Some(scale) => {
-                let stands = scale.observe(largest.is_finite());
+                let stands = scale.observe(sound.is_finite());
                 if !stands && scale.factor < LossScale::SMALLEST {
                     let message = format!(
                         "gradients of step {step} are no finite numbers at any scale of the loss{}",
@@ -303,15 +303,15 @@ struct Judged {
 }
 
 /// The loss, and a number that is finite if all gradients are, side by side: one transfer tells both. The length of all of
-/// them is such a number; if nobody needed it, it is the largest magnitude, where a NaN wins.
+/// them is such a number; if nobody needed it, it is the sum of all of them times zero.
 fn report(loss: &Tensor, gradients: &[Tensor], length: Option<Tensor>) -> Tensor {
-    let largest = || {
-        let each = gradients.iter().map(|gradient| gradient.abs().max(..).cast(DType::F32));
-        each.reduce(|a, b| a.maximum(&b))
+    let nothing = || {
+        let each = gradients.iter().map(|gradient| (gradient * 0.0).sum(..).cast(DType::F32));
+        each.reduce(|a, b| a + b)
     };
-    let largest = length.map(|length| length.cast(DType::F32)).or_else(largest);
+    let sound = length.map(|length| length.cast(DType::F32)).or_else(nothing);
     let loss = loss.cast(DType::F32).sum(..);
-    Tensor::stack(&[loss, largest.unwrap_or_else(|| Tensor::scalar(0f32))], 0)
+    Tensor::stack(&[loss, sound.unwrap_or_else(|| Tensor::scalar(0f32))], 0)
 }
 
 /// `, first that of fc1.weight`: the first parameter whose gradient is not finite. It is computed once more to find out.
