@@ -128,7 +128,9 @@ impl Fusion<'_> {
             users.iter().for_each(|group| self.inline(*group, id));
             return;
         }
-        let host = fit.iter().copied().filter(|group| self.can_host(*group, id, &users)).max();
+        // A group without loops has all the device's lanes for it, a reduction only those of its rows.
+        let hosts = fit.iter().copied().filter(|group| self.can_host(*group, id, &users));
+        let host = hosts.max_by_key(|group| (self.groups[*group].loops.is_empty(), *group));
         let host = match host {
             Some(group) => {
                 let coords = self.groups[group].demands[&id][0].clone();
