@@ -9,12 +9,13 @@ use panoply::{Device, Error, Result};
 use serde_json::json;
 
 use crate::output;
-use crate::train::manifest::Manifest;
+use crate::train::{folder, manifest::Manifest};
 
 /// Write a trained network as an ONNX file (opset 17).
 #[derive(Args)]
 pub struct Arguments {
-    /// The model file that `panoply train` wrote.
+    /// The model file that `panoply train` wrote, or its run's folder.
+    #[arg(value_parser = folder::model_file)]
     model: PathBuf,
     /// Where to; beside the model if nothing is said.
     #[arg(long, value_name = "FILE.onnx")]

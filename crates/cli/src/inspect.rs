@@ -9,12 +9,13 @@ use panoply::{DType, Device, Result, Tensor};
 use serde_json::json;
 
 use crate::output;
-use crate::train::manifest::Manifest;
+use crate::train::{folder, manifest::Manifest};
 
 /// Layers, shapes, element types, sizes, and whether all numbers are finite.
 #[derive(Args)]
 pub struct Arguments {
-    /// A file of parameters: safetensors, of `panoply train` or of anybody.
+    /// A file of parameters: safetensors, of `panoply train` or of anybody; or a run's folder.
+    #[arg(value_parser = folder::model_file)]
     model: PathBuf,
     /// One JSON document on stdout.
     #[arg(long)]

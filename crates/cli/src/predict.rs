@@ -11,12 +11,13 @@ use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, DeviceChoice};
-use crate::train::{largest, manifest::Manifest};
+use crate::train::{folder, largest, manifest::Manifest};
 
 /// Let a trained network judge examples.
 #[derive(Args)]
 pub struct Arguments {
-    /// The model file that `panoply train` wrote.
+    /// The model file that `panoply train` wrote, or its run's folder.
+    #[arg(value_parser = folder::model_file)]
     model: PathBuf,
     /// More of what it was trained on: a table with the same columns, an image or a folder of them, an IDX or NumPy file; what
     /// it was trained on if nothing is said.

@@ -5,7 +5,7 @@
 
 mod confusion;
 mod curves;
-mod folder;
+pub mod folder;
 pub mod manifest;
 mod presets;
 mod screen;

@@ -106,7 +106,7 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert_eq!((seen["predictions"].as_array().unwrap().len(), seen["known"].as_u64()), (9, Some(9)));
     assert!(seen["right"].as_u64().unwrap() >= 5, "{seen}");
     let inspected = Command::new(env!("CARGO_BIN_EXE_panoply"))
-        .args(["inspect", "runs/digits-1/model.safetensors"])
+        .args(["inspect", "runs/digits-1"])
         .current_dir(&place.0)
         .output()
         .unwrap();

@@ -84,3 +84,9 @@ impl Folder {
         checkpoint::write_whole(&self.0.join(name), text.as_bytes())
     }
 }
+
+/// The model file that is named: itself, or the one in a run's folder.
+pub fn model_file(named: &str) -> std::result::Result<PathBuf, std::convert::Infallible> {
+    let path = PathBuf::from(named);
+    Ok(if path.is_dir() { Folder(path).model() } else { path })
+}
