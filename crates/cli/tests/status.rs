@@ -1,4 +1,4 @@
-//! `panoply backends`, `summary`, `default` and `status`, on this machine and on one whose driver crashes.
+//! `panoply backends`, `summary`, `default`, `status` and `selftest`, on this machine and on one whose driver crashes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -50,6 +50,28 @@ fn status_tries_every_device() {
     for one in status["kinds"].as_array().unwrap().iter().flat_map(|kind| kind["tried"].as_array().unwrap()) {
         assert_eq!(one["computes"], true, "{one}");
     }
+}
+
+#[test]
+fn selftest_asks_for_every_part() {
+    let parts = |document: &Value| {
+        let mut parts: Vec<String> = document["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|check| check["part"].as_str().unwrap().to_string())
+            .collect();
+        parts.dedup();
+        parts
+    };
+    let all = json(&["selftest", "--device", "cpu"], None);
+    assert_eq!(parts(&all), ["contract", "kernel", "function", "op"]);
+    assert_eq!(all["failed"], 0);
+    assert!(all["passed"].as_u64().unwrap() > 400, "{}", all["passed"]);
+    let sine = all["checks"].as_array().unwrap().iter().find(|check| check["check"] == "sin").unwrap();
+    assert!(sine["worst_error"].as_f64().unwrap() > 0.5 && sine["limit"] == 2.0, "{sine}");
+    let some = json(&["selftest", "--device", "cpu", "--only", "contract,functions"], None);
+    assert_eq!(parts(&some), ["contract", "function"]);
 }
 
 /// A folder with a libcuda whose code runs when it is loaded.
