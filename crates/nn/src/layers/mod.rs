@@ -1,6 +1,7 @@
 //! The layers, one file each.
 
 mod attention;
+mod checkpoint;
 mod conv;
 mod dropout;
 mod embedding;
@@ -13,6 +14,7 @@ mod sequential;
 mod transformer;
 
 pub use attention::MultiHeadAttention;
+pub use checkpoint::Checkpoint;
 pub use conv::{Conv1d, Conv2d, Conv3d, Convolution, TransposedConvolution};
 pub use dropout::{Dropout, DropoutLayer};
 pub use embedding::{Embedding, Positions, sinusoidal_positions};
