@@ -85,6 +85,12 @@ const TOOLS: &[Tool] = &[
         // The last line of versions that knows both ends.
         how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
     },
+    Tool {
+        name: "clang for AMD's GPUs",
+        loses: "the compilation of HIP kernels for every GPU from Vega to RDNA 4",
+        present: |_| on_path("clang-19") && on_path("ld.lld-19"),
+        how: How::Apt(&["clang-19", "lld-19"]),
+    },
 ];
 
 /// The Python that can run ONNX files.
