@@ -14,6 +14,8 @@ mod lock;
 pub mod opencl;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 mod seal;
+#[cfg(feature = "cuda")]
+mod stream;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 mod table;
 #[cfg(feature = "wgpu")]
