@@ -43,6 +43,14 @@ impl Control {
         calls(name.as_ptr())
     }
 
+    /// The position of the device that is this thread's; none if it has none.
+    pub fn current(&self) -> Option<u64> {
+        // SAFETY: the library defines this function with this type.
+        let current: extern "C" fn() -> u64 =
+            unsafe { self.0.symbol("panoply_fake_current") }.expect("the library is ours");
+        current().checked_sub(1)
+    }
+
     /// How many objects of all kinds (contexts, streams, events, modules, allocations) are held.
     pub fn live(&self) -> u64 {
         // SAFETY: the library defines this function with this type.

@@ -6,8 +6,8 @@ use std::ptr;
 
 use panoply_device::{Error, ErrorKind, Kind, Language, Result, SourceText};
 
-use super::errors;
-use crate::stream::discovery::Api;
+use super::{discovery, errors};
+use crate::stream::discovery::{Api, Place, Traits};
 use crate::stream::functions::{Functions, check};
 use crate::stream::handles::Context;
 use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
@@ -40,8 +40,6 @@ pub const BRAND: Brand = Brand {
     update: "update NVIDIA's driver",
     takes: "PTX",
     speaks: |language| matches!(language, Language::Ptx { .. }),
-    // On every device from Kepler on.
-    max_groups: [i32::MAX as u64, 65_535, 65_535],
     max_items: u64::MAX,
     launches_in_parts: true,
     copies_pageable: true,
@@ -79,6 +77,10 @@ struct Cuda(Only);
 impl Vendor for Cuda {
     fn brand(&self) -> &'static Brand {
         &BRAND
+    }
+
+    fn traits(&self, place: &Place) -> Result<Traits> {
+        discovery::traits(place)
     }
 
     fn retain(&self, device: i32) -> Result<Handle, i32> {

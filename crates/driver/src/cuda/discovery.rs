@@ -6,19 +6,22 @@ use panoply_device::{Error, Result};
 
 use super::api;
 use super::info::{COMPUTE_MODE, capability};
-use crate::stream::discovery::{self, Found, Place, Query};
+use crate::stream::discovery::{self, Found, Place, Query, Traits};
 
 /// Maxwell: older devices lack instructions that are rendered.
 const OLDEST_CAPABILITY: u32 = 50;
+/// Most groups of a launch, on every device from Kepler on.
+const MAX_GROUPS: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 /// The compute mode in which a device takes nobody.
 const PROHIBITED: i32 = 2;
 
 /// Asks the driver.
 pub fn enumerate(library: Option<&Path>) -> Result<Found> {
-    discovery::enumerate(api::open(library)?, usable)
+    discovery::enumerate(api::open(library)?)
 }
 
-fn usable(place: &Place) -> Result<String> {
+/// What a device has, or why it cannot be used.
+pub fn traits(place: &Place) -> Result<Traits> {
     let (query, index) = (Query(place), place.index);
     let (capability, name) = (capability(query), query.name());
     if capability < OLDEST_CAPABILITY {
@@ -33,5 +36,5 @@ fn usable(place: &Place) -> Result<String> {
             "cuda:{index} ({name}) is in a compute mode that admits nobody; `nvidia-smi -i {index} -c 0` admits all"
         )));
     }
-    Ok(format!("sm_{capability}"))
+    Ok(Traits { architecture: format!("sm_{capability}"), max_groups: MAX_GROUPS })
 }

@@ -5,7 +5,7 @@ use panoply_device::ErrorKind;
 use crate::stream::vendor::Codes;
 
 /// CUDA's codes.
-pub const CODES: Codes = Codes { prefix: "CUDA_ERROR_", known: KNOWN, otherwise: UPDATE };
+pub const CODES: Codes = Codes { prefix: "CUDA_ERROR_", known: KNOWN, unknown: "UNKNOWN", otherwise: UPDATE };
 
 const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (1, "INVALID_VALUE", ErrorKind::Driver, UPDATE),

@@ -37,8 +37,17 @@ pub struct Place {
     pub index: usize,
     /// The driver's version, as the driver counts.
     pub driver: i32,
+    /// What its vendor said of it.
+    pub traits: Traits,
+}
+
+/// What a device has that only its vendor knows how to ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Traits {
     /// What code is compiled for.
     pub architecture: String,
+    /// Most groups of a launch along each axis.
+    pub max_groups: [u64; 3],
 }
 
 /// What is here.
@@ -49,8 +58,8 @@ pub struct Found {
     pub refused: Vec<Error>,
 }
 
-/// Asks a driver. `usable` says what code for a device is compiled for, or why the device cannot be used.
-pub fn enumerate(api: Api, usable: impl Fn(&Place) -> Result<String>) -> Result<Found> {
+/// Asks a driver.
+pub fn enumerate(api: Api) -> Result<Found> {
     let api = Arc::new(api);
     let brand = api.brand();
     let kind = brand.words.kind;
@@ -75,7 +84,7 @@ pub fn enumerate(api: Api, usable: impl Fn(&Place) -> Result<String>) -> Result<
     counted.map_err(|code| brand.codes.unavailable(format_args!("{kind}: counting devices"), code))?;
     let mut found = Found { devices: Vec::new(), refused: Vec::new() };
     for index in 0..count {
-        match place(&api, index, driver, &usable) {
+        match place(&api, index, driver) {
             Ok(place) => found.devices.push(place),
             Err(error) => found.refused.push(error),
         }
@@ -83,16 +92,16 @@ pub fn enumerate(api: Api, usable: impl Fn(&Place) -> Result<String>) -> Result<
     Ok(found)
 }
 
-fn place(api: &Arc<Api>, index: i32, driver: i32, usable: impl Fn(&Place) -> Result<String>) -> Result<Place> {
+fn place(api: &Arc<Api>, index: i32, driver: i32) -> Result<Place> {
     let (brand, mut device) = (api.brand(), 0);
     // SAFETY: the pointer is valid and the index below the count.
     let got = check(unsafe { (api.functions.device)(&mut device, index) });
     got.map_err(|code| {
         brand.codes.unavailable(format_args!("{}:{index}: looking at the device", brand.words.kind), code)
     })?;
-    let place = Place { api: api.clone(), device, index: index as usize, driver, architecture: String::new() };
-    let architecture = usable(&place)?;
-    Ok(Place { architecture, ..place })
+    let place = Place { api: api.clone(), device, index: index as usize, driver, traits: Traits::default() };
+    let traits = api.vendor.traits(&place)?;
+    Ok(Place { traits, ..place })
 }
 
 /// Asks one device. A question the driver does not know has the answer 0.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use panoply_device::{Error, Result};
 
-use super::discovery::{Api, Place};
+use super::discovery::{Api, Place, Traits};
 use super::functions::{Functions, check};
 use super::library::{DevicePtr, Handle};
 use super::ticket::Tickets;
@@ -30,8 +30,8 @@ pub struct Context {
     pub api: Arc<Api>,
     shared: Handle,
     device: i32,
-    /// What code is compiled for.
-    pub architecture: String,
+    /// What the device's vendor said of it.
+    pub traits: Traits,
     /// `cuda:0`, the beginning of every message.
     pub label: String,
     /// Submissions that streams may wait for.
@@ -57,7 +57,7 @@ impl Context {
             api,
             shared,
             device,
-            architecture: place.architecture.clone(),
+            traits: place.traits.clone(),
             label,
             tickets: Tickets::default(),
             idle_events: Mutex::default(),

@@ -83,6 +83,7 @@ impl Encoder<'_> {
 
     fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
         let (label, brand) = (&self.context().label, self.context().api.brand());
+        let max_groups = self.context().traits.max_groups;
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let values = self.arguments(program, dispatch)?;
@@ -91,7 +92,7 @@ impl Encoder<'_> {
             let width = u64::from(dispatch.group[axis].max(1));
             let count = dispatch.grid[axis].div_ceil(width);
             let in_parts = axis > 0 && program.signature.hidden && brand.launches_in_parts;
-            let most = if in_parts { u64::from(u32::MAX) } else { brand.max_groups[axis].min(brand.max_items / width) };
+            let most = if in_parts { u64::from(u32::MAX) } else { max_groups[axis].min(brand.max_items / width) };
             if count <= most {
                 return Ok(count);
             }
@@ -100,11 +101,10 @@ impl Encoder<'_> {
             )))
         };
         let groups = [count(0)?, count(1)?, count(2)?];
-        let starts = |axis: usize| (0..groups[axis]).step_by(brand.max_groups[axis] as usize);
+        let starts = |axis: usize| (0..groups[axis]).step_by(max_groups[axis] as usize);
         for z in starts(2) {
             for y in starts(1) {
-                let part =
-                    [groups[0], (groups[1] - y).min(brand.max_groups[1]), (groups[2] - z).min(brand.max_groups[2])];
+                let part = [groups[0], (groups[1] - y).min(max_groups[1]), (groups[2] - z).min(max_groups[2])];
                 self.launch(program, dispatch, &values, [y, z], part.map(|count| count as u32))?;
             }
         }

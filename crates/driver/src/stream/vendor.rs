@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use panoply_device::{Error, ErrorKind, Language, Result, SourceText};
 
+use super::discovery::{Place, Traits};
 use super::functions::Functions;
 use super::handles::Context;
 use super::library::{DevicePtr, Handle, Words};
@@ -29,8 +30,6 @@ pub struct Brand {
     pub takes: &'static str,
     /// Whether programs are written in this.
     pub speaks: fn(Language) -> bool,
-    /// Most groups of a launch along each axis.
-    pub max_groups: [u64; 3],
     /// Most work-items of a launch along an axis.
     pub max_items: u64,
     /// Whether generated programs can be launched in parts along the second and third axis.
@@ -45,6 +44,8 @@ pub struct Brand {
 pub trait Vendor: Send + Sync {
     /// Words and numbers.
     fn brand(&self) -> &'static Brand;
+    /// What a device has, or why it cannot be used.
+    fn traits(&self, place: &Place) -> Result<Traits>;
     /// Takes part in what the process shares of a device; the answer is for [`Vendor::enter`].
     fn retain(&self, device: i32) -> Result<Handle, i32>;
     /// Gives back the one part that [`Vendor::retain`] took.
@@ -65,6 +66,8 @@ pub struct Codes {
     pub prefix: &'static str,
     /// The codes a caller may meet, in order: the name, the kind, the remedy.
     pub known: &'static [(i32, &'static str, ErrorKind, &'static str)],
+    /// What the others are called.
+    pub unknown: &'static str,
     /// The remedy for the others.
     pub otherwise: &'static str,
 }
@@ -75,7 +78,7 @@ impl Codes {
         let known = self.known.iter().find(|(known, ..)| *known == code);
         let (name, kind, remedy) = match known {
             Some((_, name, kind, remedy)) => (*name, *kind, *remedy),
-            None => ("UNKNOWN", ErrorKind::Driver, self.otherwise),
+            None => (self.unknown, ErrorKind::Driver, self.otherwise),
         };
         Error::new(kind, format!("{doing}: {}{name} ({code}); {remedy}", self.prefix))
     }

@@ -56,6 +56,11 @@ pub enum Work {
         block: [u32; 3],
         params: Vec<u64>,
     },
+    /// A kernel of HIP, which is not executed: its buffers are looked for, and it faults if its text says so.
+    Looked {
+        buffers: Vec<u64>,
+        fault: Option<i32>,
+    },
     Upload {
         to: u64,
         bytes: Vec<u8>,
@@ -152,6 +157,10 @@ impl State {
                     eprintln!("fake cuda: {}", fault.what);
                     fault.code
                 })
+            }
+            Work::Looked { buffers, fault } => {
+                buffers.iter().try_for_each(|buffer| memory.at(*buffer, 1).map(drop).ok_or(ILLEGAL))?;
+                fault.map_or(Ok(()), Err)
             }
             Work::Upload { to, bytes } => {
                 memory.at(to, bytes.len() as u64).ok_or(ILLEGAL)?.copy_from_slice(&bytes);
