@@ -10,10 +10,10 @@ mod discovery;
 mod errors;
 mod info;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use panoply_device::{Device, Driver, Error, Kind, Result};
+use panoply_device::{Device, Driver, Error, Kind, Result, SourceText};
 
 pub use crate::stream::device::StreamDevice as HipDevice;
 
@@ -33,6 +33,16 @@ impl HipDriver {
             return Err(found.refused.iter().fold(none, |error, refused| error.note(refused.message())));
         }
         Ok(found.devices.into_iter().map(|place| Arc::new(info::device(place))).collect())
+    }
+}
+
+/// Machine code of a text for an architecture such as `gfx90a`, of which no GPU need be here, by the runtime compiler of the library
+/// at a path or of the one the system finds.
+pub fn compile(library: Option<&Path>, architecture: &str, text: &SourceText) -> Result<Vec<u8>> {
+    let (compiler, driver) = api::compiler(library)?;
+    match discovery::objection(architecture, driver) {
+        Some(why) => Err(Error::unavailable(format!("rocm: the GPU {why}"))),
+        None => compiler.compile("rocm", architecture, text),
     }
 }
 

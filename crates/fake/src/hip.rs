@@ -1,11 +1,14 @@
-//! AMD's HIP and its runtime compiler, as far as Panoply's driver calls them, but for execution.
+//! AMD's HIP and its runtime compiler, as far as Panoply's driver calls them.
 //!
-//! Memory, streams and events are those of [`crate::cuda`]. **No kernel is executed**: a launch is checked (sizes, the group the program
-//! asks for, that every buffer is live memory of the device), and its text may ask for a fault. The compiler reads as much of a program
-//! as that needs, and refuses one with an `#error` line.
+//! Memory, streams and events are those of [`crate::cuda`]. A launch is checked (sizes, the group the program asks for, that every
+//! buffer is live memory of the device), and its text may ask for a fault. The compiler reads as much of a program as that needs, and
+//! refuses one with an `#error` line. **Kernels are executed only on request**, by clang for the host ([`host`]); otherwise they do
+//! nothing.
 //!
 //! What a test chooses stands in `PANOPLY_FAKE_HIP`, as for CUDA: `devices`, `memory`, `pools`, `init`, `broken`, and `hip` (the driver's
-//! version, 60032831) and `architecture` (of the devices, 90a).
+//! version, 60032831), `architecture` (of the devices, 90a) and `execute` (1 if kernels are executed, 0).
+
+pub mod host;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
@@ -15,6 +18,8 @@ use crate::cuda::codes::*;
 use crate::cuda::devices::known;
 use crate::cuda::state::{CURRENT, State};
 use crate::cuda::streams::Work;
+use crate::ptx::memory::Memory;
+use crate::ptx::run::ILLEGAL_ADDRESS;
 
 /// First bytes of what compiling makes; its length and the text follow, a line with the architecture first.
 const MAGIC: &[u8; 8] = b"\x7FFAKEHIP";
@@ -34,6 +39,7 @@ pub struct Source {
 /// A program that was loaded.
 pub struct Code {
     text: String,
+    host: Option<Arc<host::Program>>,
 }
 
 impl Code {
@@ -133,8 +139,12 @@ exported! {
             if made_for != architecture(state) {
                 return Err(NO_BINARY_FOR_GPU);
             }
+            let host = match state.config.execute {
+                true => Some(executable(state, text).map_err(|why| refuse(&why))?),
+                false => None,
+            };
             let new = state.handle();
-            state.code.insert(new, Arc::new(Code { text: text.to_string() }));
+            state.code.insert(new, Arc::new(Code { text: text.to_string(), host }));
             // SAFETY: the caller's pointer.
             unsafe { give(handle, new) };
             Ok(())
@@ -187,11 +197,15 @@ exported! {
                 return Err(INVALID_CONFIGURATION);
             }
             let arguments = code.arguments(&name).ok_or(NOT_FOUND)?;
-            let pointers = arguments.split(',').enumerate().filter(|(_, argument)| argument.contains('*'));
-            // SAFETY: the caller gave a pointer to the bytes of every parameter, and those of a pointer are eight.
-            let buffers = pointers.map(|(at, _)| unsafe { (*params.add(at)).cast::<u64>().read() }).collect();
-            let fault = code.text.contains("__builtin_trap()").then_some(LAUNCH_FAILURE);
-            state.push(stream, Work::Looked { buffers, fault })
+            let argument = |(at, argument): (usize, &str)| {
+                // SAFETY: the caller gave a pointer to the bytes of every parameter, in words of eight.
+                let bits = unsafe { (*params.add(at)).cast::<u64>().read() };
+                Argument { bits, buffer: argument.contains('*') }
+            };
+            let arguments = arguments.split(',').enumerate().map(argument).collect();
+            let wave = if state.config.architecture < 0x1000 { 64 } else { 32 };
+            let launch = Launch { code, groups: [gx, gy, gz], size: [bx, by, bz], wave, arguments };
+            state.push(stream, Work::Hip(launch))
         })
     }
 
@@ -233,7 +247,15 @@ exported! {
                 source.log = format!("kernel.hip:{}:2: error: {what}\n{text}\n", line + 1);
                 return Err(REFUSED);
             }
-            let text = format!("{architecture}\n{}", source.text);
+            let text = source.text.clone();
+            if state.config.execute
+                && let Err(why) = executable(state, &text)
+            {
+                state.sources.get_mut(&program).ok_or(INVALID_VALUE)?.log = why;
+                return Err(REFUSED);
+            }
+            let source = state.sources.get_mut(&program).ok_or(INVALID_VALUE)?;
+            let text = format!("{architecture}\n{text}");
             source.binary = [&MAGIC[..], &(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
             Ok(())
         })
@@ -285,6 +307,58 @@ exported! {
             state.sources.remove(&handle).map(drop).ok_or(INVALID_VALUE)
         })
     }
+}
+
+/// An argument of a launch.
+pub struct Argument {
+    bits: u64,
+    buffer: bool,
+}
+
+/// A kernel that was launched.
+pub struct Launch {
+    code: Arc<Code>,
+    groups: [u32; 3],
+    size: [u32; 3],
+    wave: u32,
+    arguments: Vec<Argument>,
+}
+
+impl Launch {
+    /// Looks for the buffers, faults if the text asks for it, and computes if the program can.
+    pub fn run(&self, memory: &mut Memory) -> Result<(), i32> {
+        let place = |argument: &Argument| match argument.buffer {
+            true => memory.at(argument.bits, 1).map(|bytes| bytes.as_mut_ptr() as u64).ok_or(ILLEGAL_ADDRESS),
+            false => Ok(argument.bits),
+        };
+        let arguments = self.arguments.iter().map(place).collect::<Result<Vec<u64>, i32>>()?;
+        if self.code.text.contains("__builtin_trap()") {
+            return Err(LAUNCH_FAILURE);
+        }
+        match &self.code.host {
+            // SAFETY: buffers are memory of the device, whose lock is held, and generated kernels stay inside them.
+            Some(host) if !unsafe { host.launch(&self.groups, &self.size, self.wave, &arguments) } => {
+                Err(LAUNCH_FAILURE)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A text as a program for the host, compiled once.
+fn executable(state: &mut State, text: &str) -> Result<Arc<host::Program>, String> {
+    if let Some(known) = state.executables.get(text) {
+        return Ok(known.clone());
+    }
+    let new = Arc::new(host::Program::new(text)?);
+    state.executables.insert(text.to_string(), new.clone());
+    Ok(new)
+}
+
+/// A failure of the host's compiler, which is nobody's but the test's.
+fn refuse(why: &str) -> i32 {
+    eprintln!("fake hip: {why}");
+    INVALID_IMAGE
 }
 
 /// `gfx90a`.

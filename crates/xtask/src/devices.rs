@@ -27,7 +27,7 @@ const ROWS: &[Row] = &[
     Row {
         kinds: &["rocm"],
         how: "HIP C++ through ROCm's runtime compiler ([more](docs/backends/rocm.md))",
-        open: "everything; the kernels compile for six GPUs",
+        open: "every real card",
     },
     Row { kinds: &["opencl"], how: "any driver, through the ICD loader", open: "every real GPU" },
     Row { kinds: &["vulkan"], how: "WGSL through `wgpu` ([more](docs/backends/vulkan.md))", open: "every real GPU" },

@@ -72,6 +72,17 @@ pub fn open(chosen: Option<&Path>) -> Result<Api> {
     Ok(Api { functions, vendor: Box::new(Hip { only, compiler }), library })
 }
 
+/// A library's compiler and the driver's version, as the driver counts.
+pub fn compiler(chosen: Option<&Path>) -> Result<(Compiler, i32)> {
+    let library = Opened::open(&BRAND.words, chosen)?;
+    let functions = Functions::find(&library, &BRAND.words)?;
+    let mut driver = 0;
+    // SAFETY: the pointer is valid, and this function may be called before the driver is started.
+    let known = check(unsafe { (functions.driver_version)(&mut driver) });
+    known.map_err(|code| BRAND.codes.unavailable("rocm: asking for the driver's version", code))?;
+    Ok((Compiler::of(&library)?, driver))
+}
+
 /// ROCm as a vendor.
 struct Hip {
     only: Only,

@@ -55,8 +55,7 @@ fn obstacle(node: &Path) -> Option<String> {
 pub fn traits(place: &Place, architecture: String) -> Result<Traits> {
     let query = Query(place);
     let label = format!("rocm:{} ({})", place.index, query.name());
-    let version = (place.api.brand().version)(place.driver);
-    if let Some(why) = objection(&architecture, place.driver, &version) {
+    if let Some(why) = objection(&architecture, place.driver) {
         return Err(Error::unavailable(format!("{label} {why}")));
     }
     let wave = query.number(WAVE);
@@ -69,7 +68,7 @@ pub fn traits(place: &Place, architecture: String) -> Result<Traits> {
 }
 
 /// Why code for an architecture cannot be had from the compiler of a driver's version.
-fn objection(architecture: &str, driver: i32, version: &str) -> Option<String> {
+pub fn objection(architecture: &str, driver: i32) -> Option<String> {
     let number = architecture.strip_prefix("gfx").filter(|number| number.len() >= 3 && number.is_ascii());
     let major = number.and_then(|number| number[..number.len() - 2].parse::<u32>().ok());
     let Some(major) = major else {
@@ -81,7 +80,8 @@ fn objection(architecture: &str, driver: i32, version: &str) -> Option<String> {
     let knows = |(since, names): &(i32, &[&str])| driver >= *since && names.contains(&architecture);
     if driver < NAMES_WHAT_IT_DOES_NOT_KNOW && !KNOWN.iter().any(knows) {
         return Some(format!(
-            "is {architecture}, which the compiler of {version} does not know; update ROCm to 6.0 or later"
+            "is {architecture}, which the compiler of {} does not know; update ROCm to 6.0 or later",
+            (api::BRAND.version)(driver)
         ));
     }
     None
@@ -96,7 +96,7 @@ mod tests {
         for (architecture, driver, why) in [
             ("gfx90a", 50_221_153, None),
             ("gfx1030", 50_221_153, None),
-            ("gfx1100", 50_221_153, Some("which the compiler of ROCm does not know; update ROCm to 6.0")),
+            ("gfx1100", 50_221_153, Some("which the compiler of ROCm 5.2 does not know; update ROCm to 6.0")),
             ("gfx1100", 50_700_000, None),
             ("gfx942", 50_700_000, Some("does not know")),
             ("gfx942", 60_000_000, None),
@@ -107,7 +107,7 @@ mod tests {
             ("gfxé", 60_000_000, Some("is no name of one")),
             ("sm_90", 60_000_000, Some("is no name of one")),
         ] {
-            let found = objection(architecture, driver, "ROCm");
+            let found = objection(architecture, driver);
             let fits = match (&found, why) {
                 (Some(found), Some(why)) => found.contains(why),
                 (None, None) => true,

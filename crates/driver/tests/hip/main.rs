@@ -1,6 +1,6 @@
 //! The ROCm driver on a library that only pretends to be AMD's: what it says when something is missing, forbidden, too old or broken,
 //! what it asks of the compiler, and that it gives back what it took. **No kernel is executed here**: the pretended library moves
-//! bytes and checks launches, nothing computes.
+//! bytes and checks launches. Where kernels are executed is `crates/runtime/tests/conformance.rs` and `crates/panoply/tests/hip.rs`.
 
 #![cfg(feature = "rocm")]
 

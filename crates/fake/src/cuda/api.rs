@@ -327,6 +327,12 @@ pub unsafe extern "C" fn panoply_fake_calls(function: *const c_char) -> u64 {
     State::with(|state| state.calls(&function))
 }
 
+/// From now on HIP's kernels are executed.
+#[unsafe(no_mangle)]
+pub extern "C" fn panoply_fake_execute() {
+    State::with(|state| state.config.execute = true);
+}
+
 /// The position of the device that is this thread's, counted from 1; 0 if none is.
 #[unsafe(no_mangle)]
 pub extern "C" fn panoply_fake_current() -> u64 {

@@ -10,6 +10,8 @@ pub struct Config {
     pub hip: i32,
     /// The architecture of HIP's devices, its digits read as hexadecimal ones.
     pub architecture: u64,
+    /// Whether HIP's kernels are executed.
+    pub execute: bool,
     pub memory: u64,
     pub pools: i32,
     pub init: i32,
@@ -26,6 +28,7 @@ impl Config {
             capability: 86,
             hip: 60_032_831,
             architecture: 0x90a,
+            execute: false,
             memory: 256 << 20,
             pools: 1,
             init: 0,
@@ -41,6 +44,7 @@ impl Config {
                 "devices" => config.devices = number as usize,
                 "driver" => config.driver = number as i32,
                 "hip" => config.hip = number as i32,
+                "execute" => config.execute = number != 0,
                 "architecture" => config.architecture = number,
                 "capability" => config.capability = number as i32,
                 "memory" => config.memory = number,

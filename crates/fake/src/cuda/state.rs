@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::codes::*;
 use super::config::Config;
 use super::streams::{Event, Stream};
+use crate::hip::host::Program;
 use crate::hip::{Code, Source};
 use crate::ptx::Module;
 use crate::ptx::memory::Memory;
@@ -31,6 +32,8 @@ pub struct State {
     pub code: HashMap<u64, Arc<Code>>,
     /// A program of HIP and the name of an entry point.
     pub entries: HashMap<u64, (Arc<Code>, String)>,
+    /// HIP's texts as programs for the host.
+    pub executables: HashMap<String, Arc<Program>>,
     /// HIP's programs that are being compiled.
     pub sources: HashMap<u64, Source>,
     /// Pinned host memory by address.
@@ -80,6 +83,7 @@ impl State {
             links: HashMap::new(),
             code: HashMap::new(),
             entries: HashMap::new(),
+            executables: HashMap::new(),
             sources: HashMap::new(),
             pinned: BTreeMap::new(),
             started: Instant::now(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::codes::*;
 use super::state::{Answer, State};
+use crate::hip;
 use crate::ptx::Module;
 use crate::ptx::run::{Launch, run};
 
@@ -56,11 +57,8 @@ pub enum Work {
         block: [u32; 3],
         params: Vec<u64>,
     },
-    /// A kernel of HIP, which is not executed: its buffers are looked for, and it faults if its text says so.
-    Looked {
-        buffers: Vec<u64>,
-        fault: Option<i32>,
-    },
+    /// A kernel of HIP.
+    Hip(hip::Launch),
     Upload {
         to: u64,
         bytes: Vec<u8>,
@@ -158,10 +156,7 @@ impl State {
                     fault.code
                 })
             }
-            Work::Looked { buffers, fault } => {
-                buffers.iter().try_for_each(|buffer| memory.at(*buffer, 1).map(drop).ok_or(ILLEGAL))?;
-                fault.map_or(Ok(()), Err)
-            }
+            Work::Hip(launch) => launch.run(memory),
             Work::Upload { to, bytes } => {
                 memory.at(to, bytes.len() as u64).ok_or(ILLEGAL)?.copy_from_slice(&bytes);
                 Ok(())
