@@ -3,33 +3,39 @@
 use std::collections::HashMap;
 
 use panoply_nn::data::{Dataset, digits};
-use panoply_nn::fit::{Quiet, evaluate};
-use panoply_nn::{AdamW, EpochReport, Linear, Mlp, Module, Run, Sgd, Training, checkpoint};
+use panoply_nn::fit::Quiet;
+use panoply_nn::{AdamW, EpochReport, Linear, Loss, Mlp, Module, Run, Sgd, Training, checkpoint, evaluate};
 use panoply_tensor::{Device, Result, Rng, Tensor};
 
-fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, (Tensor, Tensor))> {
+fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, Dataset)> {
     let mut rng = Rng::seed(0);
     let (train, held) = digits::load()?.split(0.2, &mut rng)?;
     let model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
     let mut run = Run::new(model, AdamW::new(5e-3).clip_norm(1.0), rng);
-    run.classify(&Training::new(epochs, 64), (&train, &held), &mut Quiet)?;
-    Ok((run.best_model().clone(), run.progress.history, held.whole()))
+    run.fit(&Training::new(epochs, 64), (&train, &held), &mut Quiet)?;
+    Ok((run.best_model().clone(), run.progress.history, held))
 }
 
 #[test]
 fn it_learns_and_is_the_same_after_a_file() {
     Device::get("cpu").unwrap().scope(|| {
         let (model, history, held) = learn(12).unwrap();
-        let best = history.iter().map(|epoch| epoch.accuracy).fold(0.0, f64::max);
+        let best = history.iter().map(|epoch| epoch.score).fold(0.0, f64::max);
         assert!(best > 0.94, "{best} of the held-out digits right; history {history:?}");
         assert!(history.last().unwrap().loss < 0.2 * history[0].loss);
         let file = std::env::temp_dir().join(format!("panoply-digits-{}.safetensors", std::process::id()));
         checkpoint::save(&model, &file, HashMap::from([("kind".into(), "mlp".into())])).unwrap();
         assert_eq!(checkpoint::metadata(&file).unwrap()["kind"], "mlp");
         let mut other = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed(99));
-        assert_ne!(evaluate(&other, &held).unwrap(), evaluate(&model, &held).unwrap());
+        assert_ne!(
+            evaluate(&other, &held, Loss::default()).unwrap(),
+            evaluate(&model, &held, Loss::default()).unwrap()
+        );
         checkpoint::load(&mut other, &file).unwrap();
-        assert_eq!(evaluate(&other, &held).unwrap(), evaluate(&model, &held).unwrap());
+        assert_eq!(
+            evaluate(&other, &held, Loss::default()).unwrap(),
+            evaluate(&model, &held, Loss::default()).unwrap()
+        );
         // Another network does not fit, says so, and is left alone.
         let mut wider = Mlp::new(&[64, 33, 10], 0.0, &mut Rng::seed(99));
         let before = wider.named_params()[0].1.tensor().to_vec::<f32>().unwrap();
@@ -149,7 +155,7 @@ fn wrong_data_is_named() {
     let (kept, held) = digits.split(0.25, &mut Rng::seed(0)).unwrap();
     assert_eq!(kept.len() + held.len(), digits.len());
     for class in 0..10 {
-        let count = |data: &Dataset| data.labels.iter().filter(|label| **label == class).count() as f64;
+        let count = |data: &Dataset| data.labels().iter().filter(|label| **label == class).count() as f64;
         assert!((count(&held) / count(&digits) - 0.25).abs() < 0.01, "class {class} is held out in proportion");
     }
 }
