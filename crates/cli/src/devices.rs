@@ -1,15 +1,16 @@
-//! `panoply devices`: what is here, what is not and why, and what `auto` would take.
+//! `panoply backends`, `devices`, `summary` and `default`: views of one report, each as short as its question.
 
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::runtime::{Backend, Report, report};
+use panoply::runtime::{Backend, Refusal, Report, report, select};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
-use crate::output;
+use crate::contain;
+use crate::output::{self, Choice};
 
-/// What is here, what was refused and why, which device `auto` would take.
+/// How the answer is printed.
 #[derive(Args)]
 pub struct Arguments {
     /// One JSON document on stdout.
@@ -17,34 +18,123 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Asks every driver and prints the answers.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let report = report()?;
+impl Arguments {
+    /// Whether the answer is for a program.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Which interfaces work here, and why the others do not.
+pub fn backends(arguments: &Arguments) -> Result<ExitCode> {
+    let report = asked()?;
     if arguments.json {
-        output::print_json(&document(&report));
+        output::print_json(
+            &json!({"schema": 1, "backends": report.backends.iter().map(backend).collect::<Vec<Value>>()}),
+        );
+    } else {
+        for backend in &report.backends {
+            println!("{backend}");
+            backend.objections().for_each(|line| println!("    {line}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every device with what its driver says of it, and the one that would be taken.
+pub fn devices(arguments: &Arguments) -> Result<ExitCode> {
+    let report = asked()?;
+    if arguments.json {
+        let backends: Vec<Value> = report
+            .backends
+            .iter()
+            .map(|one| {
+                let mut document = backend(one);
+                if let Ok(devices) = &one.state {
+                    document["devices"] = devices.iter().map(device).collect();
+                }
+                document
+            })
+            .collect();
+        let recommended = &report.recommended;
+        output::print_json(&json!({
+            "schema": 1, "backends": backends,
+            "recommended": {"device": recommended.device.to_string(), "degraded": recommended.degraded},
+        }));
     } else {
         println!("{report}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn document(report: &Report) -> Value {
-    let backends: Vec<Value> = report
+/// How many devices of each kind, in one line each.
+pub fn summary(arguments: &Arguments) -> Result<ExitCode> {
+    let report = asked()?;
+    let count = |backend: &Backend, software: bool| {
+        let devices = backend.state.iter().flatten();
+        devices.filter(|device| device.info().variant.is_none() && device.info().software == software).count()
+    };
+    let kinds: Vec<(&Backend, usize, usize)> = report
         .backends
         .iter()
-        .map(|Backend { kind, state, refused }| match state {
-            Ok(devices) => json!({
-                "kind": kind.name(), "available": true, "devices": devices.iter().map(device).collect::<Vec<Value>>(),
-                "refused": refused.iter().map(|one| json!({"reason": one.reason, "fix": one.fix})).collect::<Vec<Value>>(),
-            }),
-            Err(refusal) => json!({"kind": kind.name(), "available": false, "reason": refusal.reason, "fix": refusal.fix}),
-        })
+        .map(|backend| (backend, count(backend, false), count(backend, true)))
+        .filter(|(_, hardware, software)| hardware + software > 0)
         .collect();
-    let recommended = &report.recommended;
-    json!({
-        "schema": 1, "backends": backends,
-        "recommended": {"device": recommended.device.to_string(), "degraded": recommended.degraded},
-    })
+    if arguments.json {
+        let document = |(backend, hardware, software): &(&Backend, usize, usize)| json!({"kind": backend.kind.name(), "hardware": hardware, "software": software});
+        output::print_json(&json!({
+            "schema": 1, "kinds": kinds.iter().map(document).collect::<Vec<Value>>(),
+            "recommended": report.recommended.device.to_string(),
+        }));
+    } else {
+        for (backend, hardware, software) in &kinds {
+            let parts = [(hardware, "hardware"), (software, "software")];
+            let parts: Vec<String> =
+                parts.iter().filter(|(count, _)| **count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+            println!("{:<10} {}", backend.kind.title(), parts.join(", "));
+        }
+        println!("{} of {} kinds; recommended: {}", kinds.len(), report.backends.len(), report.recommended);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a program that names no device runs on, and why nothing before it.
+pub fn default(arguments: &Arguments) -> Result<ExitCode> {
+    contain::for_device(None)?;
+    let choice = Choice::of(select(None)?);
+    if arguments.json {
+        let mut document = choice.report();
+        document["schema"] = 1.into();
+        output::print_json(&document);
+    } else {
+        choice.lines().for_each(|line| println!("{line}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What every driver answered, none of them able to end this process.
+pub fn asked() -> Result<Report> {
+    contain::for_all()?;
+    report()
+}
+
+/// A refusal for `--json`.
+pub fn refusal(Refusal { reason, fix, .. }: &Refusal) -> Value {
+    json!({"reason": reason, "fix": fix})
+}
+
+/// A kind for `--json`, its devices by their spelling.
+pub fn backend(Backend { kind, state, refused }: &Backend) -> Value {
+    match state {
+        Ok(devices) => json!({
+            "kind": kind.name(), "available": true,
+            "devices": devices.iter().map(Device::spelling).collect::<Vec<&str>>(),
+            "refused": refused.iter().map(refusal).collect::<Vec<Value>>(),
+        }),
+        Err(Refusal { reason, fix, .. }) => {
+            json!({"kind": kind.name(), "available": false, "reason": reason, "fix": fix})
+        }
+    }
 }
 
 fn device(device: &Device) -> Value {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod contain;
 mod demo;
 mod devices;
 mod explain;
@@ -15,6 +16,7 @@ mod inspect;
 mod output;
 mod predict;
 mod selftest;
+mod status;
 mod train;
 
 use std::process::ExitCode;
@@ -33,6 +35,16 @@ struct Cli {
 enum Command {
     /// What is here, what was refused and why, which device `auto` would take.
     Devices(devices::Arguments),
+    /// Which interfaces (CUDA, Vulkan, …) work here, and why the others do not.
+    Backends(devices::Arguments),
+    /// How many devices of each kind are here.
+    Summary(devices::Arguments),
+    /// The device that is taken where none is named, and why nothing before it.
+    Default(devices::Arguments),
+    /// Is this machine set up well? Every device computes something; for what does not work, why and what mends it.
+    Status(devices::Arguments),
+    #[command(hide = true)]
+    Probe(contain::Arguments),
     /// Pick the best device, say why, run the kernels that ship on it, check and time them.
     Demo(demo::Arguments),
     /// Does this device compute what it must? One line for each check.
@@ -53,7 +65,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Devices(arguments) => devices::run(&arguments),
+        Command::Devices(arguments) => devices::devices(&arguments),
+        Command::Backends(arguments) => devices::backends(&arguments),
+        Command::Summary(arguments) => devices::summary(&arguments),
+        Command::Default(arguments) => devices::default(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Probe(arguments) => contain::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -7,6 +7,8 @@ use panoply::runtime::{Selection, select};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
+use crate::contain;
+
 /// The exit code of a run that had to do without an accelerator, under `--strict`.
 const DEGRADED: u8 = 3;
 
@@ -30,11 +32,17 @@ pub struct Choice {
 impl DeviceChoice {
     /// The device asked for, or what `PANOPLY_DEVICE` or the machine suggests.
     pub fn select(&self) -> Result<Choice> {
-        Ok(Choice { selection: select(self.device.as_deref())?, strict: self.strict })
+        contain::for_device(self.device.as_deref())?;
+        Ok(Choice { strict: self.strict, ..Choice::of(select(self.device.as_deref())?) })
     }
 }
 
 impl Choice {
+    /// A choice that fails nowhere.
+    pub fn of(selection: Selection) -> Choice {
+        Choice { selection, strict: false }
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.selection.device
@@ -47,10 +55,14 @@ impl Choice {
 
     /// Says on stderr which device this is and why not another.
     pub fn explain(&self) {
-        eprintln!("device: {}", self.selection);
-        for (candidate, refusal) in self.selection.refused.iter() {
-            eprintln!("  not {candidate}: {refusal}");
-        }
+        self.lines().for_each(|line| eprintln!("{line}"));
+    }
+
+    /// Which device this is, and why not another.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let refused = self.selection.refused.iter();
+        let refused = refused.map(|(candidate, refusal)| format!("  not {candidate}: {refusal}"));
+        std::iter::once(format!("device: {}", self.selection)).chain(refused)
     }
 
     /// The choice for `--json`.

@@ -48,6 +48,21 @@ impl Kind {
             Kind::Cpu => "cpu",
         }
     }
+
+    /// The name in a sentence.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Kind::Cuda => "CUDA",
+            Kind::Rocm => "ROCm",
+            Kind::Metal => "Metal",
+            Kind::OneApi => "oneAPI",
+            Kind::OpenCl => "OpenCL",
+            Kind::Vulkan => "Vulkan",
+            Kind::Dx12 => "DirectX 12",
+            Kind::WebGpu => "WebGPU",
+            Kind::Cpu => "CPU",
+        }
+    }
 }
 
 impl fmt::Display for Kind {

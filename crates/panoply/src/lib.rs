@@ -57,6 +57,7 @@ pub mod internal {
     pub use panoply_compile as compile;
     pub use panoply_cpu::vm;
     pub use panoply_ir as ir;
+    pub use panoply_tensor::conformance;
     pub use panoply_tensor::realize::Traced;
 }
 

@@ -69,6 +69,17 @@ pub fn settings() -> Result<&'static Settings> {
     SETTINGS.get_or_init(|| Settings::read(|name| std::env::var_os(name))).as_ref().map_err(Error::clone)
 }
 
+/// Our variables that are set, whatever they say.
+pub fn set() -> Vec<(String, String)> {
+    let text = |(name, value): (OsString, OsString)| {
+        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+    };
+    let mut set: Vec<(String, String)> =
+        std::env::vars_os().map(text).filter(|(name, _)| name.starts_with("PANOPLY_")).collect();
+    set.sort();
+    set
+}
+
 /// Whether a mistake should panic where it is made.
 pub fn panic_on_mistake() -> bool {
     settings().is_ok_and(|settings| settings.panic_on_mistake)

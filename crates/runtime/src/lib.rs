@@ -38,6 +38,7 @@ pub use launch::{Grid, Launch, LaunchArg, StorageView};
 pub use memory::buffer::{Buffer, View, ViewMut};
 pub use memory::stats::{Holder, Stats};
 pub use memory::storage::Storage;
+pub use panoply_device::conformance::Verdict;
 pub use panoply_device::{DeviceInfo, Driver, Kind, MemoryInfo};
 pub use panoply_ir::{Element, Error, ErrorKind, Result};
 pub use profile::Profile;

@@ -3,9 +3,12 @@
 mod lab;
 mod present;
 
+use std::sync::Arc;
+
 use lab::{build_count, build_mix, build_step, saxpy};
+use panoply_device::null::Null;
 use panoply_ir::routine::{Gemm, Layout, Routine};
-use panoply_ir::{DType, Element, bf16, f16};
+use panoply_ir::{DType, Element, Target, bf16, f16};
 use panoply_runtime::env::PoolSetting;
 use panoply_runtime::{Device, DeviceOptions, Launch, LaunchArg, Profile, Storage, Work};
 
@@ -237,4 +240,15 @@ fn routines_that_are_offered_give_what_they_should() {
             "gemm: c is written and shares bytes with a; use a buffer of its own",
         );
     }
+}
+
+#[test]
+fn a_trial_tells_a_device_that_computes_from_one_that_does_not() {
+    for device in present::devices() {
+        device.trial().unwrap();
+    }
+    let null = Device::new(Arc::new(Null::new(Target::cpu())), DeviceOptions::default());
+    let error = null.trial().unwrap_err();
+    assert!(error.message().starts_with("cpu:null: 0² + 1 came out as 0; run `panoply selftest"), "{error}");
+    assert_eq!(null.stats().buffers, 0);
 }

@@ -179,8 +179,15 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
         Op::Call(..) => unreachable!("tensors hold the body itself"),
         Op::Write(axis) => {
             let (part, position, along) = (&inputs[1], &inputs[2], *axis as isize);
-            let length = part.0.shape.dims()[*axis];
+            let (length, whole) = (part.0.shape.dims()[*axis], inputs[0].0.shape.dims()[*axis]);
             let kept = g.write(along, position, &part.zeros_like());
+            // Where the program says the position, what flows back is a view and needs no arithmetic on positions.
+            if let Source::Op(Op::Const(at)) = position.0.source
+                && let Ok(at) = usize::try_from(at.to_i128())
+                && at + length <= whole
+            {
+                return Ok(Some(vec![Some(kept), Some(g.narrow(along, at, length)), None]));
+            }
             let positions = Tensor::iota(length).cast(position.dtype()) + position;
             Ok(Some(vec![Some(kept), Some(g.index_select(along, &positions)), None]))
         }

@@ -160,10 +160,8 @@ impl Writer<'_> {
 
     /// The result of a collective of the group, which may be read up to the next barrier.
     fn group(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
-        if let CollectiveOp::Reduce(op) = op
-            && self.is_one_subgroup(CollectiveOp::Reduce(op))
-        {
-            return self.reduce_subgroup(op, value);
+        if self.is_one_subgroup(op) {
+            return self.subgroup(op, value);
         }
         let dtype = self.kernel().exprs.ty(value).dtype().expect("a collective combines elements");
         let scratch = self.expander.scratch(dtype);

@@ -81,7 +81,7 @@ pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
         match node.op {
             Op::Write(axis) => {
                 let Op::Const(at) = graph.node(node.inputs[2]).op else { return None };
-                let many = chains[id.index()] > FEW_WRITES && node.shape.elems() > SMALL;
+                let many = chains[id.index()] > FEW_WRITES && node.shape.elems() > SHORT;
                 (!many).then(|| write(rewriter, node, axis, at.to_i128(), inputs))
             }
             Op::MatMul if node.shape.elems() > 0 && !offers(&claim::product(graph, id).routine) => {
@@ -102,8 +102,8 @@ pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
 
 /// Writes one after another that are cheaper as selections than as kernels of their own.
 const FEW_WRITES: usize = 4;
-/// Elements below which a kernel's launch costs more than anything it does.
-const SMALL: usize = 1 << 13;
+/// Elements up to which selecting among all parts for each costs less than launching a kernel for each part.
+const SHORT: usize = 1 << 13;
 
 /// For each node that is a write, how many there are on the same array one after another.
 fn chains(graph: &Graph) -> Vec<usize> {

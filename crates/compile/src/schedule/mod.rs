@@ -12,6 +12,7 @@ pub mod claim;
 pub mod cost;
 pub mod expand;
 pub mod fuse;
+pub mod group;
 pub mod nest;
 pub mod pull;
 pub mod rewrite;
@@ -27,7 +28,7 @@ use panoply_ir::{DType, Result, Target, graph_verify};
 
 use authored::Call;
 use claim::Claim;
-use fuse::Whole;
+use group::{Group, Whole};
 use nest::{Nest, Value};
 
 /// What to run, in order.
@@ -74,7 +75,7 @@ pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> boo
     let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, offers);
     let graph = split::split(&graph, target);
-    let step = |mut group: fuse::Group| match group.whole.take() {
+    let step = |mut group: Group| match group.whole.take() {
         Some(Whole::Routine(claim)) => Step::Routine(claim),
         Some(Whole::Kernel(call)) => Step::Kernel(call),
         None => Step::Nest(nest::nest(&graph, group)),
@@ -89,11 +90,7 @@ impl fmt::Display for Schedule {
             match step {
                 Step::Nest(nest) => write!(f, "kernel {number}\n{nest}")?,
                 Step::Kernel(call) => writeln!(f, "kernel {number}\n  {call}")?,
-                Step::Routine(claim) => writeln!(
-                    f,
-                    "routine {number}
-  {claim}"
-                )?,
+                Step::Routine(claim) => writeln!(f, "routine {number}\n  {claim}")?,
             }
         }
         Ok(())

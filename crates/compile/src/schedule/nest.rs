@@ -14,7 +14,7 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Scalar};
 
 use super::affine::{Atom, Form, Var};
-use super::fuse::Group;
+use super::group::Group;
 use super::pull::{self, Bound, Coords};
 
 /// A value of a nest, by its position in [`Nest::values`].
@@ -326,11 +326,11 @@ impl Maker<'_> {
         let from = self.group.inputs(self.graph, id, &coords);
         let (value, start) = (self.made[&from[0]], self.made[&from[1]]);
         let (length, ty) = (node.shape.dims()[axis], self.values[start].1);
-        let (mut target, mut condition) = (coords.clone(), None);
-        if let Value::Const(at) = self.values[start].0 {
+        let mut target = coords.clone();
+        let condition = if let Value::Const(at) = self.values[start].0 {
             target[axis] = coords[axis].shifted(at.to_i128() as i64);
             let bounds = pull::open_bounds(&target, &node.shape);
-            condition = self.all(bounds.into_iter().map(Value::Inside).collect());
+            self.all(bounds.into_iter().map(Value::Inside).collect())
         } else {
             let own = self.add(Value::Position(coords[axis].clone()), DType::I32);
             let own = if ty == DType::I32 { own } else { self.add(Value::Cast(own), ty) };
@@ -339,8 +339,8 @@ impl Maker<'_> {
             target[axis] = Form::read((self.group.reads.len() + self.positions.len()) as u32, length as u64);
             self.positions.push(position);
             let inside = self.in_range(position, length);
-            condition = self.all(inside).or(condition);
-        }
+            self.all(inside)
+        };
         Store { node: id, at: pull::linear(&target, &node.shape), value, adds: false, condition }
     }
 }

@@ -9,7 +9,8 @@ use panoply_ir::Target;
 use panoply_ir::graph::{Graph, NodeId, Op};
 
 use super::affine::{Atom, Form, Var};
-use super::fuse::{Group, MAX_VISITS, depends, is_product};
+use super::fuse::{MAX_VISITS, depends, is_product};
+use super::group::Group;
 use super::pull::Coords;
 
 /// Joins what can be joined. A group that was joined to another is left empty-handed: none in its place.

@@ -77,6 +77,19 @@ impl Registry {
         *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Never asks the drivers of a kind, which have no devices for this reason: the remedy for one that takes its process down.
+    pub fn give_up(&self, kind: Kind, reason: &Error) {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let drivers = entries.iter().filter(|entry| entry.driver.kind() == kind);
+        drivers.for_each(|entry| entry.settle(Err(reason.clone()), Vec::new()));
+    }
+
+    /// The kinds there are drivers for, each once.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        Kind::ALL.into_iter().filter(|kind| entries.iter().any(|entry| entry.driver.kind() == *kind)).collect()
+    }
+
     /// What the drivers of these kinds answered, asking those that were not yet asked, all at once.
     pub(super) fn answers(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Answer> {
         let entries: Vec<Arc<Entry>> = {

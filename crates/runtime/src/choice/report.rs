@@ -7,7 +7,6 @@ use panoply_ir::{Error, Result};
 
 use super::registry::{Registry, joined};
 use super::select::{Selection, auto};
-use super::spelling::title;
 use crate::bytes::human;
 use crate::device::Device;
 
@@ -88,20 +87,32 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Backend { kind, state, refused } in &self.backends {
-            match state {
-                Ok(devices) => {
-                    writeln!(f, "✓ {}", title(*kind))?;
-                    devices.iter().try_for_each(|device| writeln!(f, "    {}", line(device)))?;
-                    refused.iter().try_for_each(|refusal| writeln!(f, "    ✗ {refusal}"))?;
-                }
-                Err(Refusal { reason, fix, notes }) => {
-                    writeln!(f, "✗ {}: {reason}", title(*kind))?;
-                    fix.iter().chain(notes).try_for_each(|line| writeln!(f, "    {line}"))?;
-                }
-            }
+        for backend in &self.backends {
+            writeln!(f, "{backend}")?;
+            backend.state.iter().flatten().try_for_each(|device| writeln!(f, "    {}", line(device)))?;
+            backend.objections().try_for_each(|line| writeln!(f, "    {line}"))?;
         }
         write!(f, "Recommended: {}", self.recommended)
+    }
+}
+
+impl Backend {
+    /// What else is to be said of it: the remedy where there are no devices, and what was refused beside those there are.
+    pub fn objections(&self) -> impl Iterator<Item = String> {
+        let absent = self.state.as_ref().err().into_iter();
+        let remedies = absent.flat_map(|refusal| refusal.fix.iter().chain(&refusal.notes).cloned());
+        let refused = self.refused.iter().filter(|_| self.state.is_ok());
+        remedies.chain(refused.map(|refusal| format!("✗ {refusal}")))
+    }
+}
+
+/// `✓ OpenCL`, or `✗ CUDA: libcuda.so.1 cannot be loaded`.
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state {
+            Ok(_) => write!(f, "✓ {}", self.kind.title()),
+            Err(refusal) => write!(f, "✗ {}: {}", self.kind.title(), refusal.reason),
+        }
     }
 }
 

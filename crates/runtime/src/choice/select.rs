@@ -9,7 +9,7 @@ use panoply_ir::{Error, ErrorKind, Result};
 use super::registry::Registry;
 use super::report::{Backend, Refusal};
 use super::scope;
-use super::spelling::{Wanted, parse, title};
+use super::spelling::{Wanted, parse};
 use crate::bytes::human;
 use crate::device::Device;
 use crate::env;
@@ -95,7 +95,7 @@ impl Registry {
         let devices = self.devices(kind).map_err(|error| {
             let Refusal { reason, fix, notes } = Refusal::of(kind, &error);
             let fix = fix.unwrap_or_else(|| "see `panoply devices`".to_string());
-            let sentence = format!("{}: no such device; no {} here: {reason}; {fix}", spelling.trim(), title(kind));
+            let sentence = format!("{}: no such device; no {} here: {reason}; {fix}", spelling.trim(), kind.title());
             notes.into_iter().fold(Error::unavailable(sentence), Error::note)
         })?;
         let is_wanted = |device: &&Device| match &wanted {
@@ -112,7 +112,7 @@ fn no_such(spelling: &str, kind: Kind, devices: &[Device]) -> Error {
     let here: Vec<String> =
         devices.iter().map(|device| format!("{}, {}", device.spelling(), device.info().name)).collect();
     let (count, plural) = (here.len(), if here.len() == 1 { "" } else { "s" });
-    let (title, here, first) = (title(kind), here.join("; "), devices[0].spelling());
+    let (title, here, first) = (kind.title(), here.join("; "), devices[0].spelling());
     Error::unavailable(format!(
         "{spelling}: no such device; {count} {title} device{plural} here ({here}); try {first} or `panoply devices`"
     ))

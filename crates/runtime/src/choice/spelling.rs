@@ -1,4 +1,4 @@
-//! How users spell devices, and how messages name their kinds.
+//! How users spell devices.
 
 use panoply_device::Kind;
 use panoply_ir::{Error, Result};
@@ -31,21 +31,6 @@ pub(super) fn parse(text: &str) -> Result<Wanted> {
             Ok(Wanted::Index(kind, index))
         }
         Some(rest) => Ok(Wanted::Variant(kind, rest.to_string())),
-    }
-}
-
-/// The kind's name in a sentence.
-pub(super) fn title(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Cuda => "CUDA",
-        Kind::Rocm => "ROCm",
-        Kind::Metal => "Metal",
-        Kind::OneApi => "oneAPI",
-        Kind::OpenCl => "OpenCL",
-        Kind::Vulkan => "Vulkan",
-        Kind::Dx12 => "DirectX 12",
-        Kind::WebGpu => "WebGPU",
-        Kind::Cpu => "CPU",
     }
 }
 

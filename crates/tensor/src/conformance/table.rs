@@ -1,58 +1,7 @@
 //! The op table: one row for each operation a user can call.
 
-use panoply_tensor::{DType, Tensor};
-
-/// An input of a row.
-#[derive(Clone, Copy)]
-pub struct Input {
-    /// Lengths of the axes.
-    pub shape: &'static [usize],
-    /// Least value.
-    pub low: f64,
-    /// Bound of the values.
-    pub high: f64,
-    /// Whether the values are i32.
-    pub whole: bool,
-}
-
-/// An operation with inputs it is tried on.
-pub struct Row {
-    /// How it is called in messages.
-    pub name: &'static str,
-    /// What it is tried on.
-    pub inputs: &'static [Input],
-    /// The operation.
-    pub op: fn(&[Tensor]) -> Tensor,
-    /// Whether it has a gradient with respect to every float input.
-    pub differentiable: bool,
-    /// Largest error in f32, relative to the largest result.
-    pub tolerance: f64,
-}
-
-/// An input of floats within these bounds.
-pub const fn within(shape: &'static [usize], low: f64, high: f64) -> Input {
-    Input { shape, low, high, whole: false }
-}
-
-/// An input of floats.
-pub const fn any(shape: &'static [usize]) -> Input {
-    within(shape, -2.0, 2.0)
-}
-
-/// An input of integers from 0 to below a bound.
-pub const fn whole(shape: &'static [usize], high: f64) -> Input {
-    Input { shape, low: 0.0, high, whole: true }
-}
-
-/// A row with gradients.
-pub const fn smooth(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
-    Row { name, inputs, op, differentiable: true, tolerance: 2e-6 }
-}
-
-/// A row without gradients.
-pub const fn flat(name: &'static str, inputs: &'static [Input], op: fn(&[Tensor]) -> Tensor) -> Row {
-    Row { name, inputs, op, differentiable: false, tolerance: 2e-6 }
-}
+use super::row::{Input, Row, any, flat, smooth, whole, within};
+use crate::{DType, Tensor};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);
@@ -108,7 +57,7 @@ pub const ROWS: &[Row] = &[
     smooth("slice", &[any(&[6, 7])], |x| x[0].slice((1..5, -3..))),
     smooth("slice at", &[any(&[6, 7])], |x| x[0].slice((.., 2))),
     smooth("slice with step", &[any(&[6, 7])], |x| {
-        use panoply_tensor::Range::Span;
+        use crate::Range::Span;
         x[0].slice(vec![Span { start: Some(1), end: None, step: 2 }, Span { start: None, end: None, step: 3 }])
     }),
     smooth("flip", &[any(&[3, 5])], |x| x[0].flip(1) * &x[0]),

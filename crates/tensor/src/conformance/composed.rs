@@ -1,8 +1,7 @@
 //! The op table, continued: windows, attention, normalisation, order, losses.
 
-use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Rotary, Tensor, Window};
-
-use super::table::{Input, Row, any, flat, smooth, whole, within};
+use super::row::{Input, Row, any, flat, smooth, whole, within};
+use crate::{Attention, Conv, CrossEntropy, DType, Ends, Order, Rotary, Tensor, Window};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);

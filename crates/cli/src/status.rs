@@ -1,0 +1,163 @@
+//! `panoply status`: is this machine set up well, and what would mend what is not?
+//!
+//! [`machine`] reads what the operating system shows, [`diagnosis`] finds what keeps a driver from working.
+
+mod diagnosis;
+mod machine;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use panoply::runtime::bytes::human;
+use panoply::runtime::{Backend, env};
+use panoply::{Device, Result};
+use serde_json::{Value, json};
+
+use self::diagnosis::{Finding, diagnose, library};
+use self::machine::Machine;
+use crate::{devices, output};
+
+/// A device, and whether it computed.
+struct Tried<'a> {
+    device: &'a Device,
+    seconds: f64,
+    outcome: Result<()>,
+}
+
+/// A kind with all that is known of it.
+struct Row<'a> {
+    backend: &'a Backend,
+    library: Option<String>,
+    finding: Option<Finding>,
+    tried: Vec<Tried<'a>>,
+}
+
+/// Looks, asks, tries, and says what is to be mended; fails if anything is.
+pub fn run(arguments: &devices::Arguments) -> Result<ExitCode> {
+    let report = devices::asked()?;
+    // After the drivers were asked, so that the libraries they loaded are seen.
+    let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let machine = Machine::read(Path::new("/"), &library_path);
+    let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
+    let wrong = rows.iter().map(Row::wrong).sum::<usize>();
+    if arguments.json() {
+        let mut document = machine_json(&machine);
+        document["schema"] = 1.into();
+        document["kinds"] = rows.iter().map(Row::json).collect();
+        document["recommended"] = report.recommended.device.to_string().into();
+        document["to_mend"] = wrong.into();
+        output::print_json(&document);
+    } else {
+        print_machine(&machine);
+        println!();
+        rows.iter().for_each(Row::print);
+        println!();
+        println!("Recommended: {}", report.recommended);
+        match wrong {
+            0 => println!("Nothing to mend."),
+            1 => println!("1 thing to mend."),
+            _ => println!("{wrong} things to mend."),
+        }
+    }
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn row<'a>(backend: &'a Backend, machine: &Machine) -> Row<'a> {
+    let found = library(backend.kind).and_then(|name| machine.library(name));
+    let try_out = |device: &'a Device| {
+        let started = Instant::now();
+        let outcome = device.trial();
+        Tried { device, seconds: started.elapsed().as_secs_f64(), outcome }
+    };
+    Row {
+        backend,
+        library: found.map(|library| library.path.display().to_string()),
+        finding: backend.state.is_err().then(|| diagnose(backend.kind, machine)).flatten(),
+        tried: backend.state.iter().flatten().map(try_out).collect(),
+    }
+}
+
+impl Row<'_> {
+    /// How many things there are to mend.
+    fn wrong(&self) -> usize {
+        let failed = self.tried.iter().filter(|tried| tried.outcome.is_err()).count();
+        failed + self.backend.refused.len() + usize::from(self.finding.is_some())
+    }
+
+    fn print(&self) {
+        println!("{}", self.backend);
+        if let Some(library) = &self.library {
+            println!("    through {library}");
+        }
+        match &self.finding {
+            Some(Finding { what, remedy }) => println!("    ! {what}\n      {remedy}"),
+            None => self.backend.objections().for_each(|line| println!("    {line}")),
+        }
+        for Tried { device, seconds, outcome } in &self.tried {
+            match outcome {
+                Ok(()) => println!("    ✓ {device} computes, first launch and compilation in {:.0} ms", seconds * 1e3),
+                Err(error) => println!("    ✗ {device}: {error}"),
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        let mut document = devices::backend(self.backend);
+        document["library"] = self.library.clone().into();
+        document["finding"] = self
+            .finding
+            .as_ref()
+            .map_or(Value::Null, |Finding { what, remedy }| json!({"what": what, "remedy": remedy}));
+        let tried = |Tried { device, seconds, outcome }: &Tried| {
+            let error = outcome.as_ref().err().map(ToString::to_string);
+            json!({"device": device.spelling(), "computes": outcome.is_ok(), "seconds": seconds, "error": error})
+        };
+        document["tried"] = self.tried.iter().map(tried).collect();
+        document
+    }
+}
+
+fn print_machine(machine: &Machine) {
+    let container = machine.container.map_or(String::new(), |name| format!(", in a container ({name})"));
+    println!("system     {}{container}", machine.system);
+    for card in &machine.cards {
+        let driver = card.driver.as_deref().unwrap_or("no kernel driver");
+        println!("card       {} {} ({:04x}:{:04x}), {driver}", card.address, card.maker(), card.vendor, card.device);
+    }
+    if machine.cards.is_empty() {
+        println!("card       none on the PCI bus");
+    }
+    for node in &machine.nodes {
+        println!("node       {}, {}", node.path, if node.allowed { "may be opened" } else { "permission denied" });
+    }
+    let cache = cache();
+    println!("programs   {}", cache.as_deref().unwrap_or("not kept on disk"));
+    for (name, value) in env::set() {
+        println!("setting    {name}={value}");
+    }
+}
+
+fn machine_json(machine: &Machine) -> Value {
+    let card = |card: &machine::Card| {
+        json!({
+            "address": card.address, "maker": card.maker(), "driver": card.driver,
+            "id": format!("{:04x}:{:04x}", card.vendor, card.device),
+        })
+    };
+    json!({
+        "system": machine.system, "container": machine.container, "programs": cache(),
+        "cards": machine.cards.iter().map(card).collect::<Vec<Value>>(),
+        "nodes": machine.nodes.iter().map(|node| json!({"path": node.path, "allowed": node.allowed})).collect::<Vec<Value>>(),
+        "settings": env::set().into_iter().collect::<BTreeMap<String, String>>(),
+    })
+}
+
+/// Where compiled programs are kept and how much there is.
+fn cache() -> Option<String> {
+    let folder = env::settings().ok()?.cache_dir.as_ref()?.join("programs");
+    let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let sizes: Vec<u64> = files.filter_map(|file| file.metadata().ok()).map(|data| data.len()).collect();
+    Some(format!("{} in {}, {}", sizes.len(), folder.display(), human(sizes.iter().sum())))
+}

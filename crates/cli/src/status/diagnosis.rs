@@ -1,0 +1,170 @@
+//! What keeps a driver from working on this machine, and what would mend it.
+
+use panoply::runtime::Kind;
+
+use super::machine::Machine;
+
+const NVIDIA: u16 = 0x10de;
+const AMD: u16 = 0x1002;
+
+/// Something to mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What is the matter.
+    pub what: String,
+    /// What mends it.
+    pub remedy: String,
+}
+
+impl Finding {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Option<Finding> {
+        Some(Finding { what: what.into(), remedy: remedy.into() })
+    }
+}
+
+/// The library through which a kind is reached, where there is one.
+pub fn library(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Cuda => Some("libcuda.so.1"),
+        Kind::Rocm => Some("libamdhip64.so"),
+        Kind::OneApi => Some("libze_loader.so.1"),
+        Kind::OpenCl => Some("libOpenCL.so.1"),
+        Kind::Vulkan => Some("libvulkan.so.1"),
+        Kind::Metal | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => None,
+    }
+}
+
+/// Why a kind that has no devices has none although it could; nothing if nothing is amiss.
+pub fn diagnose(kind: Kind, machine: &Machine) -> Option<Finding> {
+    match kind {
+        Kind::Cuda => cuda(machine),
+        Kind::Rocm => rocm(machine),
+        Kind::OpenCl | Kind::Vulkan => loader(kind, machine).or_else(|| render_nodes(machine)),
+        Kind::OneApi | Kind::Metal | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => None,
+    }
+}
+
+fn cuda(machine: &Machine) -> Option<Finding> {
+    let card = machine.cards_of(NVIDIA).next();
+    let through_windows = machine.wsl && machine.nodes_under("/dev/dxg").next().is_some();
+    if card.is_none() && machine.nvidia_module.is_none() && !through_windows {
+        return None;
+    }
+    let what = card.map_or("an NVIDIA card".to_string(), |card| format!("the NVIDIA card at {}", card.address));
+    if let Some(denied) = machine.nodes_under("/dev/nvidia").find(|node| !node.allowed) {
+        return Finding::new(
+            format!("{} may not be opened by this user", denied.path),
+            "join the group that owns it, or ask for `chmod a+rw` in a udev rule",
+        );
+    }
+    let nodes = machine.nodes_under("/dev/nvidia").any(|node| node.path != "/dev/nvidia-uvm");
+    if !through_windows && !nodes {
+        if let Some(container) = machine.container {
+            return Finding::new(
+                format!("{what} is not let into this container ({container}): there is no /dev/nvidia0"),
+                "start the container with `--gpus all`, which takes the NVIDIA Container Toolkit on the host",
+            );
+        }
+        return match (&machine.nvidia_module, card.and_then(|card| card.driver.as_deref())) {
+            (Some(_), _) => {
+                Finding::new("NVIDIA's kernel module is loaded but made no /dev/nvidia0", "run `nvidia-modprobe`")
+            }
+            (None, Some(other)) => Finding::new(
+                format!("{what} is driven by {other}, which CUDA cannot use"),
+                "install NVIDIA's driver and restart",
+            ),
+            (None, None) => Finding::new(format!("{what} has no kernel driver"), "install NVIDIA's driver and restart"),
+        };
+    }
+    let Some(library) = machine.library("libcuda.so.1") else {
+        let version = machine.nvidia_module.as_ref().map_or(String::new(), |version| format!(" of version {version}"));
+        return Finding::new(
+            format!("{what} is here, its library libcuda.so.1 is not"),
+            match machine.container {
+                Some(_) => {
+                    "start the container with `--gpus all` and NVIDIA_DRIVER_CAPABILITIES=compute,utility".to_string()
+                }
+                None => format!(
+                    "install NVIDIA's user-space driver{version} (the package is called libcuda1 or nvidia-utils)"
+                ),
+            },
+        );
+    };
+    if let Some(flaw) = library.flaw {
+        return Finding::new(
+            format!("{} {flaw}", library.path.display()),
+            "take its folder out of LD_LIBRARY_PATH, or install NVIDIA's driver for this architecture",
+        );
+    }
+    let file = library.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let version = file.strip_prefix("libcuda.so.").filter(|version| version.contains('.'));
+    if let (Some(library), Some(module)) = (version, &machine.nvidia_module)
+        && library != module
+    {
+        return Finding::new(
+            format!("libcuda is of version {library}, the kernel module of version {module}"),
+            "restart the machine, or unload and load the module, so that both are of one version",
+        );
+    }
+    Finding::new(
+        format!("{what} and its driver are here, CUDA does not start"),
+        "see what `nvidia-smi` and `dmesg` say",
+    )
+}
+
+fn rocm(machine: &Machine) -> Option<Finding> {
+    let card = machine.cards_of(AMD).next()?;
+    let what = format!("the AMD card at {}", card.address);
+    if let Some(denied) =
+        machine.nodes_under("/dev/kfd").chain(machine.nodes_under("/dev/dri/")).find(|node| !node.allowed)
+    {
+        return Finding::new(
+            format!("{} may not be opened by this user", denied.path),
+            "join the groups `render` and `video`, and log in again",
+        );
+    }
+    if machine.nodes_under("/dev/kfd").next().is_none() {
+        if let Some(container) = machine.container {
+            return Finding::new(
+                format!("{what} is not let into this container ({container}): there is no /dev/kfd"),
+                "start the container with `--device=/dev/kfd --device=/dev/dri`",
+            );
+        }
+        return Finding::new(format!("{what} has no /dev/kfd"), "install the amdgpu kernel driver of ROCm and restart");
+    }
+    match machine.library("libamdhip64.so").and_then(|library| library.flaw.map(|flaw| (library.path, flaw))) {
+        Some((path, flaw)) => Finding::new(format!("{} {flaw}", path.display()), "install ROCm for this architecture"),
+        None => Finding::new(
+            format!("{what} is here, ROCm does not start"),
+            "install ROCm 5 or newer, and see what `rocminfo` says",
+        ),
+    }
+}
+
+/// The interface's own loader, which is no driver yet.
+fn loader(kind: Kind, machine: &Machine) -> Option<Finding> {
+    let card = machine.cards.iter().find(|card| card.maker() != "virtual" && card.maker() != "other")?;
+    let name = library(kind)?;
+    let package = if kind == Kind::OpenCl { "ocl-icd-libopencl1" } else { "libvulkan1" };
+    match machine.library(name) {
+        Some(library) => {
+            let flaw = library.flaw?;
+            Finding::new(format!("{} {flaw}", library.path.display()), format!("install the package {package}"))
+        }
+        None => Finding::new(
+            format!("a card by {} is here, the loader {name} is not", card.maker()),
+            format!("install the package {package} and the card's own driver"),
+        ),
+    }
+}
+
+fn render_nodes(machine: &Machine) -> Option<Finding> {
+    let denied = machine.nodes_under("/dev/dri/").find(|node| !node.allowed)?;
+    Finding::new(
+        format!("{} may not be opened by this user", denied.path),
+        "join the groups `render` and `video`, and log in again",
+    )
+}
+
+#[cfg(test)]
+mod tests;

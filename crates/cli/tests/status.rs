@@ -1,0 +1,105 @@
+//! `panoply backends`, `summary`, `default`, `status` and `selftest`, on this machine and on one whose driver crashes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn panoply(arguments: &[&str], library_path: Option<&Path>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(arguments).env_remove("PANOPLY_DEVICE");
+    if let Some(path) = library_path {
+        command.env("LD_LIBRARY_PATH", path);
+    }
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn json(arguments: &[&str], library_path: Option<&Path>) -> Value {
+    let output = panoply(&[arguments, &["--json"]].concat(), library_path);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{errors}"))
+}
+
+fn kind<'a>(document: &'a Value, list: &str, kind: &str) -> &'a Value {
+    document[list].as_array().unwrap().iter().find(|one| one["kind"] == kind).unwrap()
+}
+
+#[test]
+fn the_views_agree() {
+    let (backends, devices) = (json(&["backends"], None), json(&["devices"], None));
+    let (summary, default) = (json(&["summary"], None), json(&["default"], None));
+    let names: Vec<&str> =
+        backends["backends"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cuda", "rocm", "metal", "oneapi", "opencl", "vulkan", "dx12", "webgpu", "cpu"]);
+    for one in backends["backends"].as_array().unwrap() {
+        let other = kind(&devices, "backends", one["kind"].as_str().unwrap());
+        assert_eq!(one["available"], other["available"]);
+        assert_eq!(one["available"] == false, one["reason"].is_string());
+    }
+    assert_eq!(kind(&summary, "kinds", "cpu")["hardware"], 1);
+    assert_eq!(default["device"], devices["recommended"]["device"]);
+}
+
+#[test]
+fn status_tries_every_device() {
+    let status = json(&["status"], None);
+    let cpu = kind(&status, "kinds", "cpu");
+    let tried: Vec<&str> = cpu["tried"].as_array().unwrap().iter().map(|one| one["device"].as_str().unwrap()).collect();
+    assert_eq!(tried, ["cpu", "cpu:checked"]);
+    for one in status["kinds"].as_array().unwrap().iter().flat_map(|kind| kind["tried"].as_array().unwrap()) {
+        assert_eq!(one["computes"], true, "{one}");
+    }
+}
+
+#[test]
+fn selftest_asks_for_every_part() {
+    let parts = |document: &Value| {
+        let mut parts: Vec<String> = document["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|check| check["part"].as_str().unwrap().to_string())
+            .collect();
+        parts.dedup();
+        parts
+    };
+    let all = json(&["selftest", "--device", "cpu"], None);
+    assert_eq!(parts(&all), ["contract", "kernel", "function", "op"]);
+    assert_eq!(all["failed"], 0);
+    assert!(all["passed"].as_u64().unwrap() > 400, "{}", all["passed"]);
+    let sine = all["checks"].as_array().unwrap().iter().find(|check| check["check"] == "sin").unwrap();
+    assert!(sine["worst_error"].as_f64().unwrap() > 0.5 && sine["limit"] == 2.0, "{sine}");
+    let some = json(&["selftest", "--device", "cpu", "--only", "contract,functions"], None);
+    assert_eq!(parts(&some), ["contract", "function"]);
+}
+
+/// A folder with a libcuda whose code runs when it is loaded.
+#[cfg(target_os = "linux")]
+fn planted(name: &str, code: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("panoply-status-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let source = folder.join("driver.c");
+    std::fs::write(&source, format!("__attribute__((constructor)) static void start(void) {{ {code} }}")).unwrap();
+    let library = folder.join("libcuda.so.1");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-O0", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(built.success());
+    folder
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_driver_that_crashes_costs_its_own_kind_only() {
+    let folder = planted("crash", "*(volatile int *)8 = 1;");
+    let backends = json(&["backends"], Some(&folder));
+    let cuda = kind(&backends, "backends", "cuda");
+    assert_eq!(cuda["reason"], "the driver crashed (signal 11) when it was asked for devices");
+    assert!(cuda["fix"].as_str().unwrap().contains("nvidia-smi"));
+    assert_eq!(kind(&backends, "backends", "cpu")["available"], true);
+
+    let named = panoply(&["selftest", "--device", "cuda:0"], Some(&folder));
+    assert_eq!(named.status.code(), Some(1), "an error, no crash");
+    let said = String::from_utf8_lossy(&named.stderr);
+    assert!(said.contains("cuda:0: no such device") && said.contains("crashed (signal 11)"), "{said}");
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,154 @@
+//! What every device must compute: one row for each operation, its gradient, and the accuracy of the functions beneath.
+//!
+//! The device contract's own suite ([`panoply_device::conformance`]) says that a device runs what it is given; this says
+//! that what it computes is right. The tests ask it of every device they have, and `panoply selftest` of a user's. The
+//! [`oracle`] walks the graph one element at a time in f64 and shares nothing with the compiler.
+
+pub mod composed;
+pub mod functions;
+pub mod oracle;
+pub mod row;
+pub mod table;
+
+use std::fmt;
+
+use panoply_ir::{Error, ErrorKind, Result};
+
+pub use functions::functions;
+pub use row::Row;
+
+/// Every row of the op table.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    table::ROWS.iter().chain(composed::ROWS)
+}
+
+/// How a device did in one point.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What was computed.
+    pub name: String,
+    /// What errors are measured in.
+    pub unit: &'static str,
+    /// The largest error there may be.
+    pub limit: f64,
+    /// The largest error there was, or why nothing was computed.
+    pub worst: Result<Worst>,
+}
+
+/// The largest error, and where.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Worst {
+    /// How large; infinite for a number where there should be none, or the other way around.
+    pub error: f64,
+    /// Where it is, what came out and what should have.
+    pub place: String,
+}
+
+impl Outcome {
+    /// Whether the error is within its limit.
+    pub fn passed(&self) -> bool {
+        self.worst.as_ref().is_ok_and(|worst| worst.error <= self.limit)
+    }
+}
+
+/// `worst error 1.2e-7, at most 2.0e-6 of the largest`, and the place if that is too much.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { unit, limit, worst, .. } = self;
+        let show = |error: f64| match *unit {
+            "ulp" => format!("{error:.2}"),
+            _ if error == 0.0 => "0".to_string(),
+            _ => format!("{error:.1e}"),
+        };
+        match worst {
+            Ok(worst) => {
+                write!(f, "worst error {} of at most {} {unit}", show(worst.error), show(*limit))?;
+                if self.passed() { Ok(()) } else { write!(f, ": {}", worst.place) }
+            }
+            Err(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl Worst {
+    fn see(&mut self, error: f64, place: impl FnOnce() -> String) {
+        if error > self.error || error.is_nan() {
+            *self = Worst { error, place: place() };
+        }
+    }
+
+    /// The largest error of several arrays, as a share of the array's largest number, of 1 at least.
+    fn relative(have: &[Vec<f64>], want: &[Vec<f64>]) -> Result<Worst> {
+        let mut worst = Worst::default();
+        for (have, want) in have.iter().zip(want) {
+            if have.len() != want.len() {
+                return Err(Error::new(
+                    ErrorKind::Driver,
+                    format!("{} elements came out, not {}", have.len(), want.len()),
+                ));
+            }
+            let scale = want.iter().filter(|x| x.is_finite()).fold(1.0f64, |top, x| top.max(x.abs()));
+            for (i, (have, want)) in have.iter().zip(want).enumerate() {
+                let error = match (have.is_nan(), want.is_nan()) {
+                    (true, true) => 0.0,
+                    (false, false) if have == want => 0.0,
+                    (false, false) => (have - want).abs() / scale,
+                    _ => f64::INFINITY,
+                };
+                worst.see(error, || format!("element {i} is {have}, not {want}"));
+            }
+        }
+        Ok(worst)
+    }
+
+    /// The largest error of a function at these numbers, in units in the last place of an f32 as large as the true value. A
+    /// value too small to be a normal number may come out as 0.
+    fn in_ulps(numbers: &[f32], have: &[f64], want: &[f64]) -> Worst {
+        // Infinity counts as the number that would follow the largest one.
+        let bounded = |x: f64| x.clamp(-2.0 * (1u128 << 127) as f64, 2.0 * (1u128 << 127) as f64);
+        let mut worst = Worst::default();
+        for ((x, have), want) in numbers.iter().zip(have).zip(want) {
+            let exponent = bounded(*want).abs().max(f32::MIN_POSITIVE.into()).log2().floor();
+            let flushed = *have == 0.0 && want.abs() < f32::MIN_POSITIVE.into();
+            let error = match (have.is_nan(), want.is_nan()) {
+                (true, true) => 0.0,
+                (false, false) if flushed => 0.0,
+                (false, false) => (bounded(*have) - bounded(*want)).abs() / (exponent - 23.0).exp2(),
+                _ => f64::INFINITY,
+            };
+            worst.see(error, || format!("of {x:e} it is {have:e}, not {want:e}"));
+        }
+        worst
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_measured_against_the_largest_number() {
+        let worst = Worst::relative(&[vec![1.0, 4.0, f64::NAN]], &[vec![1.5, 4.0, f64::NAN]]).unwrap();
+        assert_eq!((worst.error, worst.place.as_str()), (0.125, "element 0 is 1, not 1.5"));
+        let worst = Worst::relative(&[vec![f64::NAN]], &[vec![1.0]]).unwrap();
+        assert_eq!(worst.error, f64::INFINITY);
+        assert!(Worst::relative(&[vec![1.0]], &[vec![1.0, 2.0]]).is_err());
+    }
+
+    #[test]
+    fn units_in_the_last_place() {
+        let next = f64::from(f32::from_bits(1.0f32.to_bits() + 1));
+        let ulps = |have: f64, want: f64| Worst::in_ulps(&[0.0], &[have], &[want]).error;
+        assert_eq!((ulps(next, 1.0), ulps(1.0, 1.0), ulps(0.0, 1e-40)), (1.0, 0.0, 0.0));
+        assert_eq!(ulps(f64::INFINITY, f64::from(f32::MAX)), 1.0);
+        assert!(ulps(0.0, 1.0) > 1e6 && ulps(f64::NAN, 0.0) == f64::INFINITY);
+    }
+
+    #[test]
+    fn an_error_beyond_the_limit_says_where() {
+        let worst = Ok(Worst { error: 0.5, place: "element 3 is 1, not 2".to_string() });
+        let outcome = Outcome { name: "exp".to_string(), unit: "of the largest", limit: 0.1, worst };
+        assert!(!outcome.passed());
+        assert_eq!(outcome.to_string(), "worst error 5.0e-1 of at most 1.0e-1 of the largest: element 3 is 1, not 2");
+    }
+}
