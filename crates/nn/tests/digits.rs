@@ -67,7 +67,7 @@ const DEVICES: [&str; 6] = ["opencl:0", "opencl:1", "vulkan:0", "cuda:0", "metal
 #[test]
 fn every_device_learns_digits_as_well_as_the_cpu() {
     let reached = |device: &Device| {
-        let history = device.scope(|| learn(6)).unwrap().1;
+        let history = device.scope(|| learn(10)).unwrap().1;
         (history[0].loss, history.iter().map(|epoch| epoch.score).fold(0.0, f64::max))
     };
     let (first, accuracy) = reached(&Device::get("cpu").unwrap());
