@@ -9,7 +9,7 @@ use panoply::{DType, Device, Result, Tensor};
 use serde_json::json;
 
 use crate::output;
-use crate::train::{folder, manifest::Manifest};
+use crate::train::{folder, manifest::Manifest, outcome};
 
 /// Layers, shapes, element types, sizes, and whether all numbers are finite.
 #[derive(Args)]
@@ -66,9 +66,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if let Some(manifest) = &manifest {
             let (data, settings) = (&manifest.data, &manifest.settings);
             println!("{} trained on {} by panoply {}", settings.model, data.path, manifest.panoply);
-            println!("{} classes: {}", data.classes.len(), shortened(&data.classes));
+            let classes = if data.classes.is_empty() { String::new() } else { format!(": {}", shortened(&data.classes)) };
+            println!("{}{classes}", data.learned());
             if let Some(result) = &manifest.result {
-                println!("{:.1} % of {} held-out examples right (epoch {})", result.best.accuracy * 100.0, data.held_out, result.best.epoch);
+                println!("{}", outcome::headline(manifest, &result.best));
             }
         }
         summary.iter().for_each(|summary| println!("\n{summary}"));

@@ -48,6 +48,11 @@ impl Choice {
         &self.selection.device
     }
 
+    /// The device and why this one, in a line.
+    pub fn in_words(&self) -> String {
+        self.selection.to_string()
+    }
+
     /// Says on stderr which device this is and why not another.
     pub fn explain(&self) {
         self.lines().for_each(|line| eprintln!("{line}"));

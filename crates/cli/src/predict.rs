@@ -1,30 +1,39 @@
-//! `panoply predict MODEL [DATA]`: a trained network at work. Digits are shown as a person would see them.
+//! `panoply predict MODEL [DATA]`: what a trained network makes of examples, and what it writes if it knows texts.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::nn::data::digits;
-use panoply::nn::data::source::{Source, Unlabelled};
-use panoply::nn::fit::predict_all;
+use panoply::nn::data::source::{Right, Source, Unlabelled};
+use panoply::nn::data::{Targets, digits, text};
+use panoply::nn::generate::{Sampling, continue_text};
+use panoply::nn::{Loss, Model, evaluate, predict};
 use panoply::{Error, Result, Rng};
 use serde_json::json;
 
-use crate::output::{self, DeviceChoice};
-use crate::train::{folder, largest, manifest::Manifest};
+use crate::output::{self, Choice, DeviceChoice};
+use crate::train::outcome::largest;
+use crate::train::{folder, manifest::Manifest};
 
-/// Let a trained network judge examples.
+/// Let a trained network judge examples, or go on with a text.
 #[derive(Args)]
 pub struct Arguments {
     /// The model file that `panoply train` wrote, or its run's folder.
     #[arg(value_parser = folder::model_file)]
     model: PathBuf,
-    /// More of what it was trained on: a table with the same columns, an image or a folder of them, an IDX or NumPy file; what
-    /// it was trained on if nothing is said.
+    /// More of what it was trained on: a table with the same columns, a text, an image or a folder of them, an IDX or NumPy
+    /// file; what it was trained on if nothing is said. A network of texts writes one if nothing is said.
     data: Option<PathBuf>,
-    /// How many examples to show, taken at random; all of them if DATA is given, otherwise 4.
+    /// How many examples to show, taken at random; all of them if DATA is given, otherwise 4. Of a text the characters to
+    /// write, 200 if nothing is said.
     #[arg(long)]
     count: Option<usize>,
+    /// What a network of texts goes on with.
+    #[arg(long, value_name = "TEXT", conflicts_with = "data")]
+    prompt: Option<String>,
+    /// How freely it writes: 1 as it learned, less what is likely, 0 always the likeliest.
+    #[arg(long, default_value_t = 0.8)]
+    temperature: f64,
     /// Which examples: another seed, others.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -41,49 +50,152 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     choice.device().scope(|| {
         let manifest = Manifest::of_model(&arguments.model)?;
         let model = manifest.load(&arguments.model)?;
+        if let Source::Text { vocabulary, time } = &manifest.data.source {
+            let letters: Vec<char> = vocabulary.chars().collect();
+            match &arguments.data {
+                Some(path) => judge_text(arguments, &choice, &model, (&letters, *time), path)?,
+                None => write_text(arguments, &choice, &model, &letters)?,
+            }
+            return Ok(choice.exit_code());
+        }
+        if arguments.prompt.is_some() {
+            return Err(Error::mistake("--prompt: this network knows no texts; name a file of examples"));
+        }
         let examples = chosen(examples(&manifest, arguments.data.as_deref())?, arguments);
         if examples.names.is_empty() {
             return Err(Error::mistake("--count 0: there is nothing to show"));
         }
-        let classes = &manifest.data.classes;
-        let shares = predict_all(&model, &examples.data)?;
-        let read: Vec<(usize, f32)> =
-            shares.chunks_exact(classes.len()).map(|row| (largest(row), row[largest(row)])).collect();
-        let right = |at: usize| examples.labels[at].map(|label| label as usize == read[at].0);
-        let known = (0..read.len()).filter_map(right).count();
-        let correct = (0..read.len()).filter_map(right).filter(|right| *right).count();
-        if arguments.json {
-            let rows: Vec<_> = (0..read.len())
-                .map(|at| {
-                    let label = examples.labels[at].map(|label| &classes[label as usize]);
-                    json!({"example": examples.names[at], "label": label, "read": classes[read[at].0], "confidence": read[at].1})
-                })
-                .collect();
-            output::print_json(&json!({
-                "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": known, "right": correct,
-            }));
-            return Ok(choice.exit_code());
-        }
-        let width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        for (at, (class, share)) in read.iter().enumerate() {
-            let verdict = match examples.labels[at] {
-                Some(label) if label as usize == *class => format!(", is {}: right", classes[label as usize]),
-                Some(label) => format!(", is {}: wrong", classes[label as usize]),
-                None => String::new(),
-            };
-            let sentence = format!("reads {} ({:.1} %){verdict}", classes[*class], share * 100.0);
-            if let Source::Digits = manifest.data.source {
-                draw(&examples.data.features[at * examples.data.width..][..examples.data.width]);
-                println!("  {sentence}\n");
-            } else {
-                println!("{:width$}  {sentence}", examples.names[at]);
-            }
-        }
-        if known > 4 {
-            println!("{correct} of {known} right, {:.1} %", correct as f64 * 100.0 / known as f64);
+        let rows = predict(&model, &examples.data)?;
+        match examples.data.targets {
+            Targets::Numbers { .. } => numbers(arguments, &choice, &examples, &rows),
+            Targets::Classes { .. } => classes(arguments, &choice, &manifest, &examples, &rows),
         }
         Ok(choice.exit_code())
     })
+}
+
+/// What each example is taken for.
+fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples: &Unlabelled, shares: &[f32]) {
+    let classes = &manifest.data.classes;
+    let read: Vec<(usize, f32)> =
+        shares.chunks_exact(classes.len()).map(|row| (largest(row), row[largest(row)])).collect();
+    let labels: Vec<Option<usize>> = examples
+        .right
+        .iter()
+        .map(|right| match right {
+            Some(Right::Class(class)) => Some(*class as usize),
+            Some(Right::Number(_)) | None => None,
+        })
+        .collect();
+    let known = labels.iter().flatten().count();
+    let correct = labels.iter().zip(&read).filter(|(label, (read, _))| **label == Some(*read)).count();
+    if arguments.json {
+        let rows: Vec<_> = (0..read.len())
+            .map(|at| {
+                let label = labels[at].map(|label| &classes[label]);
+                json!({"example": examples.names[at], "label": label, "read": classes[read[at].0], "confidence": read[at].1})
+            })
+            .collect();
+        output::print_json(&json!({
+            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": known, "right": correct,
+        }));
+        return;
+    }
+    let width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (at, (class, share)) in read.iter().enumerate() {
+        let verdict = match labels[at] {
+            Some(label) if label == *class => format!(", is {}: right", classes[label]),
+            Some(label) => format!(", is {}: wrong", classes[label]),
+            None => String::new(),
+        };
+        let sentence = format!("reads {} ({:.1} %){verdict}", classes[*class], share * 100.0);
+        if let Source::Digits = manifest.data.source {
+            draw(&examples.data.features[at * examples.data.width..][..examples.data.width]);
+            println!("  {sentence}\n");
+        } else {
+            println!("{:width$}  {sentence}", examples.names[at]);
+        }
+    }
+    if known > 4 {
+        println!("{correct} of {known} right, {:.1} %", correct as f64 * 100.0 / known as f64);
+    }
+}
+
+/// The number of each example.
+fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, read: &[f32]) {
+    let right: Vec<Option<f32>> = examples
+        .right
+        .iter()
+        .map(|right| match right {
+            Some(Right::Number(number)) => Some(*number),
+            Some(Right::Class(_)) | None => None,
+        })
+        .collect();
+    let off: Vec<f64> =
+        right.iter().zip(read).filter_map(|(right, read)| right.map(|right| f64::from((right - read).abs()))).collect();
+    let mean = (!off.is_empty()).then(|| off.iter().sum::<f64>() / off.len() as f64);
+    if arguments.json {
+        let rows: Vec<_> = (0..read.len())
+            .map(|at| json!({"example": examples.names[at], "number": right[at], "read": read[at]}))
+            .collect();
+        output::print_json(&json!({
+            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": off.len(), "absolute_error": mean,
+        }));
+        return;
+    }
+    let width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (at, read) in read.iter().enumerate() {
+        let verdict = right[at].map_or(String::new(), |right| format!(", is {right}: {:.4} off", (right - read).abs()));
+        println!("{:width$}  reads {read:.4}{verdict}", examples.names[at]);
+    }
+    if let Some(mean) = mean.filter(|_| off.len() > 4) {
+        println!("{mean:.4} off on average");
+    }
+}
+
+/// How well a network knows a text.
+fn judge_text(
+    arguments: &Arguments,
+    choice: &Choice,
+    model: &Model,
+    (letters, time): (&[char], usize),
+    path: &Path,
+) -> Result<()> {
+    let data = text::windows(&text::load(path)?, letters, time, path)?;
+    let found = evaluate(model, &data, Loss::default())?;
+    let (characters, perplexity) = (data.features.len(), found.loss.exp());
+    if arguments.json {
+        output::print_json(&json!({
+            "schema": 1, "device": choice.device().to_string(), "characters": characters, "loss": found.loss,
+            "perplexity": perplexity, "accuracy": found.score,
+        }));
+    } else {
+        let right = found.score * 100.0;
+        println!(
+            "{:.3} nats for each of {characters} characters, a perplexity of {perplexity:.2}; {right:.1} % right",
+            found.loss
+        );
+    }
+    Ok(())
+}
+
+/// A text of the network's own.
+fn write_text(arguments: &Arguments, choice: &Choice, model: &Model, letters: &[char]) -> Result<()> {
+    let prompt = arguments.prompt.as_deref().unwrap_or("");
+    let count = arguments.count.unwrap_or(Sampling::default().count);
+    if !arguments.temperature.is_finite() || arguments.temperature < 0.0 {
+        return Err(Error::mistake(format!("--temperature {}: take a number of at least 0", arguments.temperature)));
+    }
+    let sampling = Sampling { count, temperature: arguments.temperature };
+    let written = continue_text(model, letters, prompt, &sampling, &mut Rng::seed(arguments.seed))?;
+    if arguments.json {
+        output::print_json(&json!({
+            "schema": 1, "device": choice.device().to_string(), "prompt": prompt, "text": written,
+        }));
+    } else {
+        println!("{written}");
+    }
+    Ok(())
 }
 
 fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<Unlabelled> {
@@ -92,8 +204,8 @@ fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<Unlabelled> {
         (Source::Digits, None) => {
             let data = digits::load()?.shaped(&[1, 8, 8])?;
             let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
-            let labels = data.labels.iter().map(|label| Some(*label)).collect();
-            Ok(Unlabelled { data, names, labels })
+            let right = data.labels().iter().map(|label| Some(Right::Class(*label))).collect();
+            Ok(Unlabelled { data, names, right })
         }
         (_, Some(path)) => source.read(path, classes),
         (_, None) => source.read(Path::new(&manifest.data.path), classes),
@@ -110,7 +222,7 @@ fn chosen(examples: Unlabelled, arguments: &Arguments) -> Unlabelled {
     Unlabelled {
         data: examples.data.select(&order),
         names: order.iter().map(|at| examples.names[*at].clone()).collect(),
-        labels: order.iter().map(|at| examples.labels[*at]).collect(),
+        right: order.iter().map(|at| examples.right[*at]).collect(),
     }
 }
 

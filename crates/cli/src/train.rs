@@ -1,150 +1,40 @@
 //! `panoply train`: the main job, on data that ships with Panoply or on your own.
 //!
-//! [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies, [`manifest`] what a run says of
-//! itself, [`screen`] what a person sees, [`curves`] and [`confusion`] the pictures.
+//! [`arguments`] is what it is told, [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies,
+//! [`manifest`] what a run says of itself, [`outcome`] what came of it, [`screen`] and [`dashboard`] what a person sees, [`curves`],
+//! [`confusion`] and [`scatter`] the pictures.
 
+mod arguments;
 mod confusion;
 mod curves;
+mod dashboard;
 pub mod folder;
 pub mod manifest;
+pub mod outcome;
 mod presets;
+mod scatter;
 mod screen;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
-use panoply::nn::data::Dataset;
-use panoply::nn::data::source::{self, Labelled, Reading};
-use panoply::nn::fit::predict_all;
-use panoply::nn::metrics::Confusion;
-use panoply::nn::optimiser::{AdamWRule, Schedule};
-use panoply::nn::{AdamW, LayerSpec, Model, Module, Run, Standardise, Training, checkpoint};
-use panoply::{Error, Result, Rng, Tensor};
+use panoply::nn::data::source::{self, Labelled, Reading, Source};
+use panoply::nn::data::{Dataset, Targets};
+use panoply::nn::optimiser::AdamWRule;
+use panoply::nn::{
+    AdamW, LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Standardise, Training, checkpoint,
+};
+use panoply::{Error, Result, Rng};
 use serde_json::json;
 
-use crate::output::{self, Choice, DeviceChoice};
+use crate::output::{self, Choice};
+pub use arguments::Arguments;
+use arguments::{Batch, schedule, spelled};
 use folder::Folder;
 use manifest::{Commands, Data, Manifest, Outcome, Settings};
 use presets::Sizes;
 use screen::Screen;
-
-/// Train a network on the handwritten digits that ship with Panoply, or on your own tables and images.
-///
-/// DATA is `digits`, a table (.csv, .tsv), a folder with a sub-folder of images for each class, or a pair of IDX or NumPy
-/// files, of which one is named or their folder. All that comes of it lies in a folder of its own under `runs`.
-#[derive(Args)]
-pub struct Arguments {
-    /// What to learn: `digits`, a file or a folder.
-    #[arg(default_value = "digits")]
-    data: String,
-    /// The network: mlp, cnn, lstm, transformer, or a FILE.toml that describes its layers.
-    #[arg(long, default_value = "mlp", conflicts_with = "resume")]
-    model: presets::Choice,
-    /// How often every example is seen; 30 if nothing else is said.
-    #[arg(long)]
-    epochs: Option<usize>,
-    /// Examples of a step, or `auto` for as many as fit.
-    #[arg(long, default_value = "64", value_parser = batch, conflicts_with = "resume")]
-    batch: Batch,
-    /// Widths of the hidden layers; of `cnn` the channels of its convolutions, of `lstm` its memory, of `transformer` its
-    /// width and its blocks.
-    #[arg(long, value_delimiter = ',', conflicts_with = "resume")]
-    hidden: Option<Vec<usize>>,
-    /// Learning rate of AdamW.
-    #[arg(long, default_value_t = 2e-3, conflicts_with = "resume")]
-    learning_rate: f64,
-    /// What becomes of the learning rate over the epochs.
-    #[arg(long, value_enum, default_value = "constant", conflicts_with = "resume")]
-    schedule: Course,
-    /// What layers compute in; parameters stay f32.
-    #[arg(long, value_enum, default_value = "f32", conflicts_with = "resume")]
-    precision: Precision,
-    /// Probability of dropping an activation in training.
-    #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
-    dropout: f64,
-    /// Stop after this many epochs without a better validation loss.
-    #[arg(long, conflicts_with = "resume")]
-    patience: Option<usize>,
-    /// Share of the examples held out for validation.
-    #[arg(long, default_value_t = 0.2, conflicts_with = "resume")]
-    held_out: f64,
-    /// Determines initial weights, order and dropout.
-    #[arg(long, default_value_t = 0, conflicts_with = "resume")]
-    seed: u64,
-    /// The column of classes of a table, by name or counted from 1.
-    #[arg(long, conflicts_with = "resume")]
-    label: Option<String>,
-    /// Rows and columns to which images are scaled, such as 32x32.
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size, conflicts_with = "resume")]
-    image_size: Option<(usize, usize)>,
-    /// Go on with the run in this folder as if it had never stopped; --epochs may say for how long.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "data")]
-    resume: Option<PathBuf>,
-    /// Folder for all that comes of it; `runs/NAME-N` if nothing else is said.
-    #[arg(long, conflicts_with = "resume")]
-    out: Option<PathBuf>,
-    #[command(flatten)]
-    device: DeviceChoice,
-    /// One JSON document on stdout.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Batch {
-    Auto,
-    Count(usize),
-}
-
-fn batch(text: &str) -> Result<Batch, String> {
-    match text {
-        "auto" => Ok(Batch::Auto),
-        _ => match text.parse() {
-            Ok(count) if count > 0 => Ok(Batch::Count(count)),
-            _ => Err("take a number of at least 1, or auto".to_string()),
-        },
-    }
-}
-
-fn image_size(text: &str) -> Result<(usize, usize), String> {
-    let (rows, columns) = text.split_once(['x', '×']).unwrap_or((text, text));
-    match (rows.parse(), columns.parse()) {
-        (Ok(rows @ 1..=65536), Ok(columns @ 1..=65536)) => Ok((rows, columns)),
-        _ => Err("take two numbers such as 32x32".to_string()),
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Precision {
-    F32,
-    Bf16,
-    F16,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Course {
-    /// It stays.
-    Constant,
-    /// It falls to nothing along half a cosine.
-    Cosine,
-    /// It rises and falls once.
-    OneCycle,
-}
-
-/// What becomes of the learning rate, as it is spelled on the command line.
-fn schedule(name: &str, steps: u64) -> Schedule {
-    match name {
-        "cosine" => Schedule::Cosine { steps, floor: 0.0 },
-        "one-cycle" => Schedule::one_cycle(steps),
-        _ => Schedule::Constant,
-    }
-}
-
-fn spelled(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
-}
 
 /// A run before it begins or goes on.
 struct Job {
@@ -171,9 +61,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let history = job.run.progress.history.clone();
         job.folder.write_history(&history)?;
         let stop = screen::stop_flag()?;
-        let mut screen = Screen::new(arguments.json, training.epochs, job.folder.clone(), history, stop);
-        let trained = job.run.classify(&training, (&job.train, &job.held), &mut screen);
-        screen.bar.finish_and_clear();
+        let text = matches!(job.manifest.data.source, Source::Text { .. });
+        let mut screen = Screen::new(training.epochs, job.folder.clone(), history, text, stop);
+        match (arguments.tui, arguments.json) {
+            (true, _) => screen.show_dashboard(job.facts(&choice))?,
+            (_, quiet) => screen.show_bar(quiet),
+        }
+        let trained = job.run.fit(&training, (&job.train, &job.held), &mut screen);
+        screen.close();
         let resume = &job.manifest.commands.resume;
         trained.map_err(|error| match job.run.progress.history.is_empty() {
             true => error,
@@ -188,13 +83,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 impl Job {
     fn new(arguments: &Arguments, choice: &Choice) -> Result<Job> {
-        let reading = Reading { label: arguments.label.clone(), image_size: arguments.image_size };
+        let reading = arguments.reading();
         let labelled = open(&arguments.data, &reading)?;
         let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
-        let table = matches!(labelled.source, source::Source::Csv { .. });
-        let network = arguments.model.network(&labelled.data.lengths, labelled.classes.len(), table, &sizes)?;
+        let model = arguments.model.clone().unwrap_or(match labelled.source {
+            Source::Text { .. } => presets::Choice::Lstm,
+            _ => presets::Choice::Mlp,
+        });
+        let network = model.network(&labelled, &sizes)?;
         let settings = Settings {
-            model: arguments.model.name(),
+            model: model.name(),
             epochs: arguments.epochs.unwrap_or(30),
             batch: if let Batch::Count(count) = arguments.batch { count } else { 1 },
             learning_rate: arguments.learning_rate,
@@ -221,6 +119,8 @@ impl Job {
                 classes: labelled.classes,
                 label: reading.label,
                 image_size: reading.image_size,
+                task: reading.task,
+                context: reading.context,
             },
             settings,
             device: choice.report(),
@@ -273,19 +173,34 @@ impl Job {
         }
     }
 
+    /// What a dashboard says beside its curves.
+    fn facts(&self, choice: &Choice) -> dashboard::Facts {
+        let Manifest { data, settings, parameters, .. } = &self.manifest;
+        dashboard::Facts {
+            title: format!(
+                "{} · {} with {parameters} parameters · batch {}",
+                data.path, settings.model, settings.batch
+            ),
+            device: choice.in_words(),
+            batch: settings.batch,
+            epochs: settings.epochs,
+            examples: self.train.len(),
+        }
+    }
+
     /// What is about to happen, on stderr.
     fn greet(&self, training: &Training) -> Result<()> {
         let Manifest { data, settings, .. } = &self.manifest;
         let done = self.run.progress.history.len();
+        let going_on = if done > 0 { format!("; going on after epoch {done}") } else { String::new() };
         eprintln!(
-            "{}: {} to learn from, {} held out, {} classes; {} with {} parameters{}",
+            "{}: {} to learn from, {} held out, {}; {} with {} parameters{going_on}",
             data.path,
             self.train.len(),
             self.held.len(),
-            data.classes.len(),
+            data.learned(),
             settings.model,
             self.manifest.parameters,
-            if done > 0 { format!("; going on after epoch {done}") } else { String::new() }
         );
         if done >= settings.epochs {
             let message =
@@ -313,17 +228,13 @@ impl Job {
             ))
         })?;
         let model = self.run.best_model();
-        let shares = predict_all(model, &self.held)?;
-        let classes = self.held.classes;
-        let read: Vec<i32> = shares.chunks_exact(classes).map(|row| largest(row) as i32).collect();
-        let [labels, read] = [&self.held.labels, &read].map(|classes| Tensor::from_slice(classes, [classes.len()]));
-        let counts = Confusion::new(&labels, &read, classes)?;
-        self.folder.write_confusion(&counts, &self.manifest.data.classes)?;
+        let measures = outcome::measure(model, &self.held, &self.manifest, &self.folder)?;
         self.manifest.result = Some(Outcome {
             interrupted,
             epochs: history.len(),
             best,
-            macro_f1: counts.macro_f1(),
+            macro_f1: measures.macro_f1,
+            absolute_error: measures.absolute_error,
             skipped_steps: self.run.optimiser.scale.map_or(0, |scale| scale.skipped),
         });
         checkpoint::save(model, &self.folder.model(), self.manifest.metadata()?)?;
@@ -334,34 +245,29 @@ impl Job {
     fn report(&self, arguments: &Arguments, choice: &Choice, seconds: f64) {
         let Manifest { data, settings, parameters, result, commands, .. } = &self.manifest;
         let Some(result) = result else { return };
+        let best = &result.best;
         if arguments.json {
+            let score = |measure: Measure| (best.measure == measure).then_some(best.score);
+            let text = matches!(data.source, Source::Text { .. });
             output::print_json(&json!({
                 "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
-                "epochs": self.run.progress.history, "best_epoch": result.best.epoch, "accuracy": result.best.accuracy,
-                "macro_f1": result.macro_f1, "skipped_steps": result.skipped_steps, "seconds": seconds,
+                "epochs": self.run.progress.history, "best_epoch": best.epoch, "accuracy": score(Measure::Accuracy),
+                "macro_f1": result.macro_f1, "r2": score(Measure::R2), "absolute_error": result.absolute_error,
+                "perplexity": text.then_some(best.validation_loss.exp()), "skipped_steps": result.skipped_steps, "seconds": seconds,
                 "folder": self.folder.0, "model": self.folder.model(), "interrupted": result.interrupted, "commands": commands,
             }));
             return;
         }
-        println!(
-            "{:.1} % of the held-out {} right (epoch {}), {seconds:.2} s in all",
-            result.best.accuracy * 100.0,
-            if data.path == "digits" { "digits" } else { "examples" },
-            result.best.epoch
-        );
+        println!("{}, {seconds:.2} s in all", outcome::headline(&self.manifest, best));
         if result.skipped_steps > 0 {
             println!("{} steps were left out because gradients overflowed", result.skipped_steps);
         }
-        println!("saved {}: the model, its history, curves.svg and confusion.svg", self.folder.0.display());
+        let picture = outcome::picture(&data.source);
+        println!("saved {}: the model, its history, curves.svg and {picture}", self.folder.0.display());
         println!("try it:   {}", commands.predict);
         let more = if result.interrupted { String::new() } else { format!(" --epochs {}", 2 * settings.epochs) };
         println!("go on:    {}{more}", commands.resume);
     }
-}
-
-/// The position of the largest of some shares.
-pub fn largest(shares: &[f32]) -> usize {
-    shares.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at)
 }
 
 fn open(data: &str, reading: &Reading) -> Result<Labelled> {
@@ -380,7 +286,7 @@ fn stem(data: &str) -> String {
 /// Both parts of the data and a run that has not begun. The same arguments give the same.
 fn begin(
     labelled: &Labelled,
-    network: &panoply::nn::Network,
+    network: &Network,
     settings: &Settings,
 ) -> Result<(Dataset, Dataset, Run<Model, AdamWRule>)> {
     let mut rng = Rng::seed(settings.seed);
@@ -399,6 +305,15 @@ fn begin(
     if let Some(LayerSpec::Standardise {}) = network.layers.first() {
         model.layers.layers[0] = Box::new(Standardise::measured(&train.features, &network.input));
     }
-    let run = Run::new(model, AdamW::new(settings.learning_rate).clip_norm(1.0), rng);
+    // A gradient of squares is as large as the scale of the targets is; the optimiser itself does not mind.
+    let mut scale = 1.0;
+    if let (Some(LayerSpec::Restore {}), Targets::Numbers { values, width }) = (network.layers.last(), &train.targets) {
+        let measured = Standardise::measured(values, &[*width]);
+        let deviation = measured.deviation.tensor().to_vec::<f32>()?.into_iter().fold(0.0, f32::max);
+        scale = if network.loss.kind == LossKind::Mse { f64::from(deviation).powi(2) } else { f64::from(deviation) };
+        let last = model.layers.layers.len() - 1;
+        model.layers.layers[last] = Box::new(Restore(measured));
+    }
+    let run = Run::new(model, AdamW::new(settings.learning_rate).clip_norm(scale), rng);
     Ok((train, held, run))
 }

@@ -1,77 +1,13 @@
 //! `panoply train`, `predict` and `inspect` as a person uses them: files of every kind, mistakes, stopping, going on.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+mod place;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use place::{Place, text};
 use serde_json::Value;
-
-/// A folder of a test's own, gone at its end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let folder = std::env::temp_dir().join(format!("panoply-cli-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        Place(folder)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
-        command.args(arguments).args(["--device", "cpu"]).current_dir(&self.0).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// The document on stdout of a command that succeeds.
-    #[track_caller]
-    fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.run(&[arguments, &["--json"]].concat());
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    /// What a command that fails says.
-    #[track_caller]
-    fn refused(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        assert!(!output.status.success(), "{arguments:?} succeeded: {}", text(&output.stdout));
-        text(&output.stderr)
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        let path = self.0.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-
-    /// What identifies the numbers in a file of parameters.
-    #[track_caller]
-    fn digest(&self, file: &str) -> String {
-        let output = Command::new(env!("CARGO_BIN_EXE_panoply"))
-            .args(["inspect", file, "--json"])
-            .current_dir(&self.0)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        document["digest"].as_str().unwrap().to_string()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 const FILES: [&str; 8] = [
     "confusion.svg",
@@ -98,7 +34,7 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     let read = |name: &str| std::fs::read_to_string(place.0.join("runs/digits-1").join(name)).unwrap();
     assert_eq!((read("history.jsonl").lines().count(), read("history.csv").lines().count()), (3, 4));
     let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
-    assert_eq!(manifest["result"]["best"]["accuracy"], report["accuracy"]);
+    assert_eq!(manifest["result"]["best"]["score"], report["accuracy"]);
     assert_eq!(manifest["commands"]["resume"], "panoply train --resume runs/digits-1");
     assert_eq!(manifest["device"]["device"], "cpu");
 
@@ -251,7 +187,14 @@ fn tables_are_learned_and_judged() {
     assert_eq!(seen["predictions"][0]["example"], "line 2");
     place.write("other.csv", "width,depth\n1,2\n");
     assert!(place.refused(&["predict", model, "other.csv"]).contains("1 columns are missing (height, in cm)"));
-    assert!(place.refused(&["train", "flowers.csv"]).contains("flowers.csv:2: height, in cm: `1.500` is no class"));
+    let refusal = place.refused(&["train", "flowers.csv"]);
+    assert!(refusal.contains("flowers.csv:2: kind: `tulip` is no finite number"), "{refusal}");
+    let refusal = place.refused(&["train", "flowers.csv", "--task", "classes"]);
+    assert!(
+        refusal.contains("flowers.csv:2: height, in cm: `1.500` is no class") && refusal.contains("--task numbers")
+    );
+    let refusal = place.refused(&["train", "flowers.csv", "--task", "numbers", "--label", "kind"]);
+    assert!(refusal.contains("flowers.csv:2: kind: `tulip` is no finite number"), "{refusal}");
     assert!(
         place
             .refused(&["train", "flowers.csv", "--label", "kin"])

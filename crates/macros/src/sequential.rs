@@ -298,14 +298,15 @@ impl Item {
                 quote!(#spec::#kind(::panoply::nn::network::layer_spec::Memory::new(#hidden)).taking(#inputs))
             }
             "MaxPool" | "AveragePool" => {
-                let (kind, size) = (&self.name, &a[0]);
-                quote!(#spec::#kind { size: ::std::vec::Vec::from(#size) })
+                let make = Ident::new(if name == "MaxPool" { "max_pool" } else { "average_pool" }, self.name.span());
+                let size = &a[0];
+                quote!(#spec::#make(&#size))
             }
             "BatchNorm" => quote!(#spec::batch_norm()),
             "LayerNorm" => quote!(#spec::layer_norm()),
             "Encoder" => {
                 let (heads, inner) = (&a[0], &a[1]);
-                quote!(#spec::Encoder { heads: #heads, inner: #inner, dropout: 0.0 })
+                quote!(#spec::encoder(#heads, #inner))
             }
             "Reshape" => {
                 let lengths = &a[0];

@@ -10,7 +10,7 @@ use crate::network::{LayerSpec, Model, Network};
 /// What to make of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Whether batch norms go into the layer before them and dropout goes away.
+    /// Whether batch norms go into the layer before them and what only training has goes away.
     pub fold: bool,
     /// What parameters are kept and layers compute in: f32, bf16 or f16.
     pub precision: DType,
@@ -147,7 +147,7 @@ fn fold(model: &Model) -> Result<Model> {
         // A norm of [time, features] has its channels first, a dense layer its outputs last.
         let aligned = network.output()?.len() == 1 || !matches!(network.layers.last(), Some(LayerSpec::Linear { .. }));
         match (layer, network.layers.last_mut(), kept.last_mut()) {
-            (LayerSpec::Dropout { .. }, _, _) => {}
+            (layer, _, _) if !layer.is_used() => {}
             (LayerSpec::BatchNorm { epsilon }, Some(before), Some(params)) if folds && aligned => {
                 let [scale, shift, mean, variance] =
                     ["weight", "bias", "running_mean", "running_var"].map(|name| get(&own, name));

@@ -4,11 +4,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use panoply_tensor::{DType, Error, Result, Rng, Tensor};
+use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Batch, Dataset};
+use crate::data::{Batch, Dataset, Feed};
+use crate::evaluate::{Measure, evaluate_feed};
 use crate::layer::{Layer, Pass};
+use crate::memory;
 use crate::module::Module;
 use crate::network::Loss;
 use crate::optimiser::{LossScale, Optimiser, Rule, Schedule};
@@ -65,11 +67,15 @@ pub struct EpochReport {
     pub loss: f64,
     /// Mean loss over the validation examples, after the epoch.
     pub validation_loss: f64,
-    /// Share of as many training examples classified rightly after the epoch as there are for validation.
+    /// What scores measure.
     #[serde(default)]
-    pub train_accuracy: f64,
-    /// Share of validation examples classified rightly.
-    pub accuracy: f64,
+    pub measure: Measure,
+    /// The score of as many training examples after the epoch as there are for validation.
+    #[serde(default, alias = "train_accuracy")]
+    pub train_score: f64,
+    /// The score of the validation examples.
+    #[serde(alias = "accuracy")]
+    pub score: f64,
     /// Time for the epoch, validation included.
     pub seconds: f64,
 }
@@ -154,8 +160,8 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         self.best.as_ref().unwrap_or(&self.model)
     }
 
-    /// Trains a classifier with cross-entropy from where it stands to the end. On error the last good step stands.
-    pub fn classify(
+    /// Trains from where it stands to the end. On error the last good step stands.
+    pub fn fit(
         &mut self,
         training: &Training,
         (train, validation): (&Dataset, &Dataset),
@@ -168,19 +174,30 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         if training.precision == DType::F16 && self.optimiser.scale.is_none() {
             self.optimiser.scale = Some(LossScale::default());
         }
-        self.fits(training, train)?;
         let seen = train.select(&(0..train.len().min(validation.len())).collect::<Vec<usize>>());
+        let free = || Ok::<_, Error>(memory::free(&Device::current()?));
+        let train = &Feed::new(train, free()?)?;
+        let [seen, validation] = [Feed::new(&seen, free()?)?, Feed::new(validation, free()?)?];
+        self.fits(training, train.data())?;
         while self.progress.history.len() < training.epochs {
             let start = Instant::now();
             if !self.rest_of_epoch(training, train, watch)? {
                 return self.keep(training);
             }
-            let (validation_loss, accuracy) = evaluate_all(&self.model, validation)?;
-            let (_, train_accuracy) = evaluate_all(&self.model, &seen)?;
+            let held = evaluate_feed(&self.model, &validation, training.loss)?;
+            let learned = evaluate_feed(&self.model, &seen, training.loss)?;
+            let validation_loss = held.loss;
             let epoch = self.progress.history.len() + 1;
             let seconds = Duration::as_secs_f64(&start.elapsed());
-            let loss = self.progress.loss_sum / train.len() as f64;
-            let report = EpochReport { epoch, loss, validation_loss, train_accuracy, accuracy, seconds };
+            let report = EpochReport {
+                epoch,
+                loss: self.progress.loss_sum / train.data().len() as f64,
+                validation_loss,
+                measure: Measure::of(&train.data().targets),
+                train_score: learned.score,
+                score: held.score,
+                seconds,
+            };
             let best = self.progress.best.checked_sub(1).map(|at| self.progress.history[at].validation_loss);
             if best.is_none_or(|best| validation_loss < best) {
                 (self.progress.best, self.best) = (epoch, Some(self.model.clone()));
@@ -197,41 +214,39 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     }
 
     /// The steps left of the epoch under way. Whether it was finished.
-    fn rest_of_epoch(&mut self, training: &Training, train: &Dataset, watch: &mut dyn Watch) -> Result<bool> {
+    fn rest_of_epoch(&mut self, training: &Training, train: &Feed<'_>, watch: &mut dyn Watch) -> Result<bool> {
         if self.progress.step == 0 {
             self.order = self.rng.clone();
             // The order forks the generator; what is drawn during the epoch must not depend on when it was resumed.
             self.rng.fork();
         }
-        let epoch = self.progress.history.len() + 1;
-        let batches = train.batches(training.batch, &mut self.order.clone());
-        let steps = batches.len();
-        for batch in batches.from(self.progress.step) {
-            let stepped = self.step(training, &batch?);
+        let (epoch, batch) = (self.progress.history.len() + 1, training.batch.max(1));
+        let order = train.data().order(&mut self.order.clone());
+        let steps = order.len().div_ceil(batch);
+        let left = &order[self.progress.step.saturating_mul(batch).min(order.len())..];
+        train.each(left, batch, |batch| {
+            let stepped = self.step(training, &batch);
             let step = self.progress.step + 1;
             let (loss, examples) =
                 stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
             self.progress.loss_sum += loss * examples as f64;
             self.progress.step += 1;
-            if !watch.step(&StepReport { epoch, step: self.progress.step, steps, loss }) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+            Ok(watch.step(&StepReport { epoch, step: self.progress.step, steps, loss }))
+        })
     }
 
-    fn step(&mut self, training: &Training, (inputs, labels): &Batch) -> Result<(f64, usize)> {
+    fn step(&mut self, training: &Training, (inputs, targets): &Batch) -> Result<(f64, usize)> {
         self.optimiser.learning_rate = self.learning_rate * training.schedule.factor(self.optimiser.steps);
         let before = self.rng.clone();
         let mut pass = training.pass(&mut self.rng);
-        let loss = training.loss.of(&self.model.forward(inputs, &mut pass), labels);
+        let loss = training.loss.of(&self.model.forward(inputs, &mut pass), targets);
         let loss = self.optimiser.step(&mut self.model, &loss, pass).map_err(|error| {
             match self.first_not_finite(training, inputs, before) {
                 Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
                 None => error,
             }
         })?;
-        Ok((loss, labels.dims::<1>()?[0]))
+        Ok((loss, targets.shape()?.dims()[0]))
     }
 
     /// Where a forward pass first gives something that is no finite number, if it does.
@@ -253,37 +268,4 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     fn keep(&self, training: &Training) -> Result<()> {
         training.file.as_ref().map_or(Ok(()), |file| self.save(file))
     }
-}
-
-/// Examples looked at together where nothing is learned from them.
-const AT_ONCE: usize = 1024;
-
-/// Mean cross-entropy and the share of right answers of a data set, some of it at a time.
-pub fn evaluate_all(model: &impl Layer, data: &Dataset) -> Result<(f64, f64)> {
-    let (mut loss, mut right) = (0.0, 0.0);
-    for part in data.parts(AT_ONCE) {
-        let (part_loss, part_right) = evaluate(model, &part.whole())?;
-        loss += part_loss * part.len() as f64;
-        right += part_right * part.len() as f64;
-    }
-    Ok((loss / data.len() as f64, right / data.len() as f64))
-}
-
-/// The share that a classifier gives to each class, one row for each example.
-pub fn predict_all(model: &impl Layer, data: &Dataset) -> Result<Vec<f32>> {
-    let mut shares = Vec::new();
-    for part in data.parts(AT_ONCE) {
-        let logits = model.forward(&part.whole().0, &mut Pass::eval());
-        shares.extend(logits.cast(DType::F32).softmax(-1).to_vec::<f32>()?);
-    }
-    Ok(shares)
-}
-
-/// Mean cross-entropy and the share of right answers.
-pub fn evaluate(model: &impl Layer, (inputs, labels): &(Tensor, Tensor)) -> Result<(f64, f64)> {
-    let logits = model.forward(inputs, &mut Pass::eval());
-    let loss = logits.cross_entropy(labels);
-    let right = logits.argmax(-1).eq(labels).cast(DType::F32).mean(..);
-    panoply_tensor::eval(&[&loss, &right])?;
-    Ok((loss.item()?, right.item()?))
 }

@@ -5,8 +5,8 @@
 //! it leaves behind (running statistics). An [`optimiser::Optimiser`] turns a loss into the next parameters and commits
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
-//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`fit`], `memory`, [`metrics`],
-//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`ensure`](mod@ensure), [`compiled`].
+//! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`evaluate`](mod@evaluate), [`fit`], `memory`, [`metrics`],
+//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`generate`], [`ensure`](mod@ensure), [`compiled`].
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,9 @@ pub mod checkpoint;
 pub mod compiled;
 pub mod data;
 pub mod ensure;
+pub mod evaluate;
 pub mod fit;
+pub mod generate;
 pub mod init;
 pub mod layer;
 pub mod layers;
@@ -28,9 +30,10 @@ mod resume;
 pub mod state_dict;
 
 pub use compiled::{Compiled, compile};
+pub use evaluate::{Evaluation, Measure, evaluate, predict};
 pub use fit::{EpochReport, Run, Training};
 pub use layer::{Layer, Pass};
 pub use layers::*;
 pub use module::{Module, Param, Visitor, VisitorMut};
-pub use network::{LayerSpec, Loss, Model, Network};
+pub use network::{LayerSpec, Loss, LossKind, Model, Network};
 pub use optimiser::{Adagrad, Adam, AdamW, Average, Lion, Optimiser, Plateau, RmsProp, Schedule, Sgd};

@@ -1,8 +1,8 @@
 //! Whether a training step fits into the device's memory, before the first is made, and which batch would.
 
-use panoply_tensor::{Device, Error, ErrorKind, MemoryPlan, Result};
+use panoply_tensor::{Device, Error, ErrorKind, MemoryPlan, Result, Tensor};
 
-use crate::data::Dataset;
+use crate::data::{Dataset, resident_bytes};
 use crate::fit::{Run, Training};
 use crate::layer::Layer;
 use crate::module::Module;
@@ -19,6 +19,9 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     pub fn memory(&self, training: &Training, train: &Dataset, batch: usize) -> Result<MemoryPlan> {
         let examples: Vec<usize> = (0..batch.clamp(1, train.len().max(1))).map(|i| i % train.len().max(1)).collect();
         let (inputs, labels) = train.select(&examples).whole();
+        // A step picks its examples from all of them.
+        let places = Tensor::from_slice(&(0..examples.len() as i32).collect::<Vec<i32>>(), [examples.len()]);
+        let [inputs, labels] = [inputs, labels].map(|all| all.index_select(0, &places));
         let mut rng = self.rng.clone();
         let mut pass = training.pass(&mut rng);
         let loss = training.loss.of(&self.model.forward(&inputs, &mut pass), &labels);
@@ -28,10 +31,16 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     /// The largest power of two whose step fits into the memory that is free now, at most 1024 and the examples there are;
     /// none if not even one example does.
     pub fn suggest_batch(&self, training: &Training, train: &Dataset) -> Result<Option<usize>> {
-        let most = LARGEST.min(train.len().next_power_of_two());
-        let Some(free) = free(&Device::current()?) else { return Ok(Some(most)) };
+        let Some(free) = free(&Device::current()?) else {
+            return Ok(Some(LARGEST.min(train.len().next_power_of_two())));
+        };
+        self.largest(training, train, free - resident_bytes(train, free))
+    }
+
+    /// The largest batch whose step leaves some of this room.
+    fn largest(&self, training: &Training, train: &Dataset, free: u64) -> Result<Option<usize>> {
         let room = free - free / SPARE;
-        let mut batch = most;
+        let mut batch = LARGEST.min(train.len().next_power_of_two());
         loop {
             let needs = self.needs(training, train, batch)?;
             if needs <= room {
@@ -55,7 +64,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         }
     }
 
-    /// An error that names a batch that fits, if a step does not.
+    /// An error that names a batch that fits, if a step does not. The examples are where they will be.
     pub(crate) fn fits(&self, training: &Training, train: &Dataset) -> Result<()> {
         let device = Device::current()?;
         let Some(free) = free(&device) else { return Ok(()) };
@@ -63,7 +72,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         if needs <= free {
             return Ok(());
         }
-        let help = match self.suggest_batch(training, train)? {
+        let help = match self.largest(training, train, free)? {
             Some(batch) => format!("a batch of {batch} fits"),
             None => "not even one example fits; use a smaller network".to_string(),
         };
@@ -78,7 +87,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
 }
 
 /// Bytes that a step may take: what the pool's cap leaves, or what the driver says is free beside what the pool keeps.
-fn free(device: &Device) -> Option<u64> {
+pub(crate) fn free(device: &Device) -> Option<u64> {
     let stats = device.stats();
     let kept = stats.reserved - stats.allocated.min(stats.reserved);
     let driver = device.memory().free.map(|free| free + kept);

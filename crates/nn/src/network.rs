@@ -10,7 +10,7 @@ pub mod layer_spec;
 mod shape;
 pub mod summary;
 
-use panoply_tensor::{Error, Result, Rng, Tensor};
+use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use layer_spec::LayerSpec;
@@ -36,19 +36,66 @@ pub struct Network {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loss {
+    /// How outputs and targets are compared.
+    pub kind: LossKind,
     /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
     pub label_smoothing: f64,
 }
 
+/// How outputs and targets are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// Logits with classes.
+    #[default]
+    CrossEntropy,
+    /// Numbers by the square of their difference.
+    Mse,
+    /// Numbers by the magnitude of their difference.
+    L1,
+    /// Numbers: the square up to a difference of 1, then linear. [Huber 1964]
+    Huber,
+}
+
+impl LossKind {
+    /// Whether the targets are classes.
+    pub fn is_of_classes(self) -> bool {
+        self == LossKind::CrossEntropy
+    }
+}
+
 impl Loss {
-    /// Mean cross-entropy of logits `[batch, classes]` against classes `[batch]`, in f32.
-    pub fn of(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
-        let logits = logits.cast(panoply_tensor::DType::F32);
+    /// Without settings.
+    pub fn new(kind: LossKind) -> Loss {
+        Loss { kind, label_smoothing: 0.0 }
+    }
+
+    /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
+    /// (`[batch, time, classes]` and `[batch, time]`), or of numbers of equal shapes.
+    pub fn of(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
+        let outputs = outputs.cast(DType::F32);
+        match self.kind {
+            LossKind::CrossEntropy => self.cross_entropy(&outputs, targets),
+            _ if outputs.shape().ok() != targets.shape().ok() && outputs.check().and(targets.check()).is_ok() => {
+                let message = "the outputs of a network and the numbers it is to learn have other shapes";
+                Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
+            }
+            LossKind::Mse => outputs.mse(targets),
+            LossKind::L1 => outputs.l1(targets),
+            LossKind::Huber => outputs.huber(targets, 1.0),
+        }
+    }
+
+    fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
+        let (logits, classes) = match logits.shape().map(|shape| shape.dims()) {
+            Ok([_, _, many]) => (logits.reshape([-1, *many as isize]), classes.flatten(0)),
+            _ => (logits.clone(), classes.clone()),
+        };
         if self.label_smoothing == 0.0 {
-            return logits.cross_entropy(classes);
+            return logits.cross_entropy(&classes);
         }
         let smoothed = panoply_tensor::CrossEntropy { smoothing: self.label_smoothing, ..Default::default() };
-        logits.cross_entropy_with(classes, &smoothed)
+        logits.cross_entropy_with(&classes, &smoothed)
     }
 }
 
@@ -104,6 +151,9 @@ impl Network {
         }
         if !(0.0..1.0).contains(&self.loss.label_smoothing) {
             return Err((None, format!("label_smoothing {} is not in 0 .. 1", self.loss.label_smoothing)));
+        }
+        if self.loss.label_smoothing > 0.0 && !self.loss.kind.is_of_classes() {
+            return Err((None, "label_smoothing is for cross_entropy; this loss compares numbers".to_string()));
         }
         let mut shapes = vec![self.input.clone()];
         for (at, layer) in self.layers.iter().enumerate() {

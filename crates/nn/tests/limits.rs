@@ -40,7 +40,7 @@ fn a_step_that_cannot_fit_is_refused_before_it_begins() {
         device.trim();
         device.set_memory_cap(Some(device.stats().allocated + (plan.added() + half.added()) / 2));
         let before: Vec<f32> = run.model.named_params()[0].1.tensor().to_vec().unwrap();
-        let error = run.classify(&training, (&data, &data), &mut Quiet).unwrap_err();
+        let error = run.fit(&training, (&data, &data), &mut Quiet).unwrap_err();
         assert!(error.is_out_of_memory(), "{error}");
         let message = error.message();
         let suggested: usize =
@@ -50,11 +50,11 @@ fn a_step_that_cannot_fit_is_refused_before_it_begins() {
         assert_eq!((before, run.optimiser.steps), (run.model.named_params()[0].1.tensor().to_vec().unwrap(), 0));
         // What is suggested does fit.
         let few = data.select(&(0..suggested).collect::<Vec<usize>>());
-        run.classify(&Training::new(1, suggested), (&few, &few), &mut Quiet).unwrap();
+        run.fit(&Training::new(1, suggested), (&few, &few), &mut Quiet).unwrap();
         assert_eq!(run.optimiser.steps, 1);
         device.trim();
         device.set_memory_cap(Some(device.stats().allocated + 200_000));
-        let error = run.classify(&Training::new(2, 64), (&data, &data), &mut Quiet).unwrap_err();
+        let error = run.fit(&Training::new(2, 64), (&data, &data), &mut Quiet).unwrap_err();
         assert!(error.message().ends_with("not even one example fits; use a smaller network"), "{error}");
         device.set_memory_cap(None);
     });
@@ -72,11 +72,11 @@ fn a_full_disk_leaves_the_file_before() {
         let (mut run, data) = wide();
         let part = data.select(&(0..128).collect::<Vec<usize>>());
         let training = Training { file: Some(file.clone()), ..Training::new(2, 64) };
-        run.classify(&Training { epochs: 1, ..training.clone() }, (&part, &part), &mut Quiet).unwrap();
+        run.fit(&Training { epochs: 1, ..training.clone() }, (&part, &part), &mut Quiet).unwrap();
         let before = std::fs::read(&file).unwrap();
         let beside = file.with_extension(format!("part{}", std::process::id()));
         std::os::unix::fs::symlink("/dev/full", &beside).unwrap();
-        let error = run.classify(&training, (&part, &part), &mut Quiet).unwrap_err();
+        let error = run.fit(&training, (&part, &part), &mut Quiet).unwrap_err();
         assert!(error.message().starts_with("cannot write ") && error.to_string().contains("No space left"), "{error}");
         assert!(error.notes().iter().any(|note| note == "the file is as it was"), "{error}");
         assert_eq!(std::fs::read(&file).unwrap(), before);

@@ -1,6 +1,6 @@
 //! Networks as data: sizes that follow, mistakes with file, line and field, and the same model from every spelling.
 
-use panoply_nn::network::layer_spec::Memory;
+use panoply_nn::network::layer_spec::{Memory, Transposed, Windows};
 use panoply_nn::{Layer, LayerSpec, Loss, Module, Network, Pass};
 use panoply_tensor::{Device, Rng};
 
@@ -42,6 +42,7 @@ fn digits() -> Network {
             size: vec![3, 3],
             stride: vec![],
             padding: vec![1, 1],
+            dilation: vec![],
             groups: 1,
             bias: false,
         })
@@ -50,7 +51,7 @@ fn digits() -> Network {
         .add_layer(LayerSpec::max_pool(&[2, 2]))
         .add_layer(LayerSpec::Flatten {})
         .add_layer(LayerSpec::linear(10).taking(64))
-        .loss(Loss { label_smoothing: 0.1 })
+        .loss(Loss { label_smoothing: 0.1, ..Loss::default() })
 }
 
 #[test]
@@ -74,22 +75,68 @@ fn what_is_built_gives_the_shapes_that_were_said() {
         let row = Network::with_input(&[8, 4]);
         let networks = [
             image.clone().add_layer(LayerSpec::conv(4, &[3, 5])).add_layer(LayerSpec::GlobalAveragePool {}),
-            image.clone().add_layer(LayerSpec::AveragePool { size: vec![3, 2] }).add_layer(LayerSpec::Silu {}),
+            image.clone().add_layer(LayerSpec::average_pool(&[3, 2])).add_layer(LayerSpec::Silu {}),
             image.clone().add_layer(LayerSpec::Conv {
                 outputs: 6,
                 inputs: Some(3),
                 size: vec![2, 3],
                 stride: vec![2, 1],
                 padding: vec![],
+                dilation: vec![],
                 groups: 3,
                 bias: true,
             }),
-            image.add_layer(LayerSpec::Reshape { lengths: vec![24, 8] }).add_layer(LayerSpec::Lstm(memory(true, 2))),
+            image
+                .clone()
+                .add_layer(LayerSpec::Reshape { lengths: vec![24, 8] })
+                .add_layer(LayerSpec::Lstm(memory(true, 2))),
+            image.clone().add_layer(LayerSpec::Conv {
+                outputs: 2,
+                inputs: None,
+                size: vec![3, 2],
+                stride: vec![],
+                padding: vec![1, 0],
+                dilation: vec![2, 3],
+                groups: 1,
+                bias: true,
+            }),
+            image.clone().add_layer(LayerSpec::ConvTransposed(Transposed {
+                padding: vec![1, 0],
+                extra: vec![1, 0],
+                groups: 3,
+                ..Transposed::new(6, &[3, 4], &[2, 3])
+            })),
+            Network::with_input(&[2, 5])
+                .add_layer(LayerSpec::ConvTransposed(Transposed::new(3, &[2], &[2])).taking(2))
+                .add_layer(LayerSpec::AdaptiveMaxPool { size: vec![4] })
+                .add_layer(LayerSpec::GlobalMaxPool {}),
+            image.clone().add_layer(LayerSpec::MaxPool(Windows {
+                size: vec![3, 3],
+                stride: vec![2, 1],
+                padding: vec![1, 1],
+            })),
+            image
+                .clone()
+                .add_layer(LayerSpec::Shift { by: 2 })
+                .add_layer(LayerSpec::Flip { probability: 0.5 })
+                .add_layer(LayerSpec::Noise { deviation: 0.1 })
+                .add_layer(LayerSpec::GroupNorm { groups: 3, epsilon: 1e-5 })
+                .add_layer(LayerSpec::AdaptiveAveragePool { size: vec![3, 5] })
+                .add_layer(LayerSpec::RmsNorm { epsilon: 1e-6 })
+                .add_layer(LayerSpec::LeakyRelu { slope: 0.2 })
+                .add_layer(LayerSpec::Elu {})
+                .add_layer(LayerSpec::Softplus {})
+                .add_layer(LayerSpec::Mish {})
+                .add_layer(LayerSpec::Restore {}),
+            Network::with_input(&[6])
+                .add_layer(LayerSpec::Embedding { count: 9, width: 4 })
+                .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: true })
+                .add_layer(LayerSpec::linear(9)),
             row.clone().add_layer(LayerSpec::Gru(memory(false, 1))).add_layer(LayerSpec::Last {}),
             row.clone().add_layer(LayerSpec::Rnn(memory(true, 1))).add_layer(LayerSpec::MeanOverTime {}),
             row.clone()
                 .add_layer(LayerSpec::Positions {})
-                .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0 })
+                .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: false })
                 .add_layer(LayerSpec::layer_norm()),
             row.add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Softmax {}),
         ];
@@ -177,4 +224,66 @@ fn mistakes_name_line_and_field() {
     std::fs::remove_file(&file).unwrap();
     let error = digits().add_layer(LayerSpec::Last {}).build(&mut Rng::seed(0)).unwrap_err();
     assert_eq!(error.message(), "layer 7 (last): needs [time, features], not the [10] of layer 6 (linear)");
+}
+
+/// A layer of each new kind as a file spells it, and what a mistake in it says.
+#[test]
+fn layers_in_files_and_their_mistakes() {
+    let table: &[(&str, &str, &str)] = &[
+        ("[2, 5, 5]", "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\nstride = [2, 2]", "[4, 10, 10]"),
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\npadding = [4, 0]",
+            "6: layer 1 (conv_transposed): padding [4, 0] leaves nothing of [5, 5] made 6 long",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\ngroups = 3",
+            "6: layer 1 (conv_transposed): groups 3 do not divide 2 channels in and 4 out",
+        ),
+        ("[2, 9]", "kind = \"conv\"\noutputs = 4\nsize = [3]\ndilation = [4]", "[4, 1]"),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\noutputs = 4\nsize = [3]\ndilation = [5]",
+            "5: layer 1 (conv): size [3] does not fit into the lengths [9] of the input",
+        ),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\noutputs = 4\nsize = [3]\ndilation = [0]",
+            "6: layer 1 (conv): dilation 0 is not in",
+        ),
+        ("[2, 9]", "kind = \"max_pool\"\nsize = [3]\nstride = [2]\npadding = [1]", "[2, 5]"),
+        (
+            "[2, 9]",
+            "kind = \"max_pool\"\nsize = [3]\npadding = [2]",
+            "5: layer 1 (max_pool): padding 2 is more than half of the size 3",
+        ),
+        ("[2, 9]", "kind = \"adaptive_average_pool\"\nsize = [4]", "[2, 4]"),
+        ("[2, 9]", "kind = \"adaptive_max_pool\"\nsize = [0]", "4: layer 1 (adaptive_max_pool): size 0 is not in"),
+        ("[2, 9]", "kind = \"global_max_pool\"", "[2]"),
+        (
+            "[7]",
+            "kind = \"global_max_pool\"",
+            "2: layer 1 (global_max_pool): needs [channels, lengths], not the [7] of the input",
+        ),
+        ("[6, 9]", "kind = \"group_norm\"\ngroups = 4", "4: layer 1 (group_norm): groups 4 do not divide 6 channels"),
+        ("[6]", "kind = \"rms_norm\"\nepsilon = 0.0", "4: layer 1 (rms_norm): epsilon 0 is not a positive number"),
+        ("[1, 8, 8]", "kind = \"shift\"\nby = 8", "4: layer 1 (shift): by 8 moves all of a length of 8 away"),
+        ("[8]", "kind = \"shift\"\nby = 1", "2: layer 1 (shift): needs [channels, lengths], not the [8] of the input"),
+        ("[8]", "kind = \"flip\"\nprobability = 1.5", "4: layer 1 (flip): probability 1.5 is not in 0 .. 1"),
+        ("[8]", "kind = \"noise\"\ndeviation = -1.0", "4: layer 1 (noise): deviation -1 is not a number of at least 0"),
+        ("[8]", "kind = \"leaky_relu\"", "[8]"),
+        ("[8]", "kind = \"embedding\"\ncount = 5\nwidth = 0", "5: layer 1 (embedding): width 0 is not in"),
+        ("[8]", "kind = \"embedding\"\ncount = 5\nwidth = 3", "[8, 3]"),
+        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 8\ncausal = true", "[8, 4]"),
+        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 8\ncausal = 1", "6: layer 1 (encoder): `causal`"),
+    ];
+    for (input, layer, want) in table {
+        let text = format!("input = {input}\n[[layer]]\n{layer}\n");
+        let said = match Network::parse(&text) {
+            Ok(network) => format!("{:?}", network.output().unwrap()),
+            Err((line, what)) => format!("{line}: {what}"),
+        };
+        assert!(said.starts_with(want), "{layer}\n{said}\n{want}");
+    }
 }

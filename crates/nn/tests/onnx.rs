@@ -3,9 +3,9 @@
 
 use std::process::Command;
 
-use panoply_nn::network::layer_spec::Memory;
+use panoply_nn::network::layer_spec::{Memory, Transposed, Windows};
 use panoply_nn::{Layer, LayerSpec, Loss, Network, Pass, Sgd, Standardise, onnx};
-use panoply_tensor::{Device, Rng, Tensor};
+use panoply_tensor::{DType, Device, Rng, Tensor};
 
 const SCRIPT: &str = "
 import sys, numpy as np, onnxruntime
@@ -46,19 +46,54 @@ fn networks() -> Vec<Network> {
                 size: vec![2, 3],
                 stride: vec![2, 1],
                 padding: vec![],
+                dilation: vec![],
                 groups: 2,
                 bias: false,
             })
-            .add_layer(LayerSpec::AveragePool { size: vec![2, 1] })
+            .add_layer(LayerSpec::average_pool(&[2, 1]))
             .add_layer(LayerSpec::Flatten {})
             .add_layer(LayerSpec::linear(3)),
+        image
+            .clone()
+            .add_layer(LayerSpec::Conv {
+                outputs: 6,
+                inputs: None,
+                size: vec![3, 2],
+                stride: vec![],
+                padding: vec![2, 0],
+                dilation: vec![2, 3],
+                groups: 1,
+                bias: true,
+            })
+            .add_layer(LayerSpec::GroupNorm { groups: 3, epsilon: 1e-3 })
+            .add_layer(LayerSpec::LeakyRelu { slope: 0.3 })
+            .add_layer(LayerSpec::ConvTransposed(Transposed {
+                padding: vec![1, 0],
+                extra: vec![1, 0],
+                groups: 2,
+                ..Transposed::new(4, &[3, 2], &[2, 1])
+            }))
+            .add_layer(LayerSpec::Elu {})
+            .add_layer(LayerSpec::MaxPool(Windows { size: vec![3, 3], stride: vec![2, 1], padding: vec![1, 1] }))
+            .add_layer(LayerSpec::AveragePool(Windows { size: vec![2, 2], stride: vec![1, 1], padding: vec![1, 0] }))
+            .add_layer(LayerSpec::Shift { by: 1 })
+            .add_layer(LayerSpec::AdaptiveMaxPool { size: vec![5, 5] })
+            .add_layer(LayerSpec::AdaptiveAveragePool { size: vec![1, 5] })
+            .add_layer(LayerSpec::RmsNorm { epsilon: 1e-4 })
+            .add_layer(LayerSpec::Mish {})
+            .add_layer(LayerSpec::GlobalMaxPool {})
+            .add_layer(LayerSpec::Softplus {})
+            .add_layer(LayerSpec::Restore {}),
+        Network::with_input(&[7])
+            .add_layer(LayerSpec::Embedding { count: 3, width: 4 })
+            .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: true }),
         image.add_layer(LayerSpec::GlobalAveragePool {}).add_layer(LayerSpec::Sigmoid {}),
         rows.clone().add_layer(LayerSpec::Rnn(memory(false, 2))).add_layer(LayerSpec::Last {}),
         rows.clone().add_layer(LayerSpec::Lstm(memory(true, 2))).add_layer(LayerSpec::MeanOverTime {}),
         rows.clone().add_layer(LayerSpec::Gru(memory(true, 1))).add_layer(LayerSpec::Tanh {}),
         rows.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Reshape { lengths: vec![3, 10] }),
         rows.add_layer(LayerSpec::Positions {})
-            .add_layer(LayerSpec::Encoder { heads: 3, inner: 10, dropout: 0.2 })
+            .add_layer(LayerSpec::Encoder { heads: 3, inner: 10, dropout: 0.2, causal: false })
             .add_layer(LayerSpec::layer_norm())
             .add_layer(LayerSpec::MeanOverTime {}),
     ]
@@ -81,7 +116,12 @@ fn onnxruntime_computes_the_same() {
         for (i, network) in networks.iter().enumerate() {
             let mut rng = Rng::seed(i as u64);
             let mut model = network.build(&mut rng).unwrap();
-            let x = (rng.normal([&[3], &network.input[..]].concat()) + 0.3).detach();
+            let mut x = (rng.normal([&[3], &network.input[..]].concat()) + 0.3).detach();
+            if let Some(LayerSpec::Embedding { count, .. }) = network.layers.first() {
+                x = (rng.uniform([&[3], &network.input[..]].concat()) * *count as f64)
+                    .cast(DType::I32)
+                    .cast(DType::F32);
+            }
             if let Some(LayerSpec::Standardise {}) = network.layers.first() {
                 model.layers.layers[0] = Box::new(Standardise::measured(&x.to_vec::<f32>().unwrap(), &network.input));
             }
@@ -109,4 +149,13 @@ fn onnxruntime_computes_the_same() {
     );
     eprintln!("{said}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_onnx_cannot_say_is_an_error_that_names_the_layer() {
+    Device::get("cpu").unwrap().scope(|| {
+        let network = Network::with_input(&[2, 7]).add_layer(LayerSpec::AdaptiveMaxPool { size: vec![3] });
+        let error = onnx::to_bytes(&network.build(&mut Rng::seed(0)).unwrap()).unwrap_err();
+        assert_eq!(error.message(), "layer 1: ONNX has no pooling of lengths [7] into [3]");
+    });
 }

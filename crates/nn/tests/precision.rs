@@ -56,7 +56,7 @@ fn gradients_in_few_digits_are_near_those_in_many() {
             Network::with_input(&[8, 8])
                 .add_layer(LayerSpec::linear(8))
                 .add_layer(LayerSpec::Positions {})
-                .add_layer(LayerSpec::Encoder { heads: 2, inner: 16, dropout: 0.0 })
+                .add_layer(LayerSpec::Encoder { heads: 2, inner: 16, dropout: 0.0, causal: false })
                 .add_layer(LayerSpec::layer_norm())
                 .add_layer(LayerSpec::Lstm(panoply_nn::network::layer_spec::Memory::new(8)))
                 .add_layer(LayerSpec::Last {})
@@ -90,8 +90,8 @@ fn digits_are_learned_in_every_precision() {
             let model = mlp().build(&mut rng).unwrap();
             let mut run = Run::new(model, AdamW::new(5e-3).clip_norm(1.0), rng);
             let training = Training { precision, ..Training::new(8, 64) };
-            run.classify(&training, (&train, &held), &mut Quiet).unwrap();
-            let best = run.progress.history.iter().map(|epoch| epoch.accuracy).fold(0.0, f64::max);
+            run.fit(&training, (&train, &held), &mut Quiet).unwrap();
+            let best = run.progress.history.iter().map(|epoch| epoch.score).fold(0.0, f64::max);
             assert!(best > 0.9, "{precision}: {best} of the held-out digits right");
             assert!(run.model.named_params().iter().all(|(_, param)| param.tensor().dtype() == DType::F32));
             assert_eq!(run.optimiser.scale.is_some(), precision == DType::F16);
@@ -182,7 +182,7 @@ fn the_first_layer_that_is_not_finite_is_named() {
         ] {
             let mut run = run(weight);
             let examples = data(value);
-            let error = run.classify(&training, (&examples, &data(0.5)), &mut Quiet).unwrap_err();
+            let error = run.fit(&training, (&examples, &data(0.5)), &mut Quiet).unwrap_err();
             let want = format!("the first values that are no finite numbers are {place}");
             assert!(error.notes().contains(&want), "{error}");
             assert_eq!(run.optimiser.steps, run.progress.step as u64);

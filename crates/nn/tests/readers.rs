@@ -53,7 +53,7 @@ fn idx_files() {
     let labels = [0, 0, 8, 1, 0, 0, 0, 2, 4, 1];
     let (first, second) = (file("images.idx", &images), file("labels.idx", &labels));
     let data = idx::classified(&first, &second, 5).unwrap();
-    assert_eq!((data.len(), data.width, &data.labels[..]), (2, 3, &[4, 1][..]));
+    assert_eq!((data.len(), data.width, data.labels()), (2, 3, &[4, 1][..]));
     assert_eq!(data.features[..3], [0.0, 0.2, 1.0]);
     cuts("cut.idx", &images, idx::load);
     let message = idx::classified(&first, &second, 3).unwrap_err().to_string();
@@ -69,7 +69,7 @@ fn tables() {
     assert_eq!(table.names.as_deref().unwrap(), ["x", "y", "class"]);
     assert_eq!((table.rows(), &table.values[..]), (2, &[1.0, 2.5, 0.0, -3.0, 400.0, 1.0][..]));
     let data = table.classified(2, 2).unwrap();
-    assert_eq!((&data.features[..], &data.labels[..]), (&[1.0, 2.5, -3.0, 400.0][..], &[0, 1][..]));
+    assert_eq!((&data.features[..], data.labels()), (&[1.0, 2.5, -3.0, 400.0][..], &[0, 1][..]));
     assert!(table.classified(1, 2).unwrap_err().message().contains("row 0 has class 2.5"));
     let message = |bytes: &[u8]| csv::load(&file("b.csv", bytes)).unwrap_err().message().to_string();
     assert!(message(b"1;2\n3;x\n").ends_with("b.csv:2: `x` is no number"));

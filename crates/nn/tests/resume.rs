@@ -51,28 +51,28 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         let file = folder.join("run.safetensors");
         let training = Training { schedule: Schedule::Cosine { steps: 45, floor: 0.1 }, ..Training::new(3, 64) };
         let mut whole = fresh(1);
-        whole.classify(&training, (&train, &held), &mut StopAt(0, 0)).unwrap();
+        whole.fit(&training, (&train, &held), &mut StopAt(0, 0)).unwrap();
 
         // Stopped in the middle of the second epoch, and again at the end of it.
         let saved = Training { file: Some(file.clone()), ..training.clone() };
         let mut run = fresh(1);
-        run.classify(&saved, (&train, &held), &mut StopAt(2, 5)).unwrap();
+        run.fit(&saved, (&train, &held), &mut StopAt(2, 5)).unwrap();
         assert_eq!((run.progress.history.len(), run.progress.step), (1, 5));
         for stop in [StopAt(2, 15), StopAt(0, 0)] {
             // Another start, of which nothing may remain.
             run = fresh(99);
             run.load(&file).unwrap();
-            run.classify(&saved, (&train, &held), &mut { stop }).unwrap();
+            run.fit(&saved, (&train, &held), &mut { stop }).unwrap();
         }
         assert_eq!(bits(&run.model), bits(&whole.model));
         assert_eq!(bits(run.best_model()), bits(whole.best_model()));
         assert_eq!((&run.rng, &run.order, run.optimiser.steps), (&whole.rng, &whole.order, whole.optimiser.steps));
         let losses = |run: &Run<_, _>| -> Vec<(f64, f64, f64)> {
             let history: &[EpochReport] = &run.progress.history;
-            history.iter().map(|epoch| (epoch.loss, epoch.validation_loss, epoch.accuracy)).collect()
+            history.iter().map(|epoch| (epoch.loss, epoch.validation_loss, epoch.score)).collect()
         };
         assert_eq!(losses(&run), losses(&whole));
-        assert!(whole.progress.history.len() == 3 && whole.progress.history[2].accuracy > 0.9);
+        assert!(whole.progress.history.len() == 3 && whole.progress.history[2].score > 0.9);
 
         // A file of another make, cut short, or of parameters alone changes nothing.
         let mut other = fresh(5);

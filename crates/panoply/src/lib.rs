@@ -77,6 +77,12 @@ mod guide {
     struct Own;
     #[doc = include_str!("../../../docs/guide/4-devices.md")]
     struct Devices;
+    #[doc = include_str!("../../../docs/guide/6-data.md")]
+    struct Data;
+    #[doc = include_str!("../../../docs/guide/7-precision.md")]
+    struct Precision;
     #[doc = include_str!("../../../docs/guide/coming-from-pytorch.md")]
     struct ComingFromPyTorch;
+    #[doc = include_str!("../../../docs/guide/coming-from-burn-or-candle.md")]
+    struct ComingFromBurnOrCandle;
 }

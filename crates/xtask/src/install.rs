@@ -72,6 +72,7 @@ const TOOLS: &[Tool] = &[
         present: |_| icd::library("libvulkan.so.1").is_some() && icd::lavapipe().is_some(),
         how: How::Apt(&["libvulkan1", "mesa-vulkan-drivers"]),
     },
+    Tool { name: "tmux", loses: "the dashboard in a terminal", present: |_| on_path("tmux"), how: How::Apt(&["tmux"]) },
     Tool {
         name: "onnxruntime",
         loses: "the check of ONNX files",

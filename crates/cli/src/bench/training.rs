@@ -98,7 +98,7 @@ impl Bench<'_> {
 
     /// The mean over an encoder's positions through a dense layer.
     fn transformer(&mut self) -> Result<()> {
-        let shape = BlockShape { width: 256, heads: 4, inner: 1024, norm_first: true, dropout: 0.0 };
+        let shape = BlockShape { width: 256, heads: 4, inner: 1024, norm_first: true, dropout: 0.0, causal: false };
         let blocks = (0..4).fold(Sequential::new(), |blocks, _| blocks.then(EncoderBlock::new(shape, &mut self.rng)));
         let model = blocks.then(Map(|x| x.mean(1))).then(Linear::new(256, 10, &mut self.rng));
         self.classifier(model, &[8, 128, 256], 10)

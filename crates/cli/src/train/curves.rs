@@ -1,6 +1,6 @@
-//! Loss and accuracy over the epochs as a picture in SVG, readable on light and dark.
+//! Loss and score over the epochs as a picture in SVG, readable on light and dark.
 
-use panoply::nn::EpochReport;
+use panoply::nn::{EpochReport, Measure};
 
 /// Colours that stand out from white and from black, and what follows the reader's choice of the two.
 pub const STYLE: &str = "<style>text{font:13px system-ui,sans-serif;fill:#333}.title{font-weight:600}.axis{stroke:#777;fill:none}\
@@ -19,14 +19,18 @@ pub fn draw(history: &[EpochReport]) -> String {
     let of = |value: fn(&EpochReport) -> f64| history.iter().map(value).collect::<Vec<f64>>();
     let epochs: Vec<usize> = history.iter().map(|report| report.epoch).collect();
     let best = history.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss)).map(|report| report.epoch);
+    let score = match history.first().map(|report| report.measure) {
+        Some(Measure::R2) => "R²",
+        _ => "accuracy",
+    };
     let panels = [
         Panel { title: "loss", train: of(|r| r.loss), held: of(|r| r.validation_loss), share: false },
-        Panel { title: "accuracy", train: of(|r| r.train_accuracy), held: of(|r| r.accuracy), share: true },
+        Panel { title: score, train: of(|r| r.train_score), held: of(|r| r.score), share: true },
     ];
     let height = panels.len() as f64 * HEIGHT;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         aria-label=\"loss and accuracy over the epochs\">{STYLE}\n"
+         aria-label=\"loss and {score} over the epochs\">{STYLE}\n"
     );
     for (at, panel) in panels.iter().enumerate() {
         svg += &format!("<g transform=\"translate(0 {})\">\n{}</g>\n", at as f64 * HEIGHT, panel.draw(&epochs, best));
@@ -103,7 +107,7 @@ fn legend(best: bool) -> String {
 }
 
 /// Round numbers from below the lowest to above the highest, four to eight of them.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+pub fn ticks(low: f64, high: f64) -> Vec<f64> {
     let room = (high - low).max(1e-6);
     let power = 10f64.powf((room / 5.0).log10().floor());
     let step =
@@ -113,7 +117,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 }
 
 /// A number without zeros at its end.
-fn tidy(number: f64) -> String {
+pub fn tidy(number: f64) -> String {
     let text = format!("{number:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
@@ -144,8 +148,9 @@ mod tests {
             epoch,
             loss,
             validation_loss: loss * 1.1,
-            train_accuracy: 0.9,
-            accuracy: 0.8,
+            measure: Measure::Accuracy,
+            train_score: 0.9,
+            score: 0.8,
             seconds: 1.0,
         };
         for history in [vec![], vec![report(1, 2.0)], (1..=40).map(|epoch| report(epoch, 2.0 / epoch as f64)).collect()]

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use panoply::nn::metrics::Confusion;
-use panoply::nn::{EpochReport, checkpoint};
+use panoply::nn::{EpochReport, Measure, checkpoint};
 use panoply::{Error, Result};
 use serde_json::json;
 
-use super::{confusion, curves};
+use super::{confusion, curves, scatter};
 
 /// The folder of a run.
 #[derive(Clone, Debug)]
@@ -65,10 +65,15 @@ impl Folder {
     pub fn write_history(&self, history: &[EpochReport]) -> Result<()> {
         let lines: Vec<String> = history.iter().map(|epoch| json!(epoch).to_string() + "\n").collect();
         self.write("history.jsonl", &lines.concat())?;
-        let mut table = "epoch,loss,validation_loss,train_accuracy,accuracy,seconds\n".to_string();
+        let measure = history.first().map_or(Measure::Accuracy, |report| report.measure);
+        let name = match measure {
+            Measure::Accuracy => "accuracy",
+            Measure::R2 => "r2",
+        };
+        let mut table = format!("epoch,loss,validation_loss,train_{name},{name},seconds\n");
         for report in history {
-            let EpochReport { epoch, loss, validation_loss, train_accuracy, accuracy, seconds } = report;
-            table += &format!("{epoch},{loss},{validation_loss},{train_accuracy},{accuracy},{seconds}\n");
+            let EpochReport { epoch, loss, validation_loss, train_score, score, seconds, .. } = report;
+            table += &format!("{epoch},{loss},{validation_loss},{train_score},{score},{seconds}\n");
         }
         self.write("history.csv", &table)?;
         self.write("curves.svg", &curves::draw(history))
@@ -80,7 +85,15 @@ impl Folder {
         self.write("confusion.svg", &confusion::draw(counts, classes))
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<()> {
+    /// Writes right numbers and what was read instead.
+    pub fn write_predictions(&self, right: &[f32], read: &[f32]) -> Result<()> {
+        let rows: Vec<String> = right.iter().zip(read).map(|(right, read)| format!("{right},{read}\n")).collect();
+        self.write("predictions.csv", &format!("right,predicted\n{}", rows.concat()))?;
+        self.write("predictions.svg", &scatter::draw(right, read))
+    }
+
+    /// Writes a file of text.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
         checkpoint::write_whole(&self.0.join(name), text.as_bytes())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use panoply::nn::data::source::{Reading, Source};
+use panoply::nn::data::source::{Reading, Source, Task};
 use panoply::nn::{EpochReport, Model, Network, checkpoint};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct Data {
     pub path: String,
     /// Its kind, with what more of it needs.
     pub source: Source,
-    /// Names of the classes.
+    /// Names of the classes; none if numbers are learned.
     pub classes: Vec<String>,
     /// Examples learned from.
     pub examples: usize,
@@ -49,10 +49,16 @@ pub struct Data {
     pub held_out: usize,
     /// xxh3-128 of all examples, in hexadecimal.
     pub digest: String,
-    /// The column of classes, if it was said.
+    /// The column that is learned, if it was said.
     pub label: Option<String>,
     /// What images were scaled to, if it was said.
     pub image_size: Option<(usize, usize)>,
+    /// What is learned, if it was said.
+    #[serde(default)]
+    pub task: Option<Task>,
+    /// Characters of a window of text, if it was said.
+    #[serde(default)]
+    pub context: Option<usize>,
 }
 
 /// How training went on.
@@ -87,8 +93,12 @@ pub struct Outcome {
     pub epochs: usize,
     /// The best of them, whose model is kept.
     pub best: EpochReport,
-    /// Mean of F1 over the classes.
-    pub macro_f1: f64,
+    /// Mean of F1 over the classes, where there are classes.
+    #[serde(default)]
+    pub macro_f1: Option<f64>,
+    /// How far off numbers are on average, where numbers are learned.
+    #[serde(default)]
+    pub absolute_error: Option<f64>,
     /// Steps left out because gradients overflowed.
     pub skipped_steps: u64,
 }
@@ -103,9 +113,20 @@ pub struct Commands {
 }
 
 impl Data {
+    /// What is learned, in a few words.
+    pub fn learned(&self) -> String {
+        match &self.source {
+            Source::Csv { label, numbers: true, .. } => {
+                format!("{label} as a number (`--task classes` makes it classes)")
+            }
+            Source::Text { time, .. } => format!("{} characters, {time} at a time", self.classes.len()),
+            _ => format!("{} classes", self.classes.len()),
+        }
+    }
+
     /// How its files are read.
     pub fn reading(&self) -> Reading {
-        Reading { label: self.label.clone(), image_size: self.image_size }
+        Reading { label: self.label.clone(), image_size: self.image_size, task: self.task, context: self.context }
     }
 }
 

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use panoply::nn::data::Targets;
+use panoply::nn::data::source::{Labelled, Source};
 use panoply::nn::network::layer_spec::Memory;
-use panoply::nn::{LayerSpec, Network};
+use panoply::nn::{LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
 
 /// Which network to train.
@@ -49,14 +51,19 @@ impl Choice {
         }
     }
 
-    /// The network for examples of these lengths; `table` says that their columns have scales of their own.
-    pub fn network(&self, lengths: &[usize], classes: usize, table: bool, sizes: &Sizes) -> Result<Network> {
+    /// The network for this data.
+    pub fn network(&self, labelled: &Labelled, sizes: &Sizes) -> Result<Network> {
         if let Choice::File(file) = self {
-            return from_file(file, lengths, classes);
+            return from_file(file, labelled);
         }
+        if let Source::Text { .. } = labelled.source {
+            return self.text(labelled, sizes);
+        }
+        let lengths = &labelled.data.lengths;
         let hidden = self.hidden(sizes.hidden.as_deref())?;
         let mut network = Network::with_input(lengths);
-        if table {
+        // Columns of a table have scales of their own.
+        if let Source::Csv { .. } = labelled.source {
             network = network.add_layer(LayerSpec::Standardise {});
         }
         let drop = LayerSpec::Dropout { probability: sizes.dropout };
@@ -68,21 +75,44 @@ impl Choice {
                 .add_layer(LayerSpec::Last {})
                 .add_layer(drop),
             Choice::Transformer => {
-                let (width, blocks) = (hidden[0], hidden.get(1).copied().unwrap_or(2));
-                let start = network
-                    .add_layer(rows(lengths))
-                    .add_layer(LayerSpec::linear(width))
-                    .add_layer(LayerSpec::Positions {});
-                let heads = [4, 2, 1].into_iter().find(|heads| width.is_multiple_of(*heads)).unwrap_or(1);
-                let block = LayerSpec::Encoder { heads, inner: 2 * width, dropout: sizes.dropout };
-                let blocks = (0..blocks).fold(start, |network, _| network.add_layer(block.clone()));
-                blocks.add_layer(LayerSpec::layer_norm()).add_layer(LayerSpec::MeanOverTime {})
+                let start = network.add_layer(rows(lengths)).add_layer(LayerSpec::linear(hidden[0]));
+                blocks(start, &hidden, sizes.dropout, false).add_layer(LayerSpec::MeanOverTime {})
             }
             Choice::Mlp | Choice::File(_) => {
                 let flat = if lengths.len() > 1 { network.add_layer(LayerSpec::Flatten {}) } else { network };
                 hidden.iter().fold(flat, |network, width| {
                     network.add_layer(LayerSpec::linear(*width)).add_layer(LayerSpec::Relu {}).add_layer(drop.clone())
                 })
+            }
+        };
+        let network = match &labelled.data.targets {
+            Targets::Classes { classes, .. } => network.add_layer(LayerSpec::linear(*classes)),
+            Targets::Numbers { width, .. } => network
+                .add_layer(LayerSpec::linear(*width))
+                .add_layer(LayerSpec::Restore {})
+                .loss(Loss::new(LossKind::Mse)),
+        };
+        network.shapes()?;
+        Ok(network)
+    }
+
+    /// A network that tells from characters the next one, at each of them.
+    fn text(&self, labelled: &Labelled, sizes: &Sizes) -> Result<Network> {
+        let hidden = self.hidden(sizes.hidden.as_deref())?;
+        let classes = labelled.data.classes();
+        let letters = |width: usize| {
+            let network = Network::with_input(&labelled.data.lengths);
+            network.add_layer(LayerSpec::Embedding { count: classes, width })
+        };
+        let network = match self {
+            Choice::Lstm => letters(hidden[0].min(64))
+                .add_layer(LayerSpec::Lstm(Memory::new(hidden[0])))
+                .add_layer(LayerSpec::Dropout { probability: sizes.dropout }),
+            Choice::Transformer => blocks(letters(hidden[0]), &hidden, sizes.dropout, true),
+            _ => {
+                let message =
+                    format!("{} does not read texts, in which each character has others before it", self.name());
+                return Err(Error::mistake(message).note("`--model lstm` and `--model transformer` do"));
             }
         };
         let network = network.add_layer(LayerSpec::linear(classes));
@@ -136,6 +166,7 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
             size: vec![3, 3],
             stride: vec![],
             padding: vec![1, 1],
+            dilation: vec![],
             groups: 1,
             bias: false,
         };
@@ -148,8 +179,18 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
     Ok(network.add_layer(LayerSpec::Flatten {}).add_layer(drop))
 }
 
-fn from_file(file: &std::path::Path, lengths: &[usize], classes: usize) -> Result<Network> {
+/// Places, blocks of attention and a norm over `[time, hidden[0]]`.
+fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Network {
+    let (width, count) = (hidden[0], hidden.get(1).copied().unwrap_or(2));
+    let heads = [4, 2, 1].into_iter().find(|heads| width.is_multiple_of(*heads)).unwrap_or(1);
+    let block = LayerSpec::Encoder { heads, inner: 2 * width, dropout, causal };
+    let start = network.add_layer(LayerSpec::Positions {});
+    (0..count).fold(start, |network, _| network.add_layer(block.clone())).add_layer(LayerSpec::layer_norm())
+}
+
+fn from_file(file: &std::path::Path, labelled: &Labelled) -> Result<Network> {
     let network = Network::read(file)?;
+    let lengths = &labelled.data.lengths;
     let size = |lengths: &[usize]| lengths.iter().product::<usize>();
     if size(&network.input) != size(lengths) {
         let message =
@@ -157,9 +198,24 @@ fn from_file(file: &std::path::Path, lengths: &[usize], classes: usize) -> Resul
         return Err(Error::mistake(message));
     }
     let output = network.output()?;
-    if output != [classes] {
-        let message = format!("{}: it gives {output:?}, but there are {classes} classes", file.display());
-        return Err(Error::mistake(message).note(format!("the last layer must have outputs = {classes}")));
+    let (wanted, what) = match &labelled.data.targets {
+        Targets::Classes { classes, places: 1, .. } => (vec![*classes], format!("there are {classes} classes")),
+        Targets::Classes { classes, places, .. } => {
+            (vec![*places, *classes], format!("there are {classes} characters at {places} times"))
+        }
+        Targets::Numbers { width, .. } => (vec![*width], format!("{width} numbers are to be learned")),
+    };
+    let outputs = wanted[wanted.len() - 1];
+    if output != wanted {
+        let message = format!("{}: it gives {output:?}, but {what}", file.display());
+        return Err(Error::mistake(message).note(format!("the last layer must have outputs = {outputs}")));
+    }
+    if network.loss.kind.is_of_classes() != matches!(labelled.data.targets, Targets::Classes { .. }) {
+        let note = match network.loss.kind.is_of_classes() {
+            true => "numbers take loss = { kind = \"mse\" }, \"l1\" or \"huber\"",
+            false => "classes take loss = { kind = \"cross_entropy\" }",
+        };
+        return Err(Error::mistake(format!("{}: its loss does not fit: {what}", file.display())).note(note));
     }
     Ok(network)
 }

@@ -4,15 +4,17 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use panoply::nn::EpochReport;
 use panoply::nn::fit::{StepReport, Watch};
 use panoply::{Error, Result};
 
+use super::dashboard::{self, Dashboard, Facts};
 use super::folder::Folder;
+use super::outcome::in_words;
 
 /// The exit code of a program that Ctrl-C ended.
-const INTERRUPTED: i32 = 130;
+pub const INTERRUPTED: i32 = 130;
 
 /// True once the user pressed Ctrl-C; the second time the program ends at once.
 pub fn stop_flag() -> Result<Arc<AtomicBool>> {
@@ -20,36 +22,65 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
     let seen = stop.clone();
     let set = ctrlc::set_handler(move || {
         if seen.swap(true, Ordering::SeqCst) {
+            dashboard::leave();
             std::process::exit(INTERRUPTED);
         }
-        eprintln!("finishing this step; press Ctrl-C again to end at once");
+        if !dashboard::is_open() {
+            eprintln!("finishing this step; press Ctrl-C again to end at once");
+        }
     });
     set.map_err(|error| Error::mistake(format!("cannot listen for Ctrl-C: {error}")))?;
     Ok(stop)
 }
 
-/// The progress bar, a line for each epoch, and the history in the run's folder.
+/// Progress, a line for each epoch, and the history in the run's folder.
 pub struct Screen {
-    /// On a terminal.
-    pub bar: ProgressBar,
-    /// The first failure to write the history.
+    /// The first failure to write the history or to draw.
     pub failed: Option<Error>,
+    show: Show,
     history: Vec<EpochReport>,
     folder: Folder,
     epochs: usize,
+    text: bool,
     stop: Arc<AtomicBool>,
 }
 
+/// Where progress is seen.
+enum Show {
+    Bar(ProgressBar),
+    Dashboard(Box<Dashboard>),
+}
+
 impl Screen {
-    /// `history` is what earlier runs reached.
-    pub fn new(quiet: bool, epochs: usize, folder: Folder, history: Vec<EpochReport>, stop: Arc<AtomicBool>) -> Screen {
-        let bar = ProgressBar::new(0);
+    /// `history` is what earlier runs reached, `text` whether a text is learned.
+    pub fn new(epochs: usize, folder: Folder, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Screen {
+        Screen { failed: None, show: Show::Bar(ProgressBar::hidden()), history, folder, epochs, text, stop }
+    }
+
+    /// A bar on a terminal, if it is not to be quiet.
+    pub fn show_bar(&mut self, quiet: bool) {
         if quiet || !std::io::stderr().is_terminal() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
+            return;
         }
+        let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{prefix} {bar:30.cyan/dim} {pos}/{len} steps · {per_sec} · {msg}");
         bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Screen { bar, failed: None, history, folder, epochs, stop }
+        self.show = Show::Bar(bar);
+    }
+
+    /// The whole terminal, until [`Screen::close`].
+    pub fn show_dashboard(&mut self, facts: Facts) -> Result<()> {
+        let dashboard = Dashboard::open(facts, self.history.clone(), self.text, self.stop.clone())?;
+        self.show = Show::Dashboard(Box::new(dashboard));
+        Ok(())
+    }
+
+    /// Leaves the terminal as it was.
+    pub fn close(&mut self) {
+        if let Show::Bar(bar) = &self.show {
+            bar.finish_and_clear();
+        }
+        self.show = Show::Bar(ProgressBar::hidden());
     }
 
     /// Whether the user wants it to end.
@@ -60,28 +91,43 @@ impl Screen {
 
 impl Watch for Screen {
     fn step(&mut self, report: &StepReport) -> bool {
-        let made = ((report.epoch - 1) * report.steps + report.step) as u64;
-        self.bar.set_length((report.steps * self.epochs) as u64);
-        self.bar.set_prefix(format!("epoch {:>3}/{}", report.epoch, self.epochs));
-        self.bar.set_message(format!("loss {:.4}", report.loss));
-        self.bar.set_position(made);
-        !self.stopped()
+        match &mut self.show {
+            Show::Bar(bar) => {
+                let made = ((report.epoch - 1) * report.steps + report.step) as u64;
+                bar.set_length((report.steps * self.epochs) as u64);
+                bar.set_prefix(format!("epoch {:>3}/{}", report.epoch, self.epochs));
+                bar.set_message(format!("loss {:.4}", report.loss));
+                bar.set_position(made);
+            }
+            Show::Dashboard(dashboard) => {
+                if let Err(error) = dashboard.step(report) {
+                    self.failed.get_or_insert(error);
+                }
+            }
+        }
+        self.failed.is_none() && !self.stopped()
     }
 
     fn epoch(&mut self, report: &EpochReport) -> bool {
-        let EpochReport { epoch, loss, validation_loss, accuracy, seconds, .. } = report;
+        let EpochReport { epoch, loss, validation_loss, seconds, .. } = report;
+        let reached = in_words(report, self.text);
         let line = format!(
-            "epoch {epoch:>3}  loss {loss:.4}  held out: loss {validation_loss:.4}, {:.1} % right  {:.0} ms",
-            accuracy * 100.0,
+            "epoch {epoch:>3}  loss {loss:.4}  held out: loss {validation_loss:.4}, {reached}  {:.0} ms",
             seconds * 1e3
         );
-        if self.bar.is_hidden() {
-            eprintln!("{line}")
-        } else {
-            self.bar.println(line)
-        }
         self.history.push(report.clone());
-        if let Err(error) = self.folder.write_history(&self.history) {
+        let drawn = match &mut self.show {
+            Show::Bar(bar) if bar.is_hidden() => {
+                eprintln!("{line}");
+                Ok(())
+            }
+            Show::Bar(bar) => {
+                bar.println(line);
+                Ok(())
+            }
+            Show::Dashboard(dashboard) => dashboard.epoch(report),
+        };
+        if let Err(error) = drawn.and(self.folder.write_history(&self.history)) {
             self.failed.get_or_insert(error);
         }
         self.failed.is_none() && !self.stopped()

@@ -160,7 +160,7 @@ impl TextTable {
 }
 
 /// The cells of a line; none if a quote is not closed. Within quotes dividers are text and `""` is a quote.
-fn cells(line: &str, divider: char) -> Option<Vec<String>> {
+pub(super) fn cells(line: &str, divider: char) -> Option<Vec<String>> {
     let (mut cells, mut cell, mut quoted) = (Vec::new(), String::new(), false);
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {

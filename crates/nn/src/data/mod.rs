@@ -2,45 +2,86 @@
 
 pub mod csv;
 pub mod digits;
+mod feed;
 pub mod idx;
 pub mod images;
 pub mod npy;
 pub mod source;
+pub mod text;
 
 use std::path::Path;
 
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
-/// Examples of equal width with a class each.
+pub(crate) use feed::{Feed, resident_bytes};
+
+/// What is to be learned of each example.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Targets {
+    /// Classes below `classes`.
+    Classes {
+        /// One example after another.
+        labels: Vec<i32>,
+        /// How many classes there are.
+        classes: usize,
+        /// Labels of an example: one, or one for each time of a sequence.
+        places: usize,
+    },
+    /// Numbers.
+    Numbers {
+        /// One example after another.
+        values: Vec<f32>,
+        /// Numbers of an example.
+        width: usize,
+    },
+}
+
+/// Examples of equal width with what is to be learned of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// One row for each example, one after another.
     pub features: Vec<f32>,
     /// Numbers in a row.
     pub width: usize,
-    /// The class of each example, below `classes`.
-    pub labels: Vec<i32>,
-    /// How many classes there are.
-    pub classes: usize,
+    /// What is to be learned of each.
+    pub targets: Targets,
     /// Lengths of an example's axes; their product is the width.
     pub lengths: Vec<usize>,
 }
 
-/// Inputs `[batch, lengths]` and classes `[batch]`.
+/// Inputs `[batch, lengths]`, and classes `[batch]` or `[batch, places]` or numbers `[batch, width]`.
 pub type Batch = (Tensor, Tensor);
 
 impl Dataset {
-    /// Examples whose parts fit together.
+    /// Examples with a class each, whose parts fit together.
     pub fn new(features: Vec<f32>, width: usize, labels: Vec<i32>, classes: usize) -> Result<Dataset> {
-        if width == 0 || features.len() != labels.len() * width {
-            let message = format!("{} numbers are not {} rows of {width}", features.len(), labels.len());
+        Dataset::sequences(features, width, labels, classes, 1)
+    }
+
+    /// Examples with so many classes each: one for each time.
+    pub fn sequences(
+        features: Vec<f32>,
+        width: usize,
+        labels: Vec<i32>,
+        classes: usize,
+        places: usize,
+    ) -> Result<Dataset> {
+        fits(features.len(), width, labels.len(), places)?;
+        if let Some(at) = labels.iter().position(|label| !(0..classes as i32).contains(label)) {
+            let message = format!("example {} has class {}, not one of 0 .. {classes}", at / places, labels[at]);
             return Err(Error::mistake(message));
         }
-        if let Some(row) = labels.iter().position(|label| !(0..classes as i32).contains(label)) {
-            let message = format!("example {row} has class {}, not one of 0 .. {classes}", labels[row]);
+        Ok(Dataset { features, width, targets: Targets::Classes { labels, classes, places }, lengths: vec![width] })
+    }
+
+    /// Examples with so many numbers each to be learned.
+    pub fn numbers(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
+        fits(features.len(), width, values.len(), each)?;
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            let message = format!("example {} has the target {}, which is no finite number", at / each, values[at]);
             return Err(Error::mistake(message));
         }
-        Ok(Dataset { features, width, labels, classes, lengths: vec![width] })
+        Ok(Dataset { features, width, targets: Targets::Numbers { values, width: each }, lengths: vec![width] })
     }
 
     /// The same examples with other axes.
@@ -54,22 +95,43 @@ impl Dataset {
 
     /// How many examples.
     pub fn len(&self) -> usize {
-        self.labels.len()
+        self.features.len() / self.width
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.features.is_empty()
+    }
+
+    /// The classes of the examples, one after another; none if numbers are to be learned.
+    pub fn labels(&self) -> &[i32] {
+        match &self.targets {
+            Targets::Classes { labels, .. } => labels,
+            Targets::Numbers { .. } => &[],
+        }
+    }
+
+    /// How many classes there are; 0 if numbers are to be learned.
+    pub fn classes(&self) -> usize {
+        match &self.targets {
+            Targets::Classes { classes, .. } => *classes,
+            Targets::Numbers { .. } => 0,
+        }
     }
 
     /// The examples at these positions.
     pub fn select(&self, positions: &[usize]) -> Dataset {
-        let row = |position: &usize| &self.features[position * self.width..(position + 1) * self.width];
         Dataset {
-            features: positions.iter().flat_map(row).copied().collect(),
+            features: rows(&self.features, self.width, positions),
             width: self.width,
-            labels: positions.iter().map(|position| self.labels[*position]).collect(),
-            classes: self.classes,
+            targets: match &self.targets {
+                Targets::Classes { labels, classes, places } => {
+                    Targets::Classes { labels: rows(labels, *places, positions), classes: *classes, places: *places }
+                }
+                Targets::Numbers { values, width } => {
+                    Targets::Numbers { values: rows(values, *width, positions), width: *width }
+                }
+            },
             lengths: self.lengths.clone(),
         }
     }
@@ -89,22 +151,33 @@ impl Dataset {
         let lengths: Vec<u64> = self.lengths.iter().map(|length| *length as u64).collect();
         hasher.update(bytemuck::cast_slice(&lengths));
         hasher.update(bytemuck::cast_slice(&self.features));
-        hasher.update(bytemuck::cast_slice(&self.labels));
+        match &self.targets {
+            Targets::Classes { labels, .. } => hasher.update(bytemuck::cast_slice(labels)),
+            Targets::Numbers { values, .. } => hasher.update(bytemuck::cast_slice(values)),
+        }
         hasher.digest128()
     }
 
-    /// Two parts, the second with this share of every class, chosen at random.
+    /// Two parts, the second with this share of the examples: of every class, chosen at random; of sequences the last ones,
+    /// since neighbours tell of each other.
     pub fn split(&self, share: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
         if !(0.0..1.0).contains(&share) {
             return Err(Error::mistake(format!("a share of {share} cannot be held out; choose one in 0 .. 1")));
         }
+        let out = |count: usize| (count as f64 * share).round() as usize;
         let order = rng.permutation(self.len());
         let (mut kept, mut held) = (Vec::new(), Vec::new());
-        for class in 0..self.classes as i32 {
-            let members: Vec<usize> = order.iter().copied().filter(|i| self.labels[*i] == class).collect();
-            let out = (members.len() as f64 * share).round() as usize;
-            held.extend(&members[..out]);
-            kept.extend(&members[out..]);
+        let mut divide = |members: &[usize]| {
+            let (first, rest) = members.split_at(out(members.len()));
+            held.extend(first);
+            kept.extend(rest);
+        };
+        match &self.targets {
+            Targets::Classes { labels, classes, places: 1 } => (0..*classes as i32).for_each(|class| {
+                divide(&order.iter().copied().filter(|i| labels[*i] == class).collect::<Vec<usize>>());
+            }),
+            Targets::Classes { .. } => divide(&(0..self.len()).rev().collect::<Vec<usize>>()),
+            Targets::Numbers { .. } => divide(&order),
         }
         kept.sort_unstable();
         held.sort_unstable();
@@ -113,15 +186,36 @@ impl Dataset {
 
     /// All examples once, in random order, `size` at a time; the last batch may be shorter.
     pub fn batches(&self, size: usize, rng: &mut Rng) -> Batches<'_> {
-        let order = rng.fork().permutation(self.len());
-        Batches { data: self, order, size: size.max(1), next: 0 }
+        Batches { data: self, order: self.order(rng), size: size.max(1), next: 0 }
+    }
+
+    /// The order in which [`Dataset::batches`] takes the examples.
+    pub(crate) fn order(&self, rng: &mut Rng) -> Vec<usize> {
+        rng.fork().permutation(self.len())
     }
 
     /// All examples as one batch, in order.
     pub fn whole(&self) -> Batch {
         let shape = [&[self.len()], &self.lengths[..]].concat();
-        (Tensor::from_slice(&self.features, shape), Tensor::from_slice(&self.labels, [self.len()]))
+        let targets = match &self.targets {
+            Targets::Classes { labels, places: 1, .. } => Tensor::from_slice(labels, [self.len()]),
+            Targets::Classes { labels, places, .. } => Tensor::from_slice(labels, [self.len(), *places]),
+            Targets::Numbers { values, width } => Tensor::from_slice(values, [self.len(), *width]),
+        };
+        (Tensor::from_slice(&self.features, shape), targets)
     }
+}
+
+fn rows<T: Copy>(values: &[T], width: usize, positions: &[usize]) -> Vec<T> {
+    positions.iter().flat_map(|position| &values[position * width..(position + 1) * width]).copied().collect()
+}
+
+fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()> {
+    if width == 0 || each == 0 || !targets.is_multiple_of(each) || features != targets / each * width {
+        let rows = targets.checked_div(each).unwrap_or(0);
+        return Err(Error::mistake(format!("{features} numbers are not {rows} rows of {width}")));
+    }
+    Ok(())
 }
 
 /// Batches of one epoch.

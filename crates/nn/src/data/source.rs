@@ -1,4 +1,4 @@
-//! Where examples come from: one call for tables, images, IDX and NumPy files, and what must be remembered to read more of
+//! Where examples come from: one call for tables, texts, images, IDX and NumPy files, and what must be remembered to read more of
 //! the same kind later.
 
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use panoply_tensor::{DType, Error, Result, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::csv::TextTable;
-use super::{Dataset, digits, idx, images, npy};
+use super::{Dataset, Targets, digits, idx, images, npy, text};
 
 /// A kind of data with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,8 +19,18 @@ pub enum Source {
     Csv {
         /// The columns that are read, by name, or by place if the table has no names.
         columns: Vec<String>,
-        /// The column of classes.
+        /// The column that is learned.
         label: String,
+        /// Whether it is learned as numbers, not as classes.
+        #[serde(default)]
+        numbers: bool,
+    },
+    /// A text, character by character.
+    Text {
+        /// Its characters, sorted.
+        vocabulary: String,
+        /// Characters of a window.
+        time: usize,
     },
     /// Folders of images.
     Images {
@@ -43,36 +53,64 @@ pub enum Source {
     },
 }
 
-/// Examples with classes.
+/// Examples with what is to be learned of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Labelled {
     /// Where they come from.
     pub source: Source,
     /// The examples.
     pub data: Dataset,
-    /// Names of the classes.
+    /// Names of the classes; none if numbers are to be learned.
     pub classes: Vec<String>,
+}
+
+/// What is right of an example.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Right {
+    /// A class.
+    Class(i32),
+    /// A number.
+    Number(f32),
 }
 
 /// Examples to be judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unlabelled {
-    /// The examples; their labels mean nothing.
+    /// The examples; only the kind of their targets means something.
     pub data: Dataset,
     /// A name for each: a line, a file, a place.
     pub names: Vec<String>,
-    /// The right class of each, where it is known.
-    pub labels: Vec<Option<i32>>,
+    /// What is right, where it is known.
+    pub right: Vec<Option<Right>>,
 }
 
 /// How to read data where the files leave it open.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// The column of classes of a table, by name or counted from 1.
+    /// The column of a table that is to be learned, by name or counted from 1.
     pub label: Option<String>,
+    /// What is to be learned, if the data leave it open.
+    pub task: Option<Task>,
+    /// Characters of a window of text.
+    pub context: Option<usize>,
     /// Rows and columns to which images are scaled.
     pub image_size: Option<(usize, usize)>,
 }
+
+/// What is to be learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// A class for each example.
+    Classes,
+    /// A number for each example.
+    Numbers,
+    /// Each character of a text.
+    Text,
+}
+
+/// Whole numbers of so many values or fewer are classes.
+const FEW_VALUES: usize = 20;
 
 /// More classes than this are taken for a mistake in the choice of the column.
 const MOST_CLASSES: usize = 10_000;
@@ -83,7 +121,7 @@ pub fn digits() -> Result<Labelled> {
     Ok(Labelled { source: Source::Digits, data, classes: (0..10).map(|digit| digit.to_string()).collect() })
 }
 
-/// Reads examples with classes: a table (`.csv`, `.tsv`, `.txt`), a folder of images with a sub-folder for each class, a
+/// Reads examples with what is to be learned of them: a table (`.csv`, `.tsv`, `.txt`), a text (`.txt`, `.md`), a folder of images with a sub-folder for each class, a
 /// folder of IDX or NumPy files, or one file of a pair (`train-images-idx3-ubyte.gz`, `x.npy`, whose partner lies beside it).
 pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     if path.is_dir() {
@@ -92,8 +130,13 @@ pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
             None => open_images(path, reading),
         };
     }
+    if reading.task == Some(Task::Text) {
+        return open_text(path, reading);
+    }
     match kind(path)? {
         FileKind::Table => open_table(path, reading),
+        FileKind::Text if reading.task.is_none() => open_text(path, reading),
+        FileKind::Text => Err(Error::mistake(format!("{} is a text, no table", path.display()))),
         FileKind::Idx | FileKind::Npy => {
             let (examples, labels) = partner(path)?;
             open_pair(&examples, &labels)
@@ -104,6 +147,7 @@ pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
 
 enum FileKind {
     Table,
+    Text,
     Idx,
     Npy,
     Image,
@@ -116,8 +160,10 @@ fn kind(path: &Path) -> Result<FileKind> {
     }
     let name = name(path);
     let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
-    if ends(&[".csv", ".tsv", ".txt"]) {
+    if ends(&[".csv", ".tsv"]) {
         Ok(FileKind::Table)
+    } else if ends(&[".txt", ".md"]) {
+        Ok(if text::is_table(&text::load(path)?) { FileKind::Table } else { FileKind::Text })
     } else if ends(&[".npy"]) {
         Ok(FileKind::Npy)
     } else if ends(&[".png", ".jpg", ".jpeg"]) {
@@ -125,8 +171,8 @@ fn kind(path: &Path) -> Result<FileKind> {
     } else if name.contains("ubyte") || name.contains("idx") {
         Ok(FileKind::Idx)
     } else {
-        let what = "is no .csv, .tsv, .txt, .npy, IDX file (…-ubyte, …-ubyte.gz) or folder";
-        Err(Error::mistake(format!("{} {what}", path.display())))
+        let what = "is no .csv, .tsv, .txt, .md, .npy, IDX file (…-ubyte, …-ubyte.gz) or folder";
+        Err(Error::mistake(format!("{} {what}", path.display())).note("`--task text` reads any text"))
     }
 }
 
@@ -144,16 +190,27 @@ fn open_table(path: &Path, reading: &Reading) -> Result<Labelled> {
         return Err(Error::corrupt(message));
     }
     let words: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[label].as_str()).collect();
-    let named = &table.names[label];
-    if let Some(at) = words.iter().position(|word| word.is_empty()) {
-        return Err(Error::corrupt(format!("{}:{}: {named}: it is empty", path.display(), table.rows[at].0)));
+    let named = table.names[label].clone();
+    let at = |row: usize| format!("{}:{}: {named}", path.display(), table.rows[row].0);
+    if let Some(row) = words.iter().position(|word| word.is_empty()) {
+        return Err(Error::corrupt(format!("{}: it is empty", at(row))));
+    }
+    let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == Task::Numbers);
+    let source = Source::Csv {
+        columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
+        label: named.clone(),
+        numbers,
+    };
+    if numbers {
+        let values = table.numbers(&[label], path)?;
+        let data = Dataset::numbers(table.numbers(&columns, path)?, columns.len(), values, 1)?;
+        return Ok(Labelled { source, data, classes: Vec::new() });
     }
     let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.fract() != 0.0);
-    if let Some(at) = words.iter().position(fraction) {
-        let message = format!("{}:{}: {named}: `{}` is no class", path.display(), table.rows[at].0, words[at]);
-        return Err(
-            Error::corrupt(message).note("classes are words or whole numbers; `--label COLUMN` names their column")
-        );
+    if let Some(row) = words.iter().position(fraction) {
+        let note =
+            "classes are words or whole numbers; `--label COLUMN` names their column, `--task numbers` learns numbers";
+        return Err(Error::corrupt(format!("{}: `{}` is no class", at(row), words[row])).note(note));
     }
     let classes = sorted(&words);
     if classes.len() < 2 || classes.len() > MOST_CLASSES {
@@ -162,13 +219,28 @@ fn open_table(path: &Path, reading: &Reading) -> Result<Labelled> {
     }
     let place = |word: &&str| classes.iter().position(|class| class == word).map_or(0, |at| at as i32);
     let labels = words.iter().map(place).collect();
-    let features = table.numbers(&columns, path)?;
-    let source = Source::Csv {
-        columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
-        label: table.names[label].clone(),
-    };
-    let data = Dataset::new(features, columns.len(), labels, classes.len())?;
+    let data = Dataset::new(table.numbers(&columns, path)?, columns.len(), labels, classes.len())?;
     Ok(Labelled { source, data, classes })
+}
+
+/// Whether a column is one of numbers to be learned, not of classes: all are numbers, and one has a fraction or they are of many
+/// values for so few rows.
+fn are_numbers(words: &[&str]) -> bool {
+    let Ok(numbers) = words.iter().map(|word| word.parse::<f64>()).collect::<Result<Vec<f64>, _>>() else {
+        return false;
+    };
+    let values = sorted(words).len();
+    let many = values > FEW_VALUES && values > words.len() / FEW_VALUES;
+    many || numbers.iter().any(|number| number.fract() != 0.0)
+}
+
+fn open_text(path: &Path, reading: &Reading) -> Result<Labelled> {
+    let text = text::load(path)?;
+    let vocabulary = text::vocabulary(&text);
+    let time = reading.context.unwrap_or(text::TIME);
+    let data = text::windows(&text, &vocabulary, time, path)?;
+    let source = Source::Text { vocabulary: vocabulary.iter().collect(), time };
+    Ok(Labelled { source, data, classes: vocabulary.iter().map(char::to_string).collect() })
 }
 
 /// Each word once: in the order of the numbers if all are numbers, of the letters otherwise.
@@ -312,7 +384,11 @@ impl Source {
                 let message = format!("{}: this network reads the digits that ship, no files", path.display());
                 Err(Error::mistake(message))
             }
-            Source::Csv { columns, label } => read_table(path, columns, label, classes),
+            Source::Csv { columns, label, numbers } => read_table(path, columns, label, *numbers, classes),
+            Source::Text { .. } => {
+                let message = format!("{}: this network tells what follows a text; there is no class", path.display());
+                Err(Error::mistake(message))
+            }
             Source::Images { channels, rows, columns } => {
                 let (files, labels) = image_files(path, classes)?;
                 let images = images::load(&files, Some((*rows, *columns)), Some(*channels))?;
@@ -329,7 +405,8 @@ impl Source {
                 let count = features.len() / lengths.iter().product::<usize>().max(1);
                 let labels = match partner(file) {
                     Ok((examples, labels)) => {
-                        open_pair(&examples, &labels)?.data.labels.into_iter().map(Some).collect()
+                        let labels = open_pair(&examples, &labels)?;
+                        labels.data.labels().iter().map(|label| Some(Right::Class(*label))).collect()
                     }
                     Err(_) => vec![None; count],
                 };
@@ -339,7 +416,7 @@ impl Source {
     }
 }
 
-fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Option<i32>>)> {
+fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Option<Right>>)> {
     if !path.is_dir() {
         kind(path)?;
         return Ok((vec![path.to_path_buf()], vec![None]));
@@ -350,13 +427,17 @@ fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Opt
         return Ok((own, labels));
     }
     let found = images::classes(path)?;
-    let place =
-        |label: &i32| classes.iter().position(|class| *class == found.classes[*label as usize]).map(|at| at as i32);
+    let place = |label: &i32| right(classes, &found.classes[*label as usize]);
     let labels = found.labels.iter().map(place).collect();
     Ok((found.files, labels))
 }
 
-fn read_table(path: &Path, columns: &[String], label: &str, classes: &[String]) -> Result<Unlabelled> {
+/// The class of a name, if it is one.
+fn right(classes: &[String], name: &str) -> Option<Right> {
+    classes.iter().position(|class| class == name).map(|at| Right::Class(at as i32))
+}
+
+fn read_table(path: &Path, columns: &[String], label: &str, numbers: bool, classes: &[String]) -> Result<Unlabelled> {
     let table = TextTable::read(path)?;
     let place = |name: &str| table.names.iter().position(|known| known == name);
     let missing: Vec<&str> = columns.iter().map(String::as_str).filter(|name| place(name).is_none()).collect();
@@ -367,18 +448,22 @@ fn read_table(path: &Path, columns: &[String], label: &str, classes: &[String]) 
     let places: Vec<usize> = columns.iter().filter_map(|name| place(name)).collect();
     let features = table.numbers(&places, path)?;
     let known = place(label);
-    let right = |cells: &[String]| {
-        let word = &cells[known?];
-        classes.iter().position(|class| class == word).map(|at| at as i32)
+    let right = |cells: &[String]| match numbers {
+        true => cells[known?].parse().ok().map(Right::Number),
+        false => right(classes, &cells[known?]),
     };
-    let labels = table.rows.iter().map(|(_, cells)| right(cells)).collect();
-    let names = table.rows.iter().map(|(line, _)| format!("line {line}")).collect();
-    Unlabelled::new(features, &[columns.len()], names, labels)
+    let known = table.rows.iter().map(|(_, cells)| right(cells)).collect();
+    let names: Vec<String> = table.rows.iter().map(|(line, _)| format!("line {line}")).collect();
+    let mut read = Unlabelled::new(features, &[columns.len()], names, known)?;
+    if numbers {
+        read.data.targets = Targets::Numbers { values: vec![0.0; read.names.len()], width: 1 };
+    }
+    Ok(read)
 }
 
 impl Unlabelled {
-    fn new(features: Vec<f32>, lengths: &[usize], names: Vec<String>, labels: Vec<Option<i32>>) -> Result<Unlabelled> {
+    fn new(features: Vec<f32>, lengths: &[usize], names: Vec<String>, right: Vec<Option<Right>>) -> Result<Unlabelled> {
         let data = Dataset::new(features, lengths.iter().product(), vec![0; names.len()], 1)?.shaped(lengths)?;
-        Ok(Unlabelled { data, names, labels })
+        Ok(Unlabelled { data, names, right })
     }
 }

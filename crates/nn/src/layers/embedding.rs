@@ -5,7 +5,7 @@ use panoply_tensor::{DType, Rng, Tensor};
 use crate::layer::{Layer, Pass};
 use crate::module::{Param, module};
 
-/// A vector for each of some integers: `[…]` i32 becomes `[…, width]`.
+/// A vector for each of some integers: `[…]` becomes `[…, width]`. Floats are taken for the whole numbers they are.
 #[derive(Clone, Debug)]
 pub struct Embedding {
     /// `[count, width]`.
@@ -21,7 +21,8 @@ impl Embedding {
 
 impl Layer for Embedding {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        pass.cast(&self.weight.tensor().index_select(0, input))
+        let places = if input.dtype().is_float() { &input.cast(DType::I32) } else { input };
+        pass.cast(&self.weight.tensor().index_select(0, places))
     }
 }
 

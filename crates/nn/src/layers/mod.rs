@@ -1,6 +1,8 @@
 //! The layers, one file each.
 
+mod activation;
 mod attention;
+mod augment;
 mod checkpoint;
 mod conv;
 mod dropout;
@@ -13,15 +15,17 @@ mod recurrent;
 mod sequential;
 mod transformer;
 
+pub use activation::LeakyRelu;
 pub use attention::MultiHeadAttention;
+pub use augment::{Flip, Noise, Shift};
 pub use checkpoint::Checkpoint;
 pub use conv::{Conv1d, Conv2d, Conv3d, Convolution, TransposedConvolution};
 pub use dropout::{Dropout, DropoutLayer};
 pub use embedding::{Embedding, Positions, sinusoidal_positions};
 pub use linear::Linear;
 pub use mlp::Mlp;
-pub use norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm, Standardise};
-pub use pool::{AdaptiveAveragePool, AveragePool, Flatten, MaxPool, Reshape, Unflatten};
+pub use norm::{BatchNorm, GroupNorm, LayerNorm, Restore, RmsNorm, Standardise};
+pub use pool::{AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, Flatten, MaxPool, Reshape, Unflatten};
 pub use recurrent::{Cell, Depth, Direction, Memory, Recurrent};
 pub use sequential::{Map, Sequential, Stage};
 pub use transformer::{BlockShape, DecoderBlock, EncoderBlock, FeedForward};

@@ -1,9 +1,9 @@
 //! Normalisation with learned scale and shift.
 
-use panoply_tensor::{DType, Tensor};
+use panoply_tensor::{DType, Result, Tensor};
 
 use crate::layer::{Layer, Pass};
-use crate::module::{Param, module};
+use crate::module::{Module, Param, Visitor, VisitorMut, module};
 
 fn ones(size: usize) -> Param {
     Param::new(filled(size, 1.0))
@@ -211,3 +211,25 @@ impl Layer for Standardise {
 }
 
 module!(Standardise { mean, deviation });
+
+/// Inputs times a deviation and plus a mean that were measured before training: what a network that learns numbers of any scale
+/// ends with. In f32.
+#[derive(Clone, Debug)]
+pub struct Restore(pub Standardise);
+
+impl Layer for Restore {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        let (_, input) = widened(input);
+        input * self.0.deviation.tensor() + self.0.mean.tensor()
+    }
+}
+
+impl Module for Restore {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.0.visit(visitor);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+        self.0.visit_mut(visitor)
+    }
+}

@@ -65,6 +65,18 @@ impl<const N: usize> Layer for AdaptiveAveragePool<N> {
 
 module!(AdaptiveAveragePool<const N: usize> {});
 
+/// Largest of parts of the last N axes, this many of them.
+#[derive(Clone, Copy, Debug)]
+pub struct AdaptiveMaxPool<const N: usize>(pub [usize; N]);
+
+impl<const N: usize> Layer for AdaptiveMaxPool<N> {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.adaptive_max_pool(self.0)
+    }
+}
+
+module!(AdaptiveMaxPool<const N: usize> {});
+
 /// All axes after the batch as one.
 #[derive(Clone, Copy, Debug)]
 pub struct Flatten;

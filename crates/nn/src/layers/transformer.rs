@@ -42,6 +42,8 @@ pub struct BlockShape {
     pub inner: usize,
     /// Whether norms stand before attention and dense layers, not after what they add.
     pub norm_first: bool,
+    /// Whether, without another word, each position sees only those up to itself.
+    pub causal: bool,
     /// Probability of dropping what is added in training.
     pub dropout: f64,
 }
@@ -80,7 +82,7 @@ impl EncoderBlock {
 
 impl Layer for EncoderBlock {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.attend(input, &Attention::default(), pass)
+        self.attend(input, &Attention { causal: self.shape.causal, ..Attention::default() }, pass)
     }
 }
 

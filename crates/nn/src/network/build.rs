@@ -1,11 +1,12 @@
 //! From a description to layers at the start of training. Sizes have been checked.
 
-use panoply_tensor::{Conv, Rng, Tensor};
+use panoply_tensor::{Conv, Rng, Tensor, Window};
 
-use super::layer_spec::{LayerSpec, Memory};
+use super::layer_spec::{LayerSpec, Memory, Transposed, Windows};
 use crate::layers::{
-    AdaptiveAveragePool, AveragePool, BatchNorm, BlockShape, Cell, Convolution, DropoutLayer, EncoderBlock, Flatten,
-    LayerNorm, Linear, Map, MaxPool, Positions, Recurrent, Reshape, Sequential, Stage, Standardise,
+    AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, BatchNorm, BlockShape, Cell, Convolution, DropoutLayer,
+    Embedding, EncoderBlock, Flatten, Flip, GroupNorm, LayerNorm, LeakyRelu, Linear, Map, MaxPool, Noise, Positions,
+    Recurrent, Reshape, Restore, RmsNorm, Sequential, Shift, Stage, Standardise, TransposedConvolution,
 };
 
 impl LayerSpec {
@@ -22,24 +23,38 @@ impl LayerSpec {
                 2 => self.conv_layer::<2>(input[0], rng),
                 _ => self.conv_layer::<3>(input[0], rng),
             },
-            LayerSpec::MaxPool { size } => match size[..] {
-                [a] => Box::new(MaxPool::new([a])),
-                [a, b] => Box::new(MaxPool::new([a, b])),
-                _ => Box::new(MaxPool::new([size[0], size[1], size[2]])),
+            LayerSpec::ConvTransposed(transposed) => match transposed.size.len() {
+                1 => transposed.build::<1>(input[0], rng),
+                2 => transposed.build::<2>(input[0], rng),
+                _ => transposed.build::<3>(input[0], rng),
             },
-            LayerSpec::AveragePool { size } => match size[..] {
-                [a] => Box::new(AveragePool::new([a])),
-                [a, b] => Box::new(AveragePool::new([a, b])),
-                _ => Box::new(AveragePool::new([size[0], size[1], size[2]])),
+            LayerSpec::MaxPool(windows) => match windows.size.len() {
+                1 => windows.largest::<1>(),
+                2 => windows.largest::<2>(),
+                _ => windows.largest::<3>(),
             },
-            LayerSpec::GlobalAveragePool {} => {
-                let mean: Box<dyn Stage> = match input.len() {
-                    2 => Box::new(AdaptiveAveragePool([1])),
-                    3 => Box::new(AdaptiveAveragePool([1, 1])),
-                    _ => Box::new(AdaptiveAveragePool([1, 1, 1])),
-                };
-                Box::new(Sequential { layers: vec![mean, Box::new(Flatten)] })
+            LayerSpec::AveragePool(windows) => match windows.size.len() {
+                1 => windows.mean::<1>(),
+                2 => windows.mean::<2>(),
+                _ => windows.mean::<3>(),
+            },
+            LayerSpec::AdaptiveAveragePool { size } => adaptive_average(size),
+            LayerSpec::AdaptiveMaxPool { size } => adaptive_max(size),
+            LayerSpec::GlobalAveragePool {} => flat(adaptive_average(&vec![1; input.len() - 1])),
+            LayerSpec::GlobalMaxPool {} => flat(adaptive_max(&vec![1; input.len() - 1])),
+            LayerSpec::GroupNorm { groups, epsilon } => {
+                Box::new(GroupNorm { epsilon: *epsilon, ..GroupNorm::new(*groups, input[0]) })
             }
+            LayerSpec::RmsNorm { epsilon } => Box::new(RmsNorm { epsilon: *epsilon, ..RmsNorm::new(last) }),
+            LayerSpec::Restore {} => Box::new(Restore(Standardise::new(input))),
+            LayerSpec::Shift { by } => Box::new(Shift { by: *by }),
+            LayerSpec::Flip { probability } => Box::new(Flip { probability: *probability }),
+            LayerSpec::Noise { deviation } => Box::new(Noise { deviation: *deviation }),
+            LayerSpec::LeakyRelu { slope } => Box::new(LeakyRelu { slope: *slope }),
+            LayerSpec::Elu {} => Box::new(Map(Tensor::elu)),
+            LayerSpec::Softplus {} => Box::new(Map(Tensor::softplus)),
+            LayerSpec::Mish {} => Box::new(Map(Tensor::mish)),
+            LayerSpec::Embedding { count, width } => Box::new(Embedding::new(*count, *width, rng)),
             LayerSpec::BatchNorm { epsilon } => Box::new(BatchNorm { epsilon: *epsilon, ..BatchNorm::new(input[0]) }),
             LayerSpec::LayerNorm { epsilon } => Box::new(LayerNorm { epsilon: *epsilon, ..LayerNorm::new(last) }),
             LayerSpec::Standardise {} => Box::new(Standardise::new(input)),
@@ -58,22 +73,85 @@ impl LayerSpec {
             LayerSpec::Last {} => Box::new(Map(|x| x.slice((.., -1)))),
             LayerSpec::MeanOverTime {} => Box::new(Map(|x| x.mean(1))),
             LayerSpec::Positions {} => Box::new(Positions),
-            LayerSpec::Encoder { heads, inner, dropout } => {
-                let shape =
-                    BlockShape { width: last, heads: *heads, inner: *inner, norm_first: true, dropout: *dropout };
+            LayerSpec::Encoder { heads, inner, dropout, causal } => {
+                let shape = BlockShape {
+                    width: last,
+                    heads: *heads,
+                    inner: *inner,
+                    norm_first: true,
+                    dropout: *dropout,
+                    causal: *causal,
+                };
                 Box::new(EncoderBlock::new(shape, rng))
             }
         }
     }
 
     fn conv_layer<const N: usize>(&self, channels: usize, rng: &mut Rng) -> Box<dyn Stage> {
-        let LayerSpec::Conv { outputs, size, stride, padding, groups, bias, .. } = self else {
+        let LayerSpec::Conv { outputs, size, stride, padding, dilation, groups, bias, .. } = self else {
             unreachable!("{} is no convolution", self.kind())
         };
-        let axes = |said: &[usize], otherwise: usize| std::array::from_fn(|i| *said.get(i).unwrap_or(&otherwise));
-        let conv = Conv { stride: axes(stride, 1), padding: axes(padding, 0), dilation: [1; N], groups: *groups };
+        let conv =
+            Conv { stride: axes(stride, 1), padding: axes(padding, 0), dilation: axes(dilation, 1), groups: *groups };
         let layer = Convolution::<N>::with(channels, *outputs, axes(size, 1), conv, rng);
         Box::new(if *bias { layer } else { layer.without_bias() })
+    }
+}
+
+/// A number for each axis: what is said, or the same for all.
+fn axes<const N: usize>(said: &[usize], otherwise: usize) -> [usize; N] {
+    std::array::from_fn(|i| *said.get(i).unwrap_or(&otherwise))
+}
+
+fn adaptive_average(size: &[usize]) -> Box<dyn Stage> {
+    match *size {
+        [a] => Box::new(AdaptiveAveragePool([a])),
+        [a, b] => Box::new(AdaptiveAveragePool([a, b])),
+        _ => Box::new(AdaptiveAveragePool(axes::<3>(size, 1))),
+    }
+}
+
+fn adaptive_max(size: &[usize]) -> Box<dyn Stage> {
+    match *size {
+        [a] => Box::new(AdaptiveMaxPool([a])),
+        [a, b] => Box::new(AdaptiveMaxPool([a, b])),
+        _ => Box::new(AdaptiveMaxPool(axes::<3>(size, 1))),
+    }
+}
+
+fn flat(pooled: Box<dyn Stage>) -> Box<dyn Stage> {
+    Box::new(Sequential { layers: vec![pooled, Box::new(Flatten)] })
+}
+
+impl Transposed {
+    fn build<const N: usize>(&self, channels: usize, rng: &mut Rng) -> Box<dyn Stage> {
+        let conv = Conv {
+            stride: axes(&self.stride, 1),
+            padding: axes(&self.padding, 0),
+            groups: self.groups,
+            ..Conv::default()
+        };
+        let mut layer = TransposedConvolution::<N>::with(channels, self.outputs, axes(&self.size, 1), conv, rng);
+        layer.extra = axes(&self.extra, 0);
+        if !self.bias {
+            layer.bias = None;
+        }
+        Box::new(layer)
+    }
+}
+
+impl Windows {
+    fn window<const N: usize>(&self) -> Window<N> {
+        let size = axes(&self.size, 1);
+        Window { stride: std::array::from_fn(|i| *self.stride.get(i).unwrap_or(&size[i])), ..Window::new(size) }
+    }
+
+    fn largest<const N: usize>(&self) -> Box<dyn Stage> {
+        Box::new(MaxPool::<N> { window: self.window(), padding: axes(&self.padding, 0) })
+    }
+
+    fn mean<const N: usize>(&self) -> Box<dyn Stage> {
+        Box::new(AveragePool::<N> { window: self.window(), padding: axes(&self.padding, 0) })
     }
 }
 

@@ -33,6 +33,9 @@ pub enum LayerSpec {
         /// Zeros on both sides of each axis; none if none is said.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         padding: Vec<usize>,
+        /// Distance between a filter's elements along each axis; 1 if none is said.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        dilation: Vec<usize>,
         /// Parts of the channels that do not see each other.
         #[serde(default = "one")]
         groups: usize,
@@ -40,18 +43,26 @@ pub enum LayerSpec {
         #[serde(default = "yes")]
         bias: bool,
     },
-    /// Largest of windows side by side.
-    MaxPool {
-        /// Lengths of a window.
+    /// The transpose of filters, which makes `[channels, lengths]` longer.
+    ConvTransposed(Transposed),
+    /// Largest of windows.
+    MaxPool(Windows),
+    /// Mean of windows; zeros around count.
+    AveragePool(Windows),
+    /// Means of parts of the lengths, so many of them whatever the lengths are.
+    AdaptiveAveragePool {
+        /// Parts of each axis.
         size: Vec<usize>,
     },
-    /// Mean of windows side by side.
-    AveragePool {
-        /// Lengths of a window.
+    /// Largest of parts of the lengths.
+    AdaptiveMaxPool {
+        /// Parts of each axis.
         size: Vec<usize>,
     },
     /// Mean over all of `[channels, lengths]` but the channels.
     GlobalAveragePool {},
+    /// Largest over all of `[channels, lengths]` but the channels.
+    GlobalMaxPool {},
     /// Each channel normalised over the batch.
     BatchNorm {
         /// Added to the variance.
@@ -64,8 +75,40 @@ pub enum LayerSpec {
         #[serde(default = "epsilon")]
         epsilon: f64,
     },
+    /// The channels of `[channels, lengths]` normalised in parts.
+    GroupNorm {
+        /// Parts; they divide the channels.
+        groups: usize,
+        /// Added to the variance.
+        #[serde(default = "epsilon")]
+        epsilon: f64,
+    },
+    /// The last axis scaled to a mean square of 1.
+    RmsNorm {
+        /// Added to the mean square.
+        #[serde(default = "epsilon")]
+        epsilon: f64,
+    },
     /// Numbers less a mean and over a deviation, both states `[lengths]` set from data; see [`crate::Standardise`].
     Standardise {},
+    /// Numbers times a deviation and plus a mean, both states `[lengths]` set from data: back from what [`LayerSpec::Standardise`]
+    /// does to the scale of the targets.
+    Restore {},
+    /// In training, images moved by some points at random along each axis of `[channels, lengths]`, zeros where nothing was.
+    Shift {
+        /// The most points.
+        by: usize,
+    },
+    /// In training, images turned round along their last axis at random.
+    Flip {
+        /// How likely.
+        probability: f64,
+    },
+    /// In training, normal random numbers added.
+    Noise {
+        /// Their deviation.
+        deviation: f64,
+    },
     /// Elements dropped in training.
     Dropout {
         /// How likely.
@@ -81,6 +124,18 @@ pub enum LayerSpec {
     Sigmoid {},
     /// Hyperbolic tangent.
     Tanh {},
+    /// x where it is positive, a share of it elsewhere.
+    LeakyRelu {
+        /// The share.
+        #[serde(default = "slope")]
+        slope: f64,
+    },
+    /// x where it is positive, exp(x) - 1 elsewhere.
+    Elu {},
+    /// ln(1 + exp(x)).
+    Softplus {},
+    /// x · tanh(softplus(x)).
+    Mish {},
     /// Shares along the last axis.
     Softmax {},
     /// All axes as one.
@@ -89,6 +144,13 @@ pub enum LayerSpec {
     Reshape {
         /// Their lengths.
         lengths: Vec<usize>,
+    },
+    /// A vector for each of some whole numbers: `[…]` becomes `[…, width]`.
+    Embedding {
+        /// The numbers are 0 .. count.
+        count: usize,
+        /// Length of a vector.
+        width: usize,
     },
     /// Plain recurrent layers over `[time, features]`.
     Rnn(Memory),
@@ -111,7 +173,52 @@ pub enum LayerSpec {
         /// Probability of dropping what is added in training.
         #[serde(default)]
         dropout: f64,
+        /// Whether each time sees only those up to itself.
+        #[serde(default, skip_serializing_if = "is_false")]
+        causal: bool,
     },
+}
+
+/// Windows that move over the lengths of `[channels, lengths]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Windows {
+    /// Lengths of a window.
+    pub size: Vec<usize>,
+    /// Distance between windows along each axis; side by side if none is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stride: Vec<usize>,
+    /// What counts least on both sides of each axis; none if none is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub padding: Vec<usize>,
+}
+
+/// The transpose of filters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transposed {
+    /// Channels that come out.
+    pub outputs: usize,
+    /// Channels that go in, if they are to be checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<usize>,
+    /// Lengths of a filter.
+    pub size: Vec<usize>,
+    /// By how much each axis grows, about; 1 if none is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stride: Vec<usize>,
+    /// What is taken away on both sides of each axis; nothing if none is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub padding: Vec<usize>,
+    /// Elements added at the end of each axis; none if none is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<usize>,
+    /// Parts of the channels that do not see each other.
+    #[serde(default = "one")]
+    pub groups: usize,
+    /// Whether something is added.
+    #[serde(default = "yes")]
+    pub bias: bool,
 }
 
 /// Size of a recurrent layer.
@@ -139,6 +246,14 @@ fn one() -> usize {
     1
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn slope() -> f64 {
+    0.01
+}
+
 fn epsilon() -> f64 {
     1e-5
 }
@@ -147,6 +262,21 @@ impl Memory {
     /// One layer, forwards.
     pub fn new(hidden: usize) -> Memory {
         Memory { hidden, inputs: None, layers: 1, both: false }
+    }
+}
+
+impl Windows {
+    /// Side by side.
+    pub fn new(size: &[usize]) -> Windows {
+        Windows { size: size.to_vec(), stride: Vec::new(), padding: Vec::new() }
+    }
+}
+
+impl Transposed {
+    /// Filters of this size and stride with a bias, nothing taken away and nothing added.
+    pub fn new(outputs: usize, size: &[usize], stride: &[usize]) -> Transposed {
+        let (size, stride) = (size.to_vec(), stride.to_vec());
+        Transposed { outputs, inputs: None, size, stride, padding: vec![], extra: vec![], groups: 1, bias: true }
     }
 }
 
@@ -165,6 +295,7 @@ impl LayerSpec {
             size: size.to_vec(),
             stride: Vec::new(),
             padding,
+            dilation: Vec::new(),
             groups: 1,
             bias: true,
         }
@@ -172,7 +303,17 @@ impl LayerSpec {
 
     /// Largest of windows of this size side by side.
     pub fn max_pool(size: &[usize]) -> LayerSpec {
-        LayerSpec::MaxPool { size: size.to_vec() }
+        LayerSpec::MaxPool(Windows::new(size))
+    }
+
+    /// Mean of windows of this size side by side.
+    pub fn average_pool(size: &[usize]) -> LayerSpec {
+        LayerSpec::AveragePool(Windows::new(size))
+    }
+
+    /// A transformer block that sees all times, without dropout.
+    pub fn encoder(heads: usize, inner: usize) -> LayerSpec {
+        LayerSpec::Encoder { heads, inner, dropout: 0.0, causal: false }
     }
 
     /// Each channel normalised over the batch, 1e-5 added to the variance.
@@ -189,11 +330,19 @@ impl LayerSpec {
     #[must_use]
     pub fn taking(mut self, count: usize) -> LayerSpec {
         match &mut self {
-            LayerSpec::Linear { inputs, .. } | LayerSpec::Conv { inputs, .. } => *inputs = Some(count),
+            LayerSpec::Linear { inputs, .. }
+            | LayerSpec::Conv { inputs, .. }
+            | LayerSpec::ConvTransposed(Transposed { inputs, .. }) => *inputs = Some(count),
             LayerSpec::Rnn(memory) | LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) => memory.inputs = Some(count),
             _ => {}
         }
         self
+    }
+
+    /// Whether it does anything outside of training.
+    pub fn is_used(&self) -> bool {
+        use LayerSpec::*;
+        !matches!(self, Dropout { .. } | Shift { .. } | Flip { .. } | Noise { .. })
     }
 
     /// As it is spelled in files.
@@ -201,8 +350,23 @@ impl LayerSpec {
         match self {
             LayerSpec::Linear { .. } => "linear",
             LayerSpec::Conv { .. } => "conv",
-            LayerSpec::MaxPool { .. } => "max_pool",
-            LayerSpec::AveragePool { .. } => "average_pool",
+            LayerSpec::ConvTransposed(_) => "conv_transposed",
+            LayerSpec::MaxPool(_) => "max_pool",
+            LayerSpec::AveragePool(_) => "average_pool",
+            LayerSpec::AdaptiveAveragePool { .. } => "adaptive_average_pool",
+            LayerSpec::AdaptiveMaxPool { .. } => "adaptive_max_pool",
+            LayerSpec::GlobalMaxPool {} => "global_max_pool",
+            LayerSpec::GroupNorm { .. } => "group_norm",
+            LayerSpec::RmsNorm { .. } => "rms_norm",
+            LayerSpec::Restore {} => "restore",
+            LayerSpec::Shift { .. } => "shift",
+            LayerSpec::Flip { .. } => "flip",
+            LayerSpec::Noise { .. } => "noise",
+            LayerSpec::LeakyRelu { .. } => "leaky_relu",
+            LayerSpec::Elu {} => "elu",
+            LayerSpec::Softplus {} => "softplus",
+            LayerSpec::Mish {} => "mish",
+            LayerSpec::Embedding { .. } => "embedding",
             LayerSpec::GlobalAveragePool {} => "global_average_pool",
             LayerSpec::BatchNorm { .. } => "batch_norm",
             LayerSpec::LayerNorm { .. } => "layer_norm",

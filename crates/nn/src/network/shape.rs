@@ -1,6 +1,6 @@
 //! What comes out of a layer, and what is wrong with it. `{before}` in a message stands for the layer before.
 
-use super::layer_spec::{LayerSpec, Memory};
+use super::layer_spec::{LayerSpec, Memory, Transposed};
 use super::size;
 
 /// More of anything is taken for a slip of the pen.
@@ -15,46 +15,83 @@ impl LayerSpec {
                 taken("numbers", *inputs, *last)?;
                 [rest, &[within("outputs", *outputs)?]].concat()
             }
-            LayerSpec::Conv { outputs, inputs, size, stride, padding, groups, .. } => {
+            LayerSpec::Conv { outputs, inputs, size, stride, padding, dilation, groups, .. } => {
                 let lengths = images(input, size)?;
                 taken("channels", *inputs, input[0])?;
-                let outputs = within("outputs", *outputs)?;
-                if *groups == 0 || !input[0].is_multiple_of(*groups) || !outputs.is_multiple_of(*groups) {
-                    return Err(format!("groups {groups} do not divide {} channels in and {outputs} out", input[0]));
-                }
-                let stride = along("stride", stride, size, 1)?;
-                if stride.contains(&0) {
-                    return Err(format!("stride {stride:?} needs numbers of at least 1"));
-                }
-                let padding = along("padding", padding, size, 0)?;
-                let mut result = vec![outputs];
-                for axis in 0..size.len() {
-                    let length = lengths[axis] + 2 * within_or_zero("padding", padding[axis])?;
-                    result.push(positions(length, size[axis], stride[axis], size, lengths)?);
-                }
-                result
+                let moved = Moved::new(size, stride, padding, 1)?;
+                let dilation = along("dilation", dilation, size, 1)?;
+                dilation.iter().try_for_each(|apart| within("dilation", *apart).map(|_| ()))?;
+                let spread: Vec<usize> = (0..size.len()).map(|axis| (size[axis] - 1) * dilation[axis] + 1).collect();
+                [&[grouped(*groups, input[0], *outputs)?][..], &moved.positions(lengths, &spread)?].concat()
             }
-            LayerSpec::MaxPool { size } | LayerSpec::AveragePool { size } => {
-                let lengths = images(input, size)?;
-                let pooled =
-                    (0..size.len()).map(|axis| positions(lengths[axis], size[axis], size[axis], size, lengths));
-                [input[0]].into_iter().map(Ok).chain(pooled).collect::<Result<Vec<usize>, String>>()?
+            LayerSpec::ConvTransposed(transposed) => transposed.output(input)?,
+            LayerSpec::MaxPool(windows) | LayerSpec::AveragePool(windows) => {
+                let lengths = images(input, &windows.size)?;
+                let moved = Moved::new(&windows.size, &windows.stride, &windows.padding, 0)?;
+                if let Some(axis) = (0..lengths.len()).find(|axis| 2 * moved.padding[*axis] > windows.size[*axis]) {
+                    return Err(format!(
+                        "padding {} is more than half of the size {}",
+                        moved.padding[axis], windows.size[axis]
+                    ));
+                }
+                [&input[..1], &moved.positions(lengths, &windows.size)?].concat()
             }
-            LayerSpec::GlobalAveragePool {} => match input {
+            LayerSpec::AdaptiveAveragePool { size } | LayerSpec::AdaptiveMaxPool { size } => {
+                images(input, size)?;
+                [&input[..1], size].concat()
+            }
+            LayerSpec::GlobalAveragePool {} | LayerSpec::GlobalMaxPool {} => match input {
                 [channels, _, ..] => vec![*channels],
                 _ => return Err(format!("needs [channels, lengths], not the {input:?} of {{before}}")),
             },
-            LayerSpec::BatchNorm { epsilon } | LayerSpec::LayerNorm { epsilon } => {
+            LayerSpec::BatchNorm { epsilon }
+            | LayerSpec::LayerNorm { epsilon }
+            | LayerSpec::RmsNorm { epsilon }
+            | LayerSpec::GroupNorm { epsilon, .. } => {
                 if !epsilon.is_finite() || *epsilon <= 0.0 {
                     return Err(format!("epsilon {epsilon} is not a positive number"));
                 }
+                if let LayerSpec::GroupNorm { groups, .. } = self {
+                    grouped(*groups, input[0], input[0])?;
+                }
                 input.to_vec()
             }
-            LayerSpec::Dropout { probability } => {
+            LayerSpec::Shift { by } => {
+                match input {
+                    [_, lengths @ ..] if (1..=3).contains(&lengths.len()) => {
+                        if let Some(length) = lengths.iter().find(|length| *by >= **length) {
+                            return Err(format!("by {by} moves all of a length of {length} away"));
+                        }
+                    }
+                    _ => return Err(format!("needs [channels, lengths], not the {input:?} of {{before}}")),
+                }
+                input.to_vec()
+            }
+            LayerSpec::Noise { deviation } => {
+                if !deviation.is_finite() || *deviation < 0.0 {
+                    return Err(format!("deviation {deviation} is not a number of at least 0"));
+                }
+                input.to_vec()
+            }
+            LayerSpec::LeakyRelu { slope } => {
+                if !slope.is_finite() {
+                    return Err(format!("slope {slope} is not a finite number"));
+                }
+                input.to_vec()
+            }
+            LayerSpec::Embedding { count, width } => {
+                within("count", *count)?;
+                [input, &[within("width", *width)?]].concat()
+            }
+            LayerSpec::Dropout { probability } | LayerSpec::Flip { probability } => {
                 share("probability", *probability)?;
                 input.to_vec()
             }
             LayerSpec::Standardise {}
+            | LayerSpec::Restore {}
+            | LayerSpec::Elu {}
+            | LayerSpec::Softplus {}
+            | LayerSpec::Mish {}
             | LayerSpec::Relu {}
             | LayerSpec::Gelu {}
             | LayerSpec::Silu {}
@@ -77,7 +114,7 @@ impl LayerSpec {
                 }
                 vec![time, features]
             }
-            LayerSpec::Encoder { heads, inner, dropout } => {
+            LayerSpec::Encoder { heads, inner, dropout, .. } => {
                 let (time, features) = sequence(input)?;
                 if *heads == 0 || !features.is_multiple_of(*heads) {
                     return Err(format!("heads {heads} do not divide {features} features"));
@@ -102,6 +139,67 @@ impl Memory {
         }
         Ok(vec![time, if self.both { 2 * hidden } else { hidden }])
     }
+}
+
+impl Transposed {
+    fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
+        let lengths = images(input, &self.size)?;
+        taken("channels", self.inputs, input[0])?;
+        let moved = Moved::new(&self.size, &self.stride, &self.padding, 1)?;
+        let extra = along("extra", &self.extra, &self.size, 0)?;
+        let mut result = vec![grouped(self.groups, input[0], self.outputs)?];
+        for axis in 0..lengths.len() {
+            let whole =
+                (lengths[axis] - 1) * moved.stride[axis] + self.size[axis] + within_or_zero("extra", extra[axis])?;
+            result.push(whole.checked_sub(2 * moved.padding[axis]).filter(|length| *length > 0).ok_or_else(|| {
+                format!("padding {:?} leaves nothing of {lengths:?} made {whole} long", moved.padding)
+            })?);
+        }
+        Ok(result)
+    }
+}
+
+/// How filters and windows move.
+struct Moved<'a> {
+    size: &'a [usize],
+    stride: Vec<usize>,
+    padding: Vec<usize>,
+}
+
+impl Moved<'_> {
+    /// `stride` 0 is as far as a window is long.
+    fn new<'a>(size: &'a [usize], stride: &[usize], padding: &[usize], otherwise: usize) -> Result<Moved<'a>, String> {
+        let stride = match (stride, otherwise) {
+            ([], 0) => size.to_vec(),
+            _ => along("stride", stride, size, otherwise)?,
+        };
+        if stride.contains(&0) {
+            return Err(format!("stride {stride:?} needs numbers of at least 1"));
+        }
+        let padding = along("padding", padding, size, 0)?;
+        stride.iter().try_for_each(|step| within("stride", *step).map(|_| ()))?;
+        padding.iter().try_for_each(|zeros| within_or_zero("padding", *zeros).map(|_| ()))?;
+        Ok(Moved { size, stride, padding })
+    }
+
+    /// How many of them there are along each axis, each as long as `spread`.
+    fn positions(&self, lengths: &[usize], spread: &[usize]) -> Result<Vec<usize>, String> {
+        let along = |axis: usize| {
+            let room = (lengths[axis] + 2 * self.padding[axis]).checked_sub(spread[axis]);
+            let wrong = || format!("size {:?} does not fit into the lengths {lengths:?} of {{before}}", self.size);
+            Ok(room.ok_or_else(wrong)? / self.stride[axis] + 1)
+        };
+        (0..lengths.len()).map(along).collect()
+    }
+}
+
+/// The channels that come out, if groups divide both.
+fn grouped(groups: usize, inputs: usize, outputs: usize) -> Result<usize, String> {
+    let outputs = within("outputs", outputs)?;
+    if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+        return Err(format!("groups {groups} do not divide {inputs} channels in and {outputs} out"));
+    }
+    Ok(outputs)
 }
 
 fn within(field: &str, count: usize) -> Result<usize, String> {
@@ -147,12 +245,5 @@ fn along(field: &str, said: &[usize], size: &[usize], otherwise: usize) -> Resul
         [] => Ok(vec![otherwise; size.len()]),
         _ if said.len() == size.len() => Ok(said.to_vec()),
         _ => Err(format!("{field} {said:?} has not one number for each axis of size {size:?}")),
-    }
-}
-
-fn positions(length: usize, size: usize, stride: usize, sizes: &[usize], lengths: &[usize]) -> Result<usize, String> {
-    match length.checked_sub(size) {
-        Some(room) => Ok(room / stride + 1),
-        None => Err(format!("size {sizes:?} does not fit into the lengths {lengths:?} of {{before}}")),
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use panoply_tensor::{Error, Result, Tensor};
 
-use super::proto::{Graph, Value};
+use super::proto::{Graph, INT64, Value};
 use crate::layers::{Cell, sinusoidal_positions};
 use crate::network::LayerSpec;
-use crate::network::layer_spec::Memory;
+use crate::network::layer_spec::{Memory, Transposed, Windows};
 
 /// Writes one layer.
 pub struct Writer<'a> {
@@ -25,33 +25,51 @@ fn ints(values: &[usize]) -> Value {
     Value::Ints(values.iter().map(|value| *value as i64).collect())
 }
 
+/// What is said of each axis, or what holds otherwise.
+fn or(said: &[usize], otherwise: &[usize]) -> Vec<usize> {
+    if said.is_empty() { otherwise.to_vec() } else { said.to_vec() }
+}
+
+/// How filters and windows of a size move.
+fn moved(size: &[usize], stride: &[usize], padding: &[usize], apart: &[usize]) -> Vec<(&'static str, Value)> {
+    let padding = or(padding, &vec![0; size.len()]);
+    vec![
+        ("kernel_shape", ints(size)),
+        ("strides", ints(&or(stride, apart))),
+        ("pads", ints(&[&padding[..], &padding].concat())),
+    ]
+}
+
 impl Writer<'_> {
     /// The operators of a layer over `input`, whose lengths behind the batch are these; the name of what comes out.
     pub fn write(&mut self, layer: &LayerSpec, lengths: &[usize], input: &str) -> Result<String> {
         match layer {
             LayerSpec::Linear { bias, .. } => self.linear("", *bias, input),
-            LayerSpec::Conv { size, stride, padding, groups, bias, .. } => {
-                let axes = |said: &[usize], otherwise: usize| {
-                    if said.is_empty() { vec![otherwise; size.len()] } else { said.to_vec() }
-                };
-                let padding = axes(padding, 0);
-                let attributes = [
-                    ("kernel_shape", ints(size)),
-                    ("strides", ints(&axes(stride, 1))),
-                    ("pads", ints(&[&padding[..], &padding].concat())),
-                    ("group", Value::Int(*groups as i64)),
-                ];
-                let mut inputs = vec![input.to_string(), self.param("weight")?];
-                if *bias {
-                    inputs.push(self.param("bias")?);
-                }
-                Ok(self.op("Conv", &inputs.iter().map(String::as_str).collect::<Vec<&str>>(), &attributes))
+            LayerSpec::Conv { size, stride, padding, dilation, groups, bias, .. } => {
+                let mut attributes = moved(size, stride, padding, &vec![1; size.len()]);
+                attributes.push(("dilations", ints(&or(dilation, &vec![1; size.len()]))));
+                attributes.push(("group", Value::Int(*groups as i64)));
+                self.filters("Conv", *bias, input, &attributes)
             }
-            LayerSpec::MaxPool { size } => {
-                Ok(self.op("MaxPool", &[input], &[("kernel_shape", ints(size)), ("strides", ints(size))]))
+            LayerSpec::ConvTransposed(Transposed { size, stride, padding, extra, groups, bias, .. }) => {
+                let mut attributes = moved(size, stride, padding, &vec![1; size.len()]);
+                attributes.push(("output_padding", ints(&or(extra, &vec![0; size.len()]))));
+                attributes.push(("group", Value::Int(*groups as i64)));
+                self.filters("ConvTranspose", *bias, input, &attributes)
             }
-            LayerSpec::AveragePool { size } => {
-                Ok(self.op("AveragePool", &[input], &[("kernel_shape", ints(size)), ("strides", ints(size))]))
+            LayerSpec::MaxPool(Windows { size, stride, padding }) => {
+                Ok(self.op("MaxPool", &[input], &moved(size, stride, padding, size)))
+            }
+            LayerSpec::AveragePool(Windows { size, stride, padding }) => {
+                let mut attributes = moved(size, stride, padding, size);
+                attributes.push(("count_include_pad", Value::Int(1)));
+                Ok(self.op("AveragePool", &[input], &attributes))
+            }
+            LayerSpec::AdaptiveAveragePool { size } => self.adaptive("AveragePool", lengths, size, input),
+            LayerSpec::AdaptiveMaxPool { size } => self.adaptive("MaxPool", lengths, size, input),
+            LayerSpec::GlobalMaxPool {} => {
+                let largest = self.op("GlobalMaxPool", &[input], &[]);
+                Ok(self.op("Flatten", &[&largest], &[("axis", Value::Int(1))]))
             }
             LayerSpec::GlobalAveragePool {} => {
                 let mean = self.op("GlobalAveragePool", &[input], &[]);
@@ -69,7 +87,38 @@ impl Writer<'_> {
                 let centred = self.op("Sub", &[input, &mean], &[]);
                 Ok(self.op("Div", &[&centred, &deviation], &[]))
             }
-            LayerSpec::Dropout { .. } => Ok(input.to_string()),
+            LayerSpec::Restore {} => {
+                let (mean, deviation) = (self.param("mean")?, self.param("deviation")?);
+                let scaled = self.op("Mul", &[input, &deviation], &[]);
+                Ok(self.op("Add", &[&scaled, &mean], &[]))
+            }
+            LayerSpec::GroupNorm { groups, epsilon } => self.group_norm(*groups, *epsilon, lengths, input),
+            LayerSpec::RmsNorm { epsilon } => {
+                let square = self.op("Mul", &[input, input], &[]);
+                let mean = self.op("ReduceMean", &[&square], &[("axes", Value::Ints(vec![-1]))]);
+                let epsilon = self.scalar(*epsilon);
+                let sum = self.op("Add", &[&mean, &epsilon], &[]);
+                let root = self.op("Sqrt", &[&sum], &[]);
+                let normal = self.op("Div", &[input, &root], &[]);
+                let weight = self.param("weight")?;
+                Ok(self.op("Mul", &[&normal, &weight], &[]))
+            }
+            LayerSpec::Dropout { .. } | LayerSpec::Shift { .. } | LayerSpec::Flip { .. } | LayerSpec::Noise { .. } => {
+                Ok(input.to_string())
+            }
+            LayerSpec::LeakyRelu { slope } => Ok(self.op("LeakyRelu", &[input], &[("alpha", Value::Float(*slope))])),
+            LayerSpec::Elu {} => Ok(self.op("Elu", &[input], &[])),
+            LayerSpec::Softplus {} => Ok(self.op("Softplus", &[input], &[])),
+            LayerSpec::Mish {} => {
+                let soft = self.op("Softplus", &[input], &[]);
+                let share = self.op("Tanh", &[&soft], &[]);
+                Ok(self.op("Mul", &[input, &share], &[]))
+            }
+            LayerSpec::Embedding { .. } => {
+                let weight = self.param("weight")?;
+                let places = self.op("Cast", &[input], &[("to", Value::Int(INT64))]);
+                Ok(self.op("Gather", &[&weight, &places], &[]))
+            }
             LayerSpec::Relu {} => Ok(self.op("Relu", &[input], &[])),
             LayerSpec::Gelu {} => Ok(self.gelu(input)),
             LayerSpec::Silu {} => {
@@ -96,8 +145,52 @@ impl Writer<'_> {
                 let positions = self.tensor(&sinusoidal_positions(lengths[0], lengths[1]))?;
                 Ok(self.op("Add", &[input, &positions], &[]))
             }
-            LayerSpec::Encoder { heads, .. } => self.encoder(lengths, *heads, input),
+            LayerSpec::Encoder { heads, causal, .. } => self.encoder(lengths, *heads, *causal, input),
         }
+    }
+
+    /// Filters with their weight and perhaps bias.
+    fn filters(
+        &mut self,
+        operator: &str,
+        bias: bool,
+        input: &str,
+        attributes: &[(&'static str, Value)],
+    ) -> Result<String> {
+        let mut inputs = vec![input.to_string(), self.param("weight")?];
+        if bias {
+            inputs.push(self.param("bias")?);
+        }
+        Ok(self.op(operator, &inputs.iter().map(String::as_str).collect::<Vec<&str>>(), attributes))
+    }
+
+    /// Parts of equal length are windows side by side; ONNX has no others.
+    fn adaptive(&mut self, operator: &str, lengths: &[usize], parts: &[usize], input: &str) -> Result<String> {
+        let lengths = &lengths[1..];
+        if lengths.iter().zip(parts).any(|(length, parts)| !length.is_multiple_of(*parts)) {
+            let message =
+                format!("layer {}: ONNX has no pooling of lengths {lengths:?} into {parts:?}", self.layer + 1);
+            return Err(Error::mistake(message).note("parts that divide the lengths can be exported"));
+        }
+        let size: Vec<usize> = lengths.iter().zip(parts).map(|(length, parts)| length / parts).collect();
+        Ok(self.op(operator, &[input], &moved(&size, &[], &[], &size)))
+    }
+
+    /// Instances of as many channels as there are groups, then the channels' own scale.
+    fn group_norm(&mut self, groups: usize, epsilon: f64, lengths: &[usize], input: &str) -> Result<String> {
+        let apart = self.reshape(input, &[0, groups as i64, -1]);
+        let ones = self.tensor(&Tensor::from_slice(&vec![1f32; groups], [groups]))?;
+        let zeros = self.tensor(&Tensor::from_slice(&vec![0f32; groups], [groups]))?;
+        let attributes = [("epsilon", Value::Float(epsilon))];
+        let normal = self.op("InstanceNormalization", &[&apart, &ones, &zeros], &attributes);
+        let normal = self.reshape(&normal, &[&[-1], &signed(lengths)[..]].concat());
+        let column = |writer: &mut Self, name: &str| -> Result<String> {
+            let values = (1..lengths.len()).fold(writer.param_tensor(name)?, |values, _| values.unsqueeze(-1));
+            writer.tensor(&values)
+        };
+        let (weight, bias) = (column(self, "weight")?, column(self, "bias")?);
+        let scaled = self.op("Mul", &[&normal, &weight], &[]);
+        Ok(self.op("Add", &[&scaled, &bias], &[]))
     }
 
     fn name(&mut self) -> String {
@@ -212,7 +305,7 @@ impl Writer<'_> {
         Ok(self.op("Transpose", &[&value], &[("perm", Value::Ints(vec![1, 0, 2]))]))
     }
 
-    fn encoder(&mut self, lengths: &[usize], heads: usize, input: &str) -> Result<String> {
+    fn encoder(&mut self, lengths: &[usize], heads: usize, causal: bool, input: &str) -> Result<String> {
         let (time, width) = (lengths[0], lengths[1]);
         let normal = self.layer_norm("norms.0.", 1e-5, input)?;
         let apart = |writer: &mut Self, name: &str, perm: [i64; 4]| -> Result<String> {
@@ -225,7 +318,13 @@ impl Writer<'_> {
         let value = apart(self, "value", [0, 2, 1, 3])?;
         let scores = self.op("MatMul", &[&query, &key], &[]);
         let scale = self.scalar(1.0 / ((width / heads) as f64).sqrt());
-        let scaled = self.op("Mul", &[&scores, &scale], &[]);
+        let mut scaled = self.op("Mul", &[&scores, &scale], &[]);
+        if causal {
+            let hidden = |place: usize| if place % time > place / time { -1e30 } else { 0.0 };
+            let mask: Vec<f32> = (0..time * time).map(hidden).collect();
+            let mask = self.tensor(&Tensor::from_slice(&mask, [time, time]))?;
+            scaled = self.op("Add", &[&scaled, &mask], &[]);
+        }
         let shares = self.op("Softmax", &[&scaled], &[("axis", Value::Int(-1))]);
         let taken = self.op("MatMul", &[&shares, &value], &[]);
         let beside = self.op("Transpose", &[&taken], &[("perm", Value::Ints(vec![0, 2, 1, 3]))]);

@@ -62,7 +62,8 @@ pub struct Graph {
 }
 
 const FLOAT: i64 = 1;
-const INT64: i64 = 7;
+/// The number of a type.
+pub const INT64: i64 = 7;
 
 impl Graph {
     /// A graph whose input has these lengths behind the batch.

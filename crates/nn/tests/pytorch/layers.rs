@@ -88,7 +88,7 @@ fn transformer_blocks() {
     on_cpu(|| {
         for norm_first in [false, true] {
             let place = if norm_first { "first" } else { "last" };
-            let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first, dropout: 0.0 };
+            let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first, dropout: 0.0, causal: false };
             let dense = |file: &Fixture, name: &str| {
                 (file.get(&format!("state/{name}.weight")), file.get(&format!("state/{name}.bias")))
             };

@@ -33,7 +33,7 @@ fn without_net(name: &str) -> Option<String> {
 fn a_state_dict_is_loaded_by_name() {
     on_cpu(|| {
         let (file, path) = saved("encoder, norm first");
-        let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first: true, dropout: 0.0 };
+        let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first: true, dropout: 0.0, causal: false };
         let mut encoder = EncoderBlock::new(shape, &mut Rng::seed(0));
         state_dict::load(&mut encoder, &path, without_net).unwrap();
         let output = encoder.forward(&file.get("in/0"), &mut Pass::eval());

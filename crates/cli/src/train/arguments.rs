@@ -1,0 +1,169 @@
+//! What `panoply train` is told.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use panoply::nn::data::source::{Reading, Task};
+use panoply::nn::optimiser::Schedule;
+
+use super::presets;
+use crate::output::DeviceChoice;
+
+/// Train a network on the handwritten digits that ship with Panoply, or on your own tables, texts and images.
+///
+/// DATA is `digits`, a table (.csv, .tsv) of which a column of classes or of numbers is learned, a text (.txt, .md) of which each
+/// character is, a folder with a sub-folder of images for each class, or a pair of IDX or NumPy files, of which one is named or
+/// their folder. All that comes of it lies in a folder of its own under `runs`.
+#[derive(Args)]
+pub struct Arguments {
+    /// What to learn: `digits`, a file or a folder.
+    #[arg(default_value = "digits")]
+    pub data: String,
+    /// The network: mlp, cnn, lstm, transformer, or a FILE.toml that describes its layers; mlp if nothing is said, lstm for a
+    /// text.
+    #[arg(long, conflicts_with = "resume")]
+    pub model: Option<presets::Choice>,
+    /// What is learned: classes, numbers or a text; what DATA looks like if nothing is said.
+    #[arg(long, value_enum, conflicts_with = "resume")]
+    pub task: Option<TaskName>,
+    /// How often every example is seen; 30 if nothing else is said.
+    #[arg(long)]
+    pub epochs: Option<usize>,
+    /// Examples of a step, or `auto` for as many as fit.
+    #[arg(long, default_value = "64", value_parser = batch, conflicts_with = "resume")]
+    pub batch: Batch,
+    /// Widths of the hidden layers; of `cnn` the channels of its convolutions, of `lstm` its memory, of `transformer` its
+    /// width and its blocks.
+    #[arg(long, value_delimiter = ',', conflicts_with = "resume")]
+    pub hidden: Option<Vec<usize>>,
+    /// Learning rate of AdamW.
+    #[arg(long, default_value_t = 2e-3, conflicts_with = "resume")]
+    pub learning_rate: f64,
+    /// What becomes of the learning rate over the epochs.
+    #[arg(long, value_enum, default_value = "constant", conflicts_with = "resume")]
+    pub schedule: Course,
+    /// What layers compute in; parameters stay f32.
+    #[arg(long, value_enum, default_value = "f32", conflicts_with = "resume")]
+    pub precision: Precision,
+    /// Probability of dropping an activation in training.
+    #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
+    pub dropout: f64,
+    /// Stop after this many epochs without a better validation loss.
+    #[arg(long, conflicts_with = "resume")]
+    pub patience: Option<usize>,
+    /// Share of the examples held out for validation.
+    #[arg(long, default_value_t = 0.2, conflicts_with = "resume")]
+    pub held_out: f64,
+    /// Determines initial weights, order and dropout.
+    #[arg(long, default_value_t = 0, conflicts_with = "resume")]
+    pub seed: u64,
+    /// The column of a table that is learned, by name or counted from 1.
+    #[arg(long, conflicts_with = "resume")]
+    pub label: Option<String>,
+    /// Rows and columns to which images are scaled, such as 32x32.
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size, conflicts_with = "resume")]
+    pub image_size: Option<(usize, usize)>,
+    /// Characters that a network of text reads at a time; 64 if nothing is said.
+    #[arg(long, value_name = "CHARACTERS", conflicts_with = "resume")]
+    pub context: Option<usize>,
+    /// Go on with the run in this folder as if it had never stopped; --epochs may say for how long.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "data")]
+    pub resume: Option<PathBuf>,
+    /// Folder for all that comes of it; `runs/NAME-N` if nothing else is said.
+    #[arg(long, conflicts_with = "resume")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceChoice,
+    /// Curves, speed and memory on the whole terminal while it trains.
+    #[arg(long, conflicts_with = "json")]
+    pub tui: bool,
+    /// One JSON document on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Examples of a step.
+#[derive(Clone, Copy, Debug)]
+pub enum Batch {
+    /// As many as fit.
+    Auto,
+    /// So many.
+    Count(usize),
+}
+
+fn batch(text: &str) -> Result<Batch, String> {
+    match text {
+        "auto" => Ok(Batch::Auto),
+        _ => match text.parse() {
+            Ok(count) if count > 0 => Ok(Batch::Count(count)),
+            _ => Err("take a number of at least 1, or auto".to_string()),
+        },
+    }
+}
+
+fn image_size(text: &str) -> Result<(usize, usize), String> {
+    let (rows, columns) = text.split_once(['x', '×']).unwrap_or((text, text));
+    match (rows.parse(), columns.parse()) {
+        (Ok(rows @ 1..=65536), Ok(columns @ 1..=65536)) => Ok((rows, columns)),
+        _ => Err("take two numbers such as 32x32".to_string()),
+    }
+}
+
+/// What layers compute in.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Precision {
+    /// 32 bits.
+    F32,
+    /// 16 bits, 8 of them for the exponent.
+    Bf16,
+    /// 16 bits, 5 of them for the exponent.
+    F16,
+}
+
+/// What becomes of the learning rate.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Course {
+    /// It stays.
+    Constant,
+    /// It falls to nothing along half a cosine.
+    Cosine,
+    /// It rises and falls once.
+    OneCycle,
+}
+
+/// What is learned, as it is spelled on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TaskName {
+    /// A class for each example.
+    Classes,
+    /// A number for each example.
+    Numbers,
+    /// Each character of a text.
+    Text,
+}
+
+impl Arguments {
+    /// How the data are read.
+    pub fn reading(&self) -> Reading {
+        let task = self.task.map(|task| match task {
+            TaskName::Classes => Task::Classes,
+            TaskName::Numbers => Task::Numbers,
+            TaskName::Text => Task::Text,
+        });
+        Reading { label: self.label.clone(), image_size: self.image_size, task, context: self.context }
+    }
+}
+
+/// What becomes of the learning rate, as it is spelled on the command line.
+pub fn schedule(name: &str, steps: u64) -> Schedule {
+    match name {
+        "cosine" => Schedule::Cosine { steps, floor: 0.0 },
+        "one-cycle" => Schedule::one_cycle(steps),
+        _ => Schedule::Constant,
+    }
+}
+
+/// A value as it is spelled on the command line.
+pub fn spelled(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+}

@@ -1,0 +1,394 @@
+//! `--tui`: curves, speed and memory on the whole terminal while a network trains.
+//!
+//! It is drawn on stderr, so that stdout holds the results as always. [`draw`] makes a picture of a [`State`] and touches nothing
+//! else; [`Dashboard`] owns the terminal and gives it back when it goes away.
+
+use std::io::{IsTerminal, Stderr, stderr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use panoply::nn::fit::StepReport;
+use panoply::nn::{EpochReport, Measure};
+use panoply::runtime::Stats;
+use panoply::{Device, Error, Result};
+use ratatui_core::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui_core::style::{Color, Style, Stylize};
+use ratatui_core::symbols::Marker;
+use ratatui_core::terminal::{Frame, Terminal};
+use ratatui_core::text::{Line, Span};
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui_crossterm::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui_crossterm::crossterm::{cursor, execute};
+use ratatui_widgets::block::Block;
+use ratatui_widgets::chart::{Axis, Chart, Dataset, GraphType, LegendPosition};
+use ratatui_widgets::gauge::Gauge;
+use ratatui_widgets::paragraph::Paragraph;
+
+use super::curves::tidy;
+use super::outcome::in_words;
+use super::screen::INTERRUPTED;
+
+/// Between two pictures.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Steps whose losses are kept; beyond it every second one goes.
+const MOST_STEPS: usize = 2000;
+
+/// Whether the terminal is ours.
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+const TRAIN: Color = Color::Cyan;
+const HELD: Color = Color::Yellow;
+
+/// What does not change while a run goes on.
+pub struct Facts {
+    /// Data and network.
+    pub title: String,
+    /// The device and why this one.
+    pub device: String,
+    /// Examples of a step.
+    pub batch: usize,
+    /// How often every example is seen.
+    pub epochs: usize,
+    /// Examples of an epoch.
+    pub examples: usize,
+}
+
+/// What does.
+struct State {
+    history: Vec<EpochReport>,
+    text: bool,
+    /// Losses of steps, by the epochs that have gone by.
+    steps: Vec<(f64, f64)>,
+    now: Option<StepReport>,
+    seen: u64,
+    started: Instant,
+    /// Examples in a second, lately.
+    rate: f64,
+    memory: Stats,
+    stopping: bool,
+}
+
+/// The terminal while it is ours.
+pub struct Dashboard {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+    facts: Facts,
+    state: State,
+    drawn: Instant,
+    seen_then: u64,
+    stop: Arc<AtomicBool>,
+}
+
+/// Whether the terminal is a dashboard's.
+pub fn is_open() -> bool {
+    OPEN.load(Ordering::SeqCst)
+}
+
+/// Gives the terminal back, if it was taken.
+pub fn leave() {
+    if OPEN.swap(false, Ordering::SeqCst) {
+        let _ = disable_raw_mode();
+        let _ = execute!(stderr(), LeaveAlternateScreen, cursor::Show);
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+fn failed(error: std::io::Error) -> Error {
+    Error::io("cannot draw on the terminal", error)
+}
+
+impl Dashboard {
+    /// Takes the terminal. `history` is what earlier runs reached.
+    pub fn open(facts: Facts, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Result<Dashboard> {
+        if !stderr().is_terminal() {
+            return Err(Error::mistake("--tui needs a terminal on stderr; leave it out to get lines"));
+        }
+        enable_raw_mode().map_err(failed)?;
+        OPEN.store(true, Ordering::SeqCst);
+        let entered = execute!(stderr(), EnterAlternateScreen, cursor::Hide);
+        let terminal = entered.and_then(|()| Terminal::new(CrosstermBackend::new(stderr())));
+        let terminal = terminal.map_err(|error| {
+            leave();
+            failed(error)
+        })?;
+        let now = Instant::now();
+        let state = State {
+            history,
+            text,
+            steps: Vec::new(),
+            now: None,
+            seen: 0,
+            started: now,
+            rate: 0.0,
+            memory: Device::current()?.stats(),
+            stopping: false,
+        };
+        let mut dashboard = Dashboard { terminal, facts, state, drawn: now, seen_then: 0, stop };
+        dashboard.draw()?;
+        Ok(dashboard)
+    }
+
+    /// After a step; draws at most ten times in a second.
+    pub fn step(&mut self, report: &StepReport) -> Result<()> {
+        let state = &mut self.state;
+        state.seen += self.facts.batch.min(self.facts.examples) as u64;
+        if state.steps.len() >= MOST_STEPS {
+            let mut at = 0;
+            state.steps.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+        }
+        let place = (report.epoch - 1) as f64 + report.step as f64 / report.steps as f64;
+        state.steps.push((place, report.loss));
+        state.now = Some(*report);
+        if self.drawn.elapsed() >= EVERY { self.draw() } else { Ok(()) }
+    }
+
+    /// After an epoch.
+    pub fn epoch(&mut self, report: &EpochReport) -> Result<()> {
+        self.state.history.push(report.clone());
+        self.draw()
+    }
+
+    fn draw(&mut self) -> Result<()> {
+        self.keys()?;
+        let state = &mut self.state;
+        let (seconds, seen) = (self.drawn.elapsed().as_secs_f64(), state.seen - self.seen_then);
+        if seconds >= EVERY.as_secs_f64() {
+            let rate = seen as f64 / seconds;
+            state.rate = if state.rate == 0.0 { rate } else { 0.7 * state.rate + 0.3 * rate };
+            (self.drawn, self.seen_then) = (Instant::now(), state.seen);
+        }
+        state.memory = Device::current()?.stats();
+        state.stopping = self.stop.load(Ordering::SeqCst);
+        let (facts, state) = (&self.facts, &self.state);
+        self.terminal.draw(|frame| draw(frame, facts, state)).map_err(failed)?;
+        Ok(())
+    }
+
+    /// What was typed: q ends after this step, as Ctrl-C does, which does not come as a signal here; twice ends at once.
+    fn keys(&mut self) -> Result<()> {
+        while event::poll(Duration::ZERO).map_err(failed)? {
+            let Event::Key(key) = event::read().map_err(failed)? else { continue };
+            let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+            let quit = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
+            if key.kind != KeyEventKind::Press || !(quit || interrupt) {
+                continue;
+            }
+            let again = self.stop.swap(true, Ordering::SeqCst);
+            if again && interrupt {
+                leave();
+                std::process::exit(INTERRUPTED);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One picture.
+fn draw(frame: &mut Frame<'_>, facts: &Facts, state: &State) {
+    let rows = [
+        Constraint::Length(2),
+        Constraint::Length(1),
+        Constraint::Min(6),
+        Constraint::Length(6),
+        Constraint::Length(1),
+    ];
+    let [head, progress, charts, numbers, foot] = Layout::vertical(rows).areas(frame.area());
+    let title = Line::from(vec![Span::from("panoply train ").bold(), Span::from(facts.title.as_str())]);
+    frame.render_widget(Paragraph::new(vec![title, Line::from(format!("device: {}", facts.device)).dim()]), head);
+    frame.render_widget(gauge(facts, state), progress);
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
+    losses(frame, left, facts, state);
+    scores(frame, right, facts, state);
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(numbers);
+    frame.render_widget(Paragraph::new(reached(state)).block(Block::bordered().title(" epochs ")), left);
+    frame
+        .render_widget(Paragraph::new(speed(facts, state)).block(Block::bordered().title(" speed and memory ")), right);
+    let keys = match state.stopping {
+        true => "finishing this step; Ctrl-C again ends at once",
+        false => "q or Ctrl-C finishes this step and saves",
+    };
+    frame.render_widget(Paragraph::new(keys).dim().alignment(Alignment::Right), foot);
+}
+
+/// The share of all steps that is made.
+fn made(facts: &Facts, state: &State) -> f64 {
+    let now =
+        state.now.map_or(state.history.len() as f64, |now| (now.epoch - 1) as f64 + now.step as f64 / now.steps as f64);
+    (now / facts.epochs.max(1) as f64).clamp(0.0, 1.0)
+}
+
+fn gauge(facts: &Facts, state: &State) -> Gauge<'static> {
+    let label = match state.now {
+        Some(now) => format!("epoch {} of {}, step {} of {}", now.epoch, facts.epochs, now.step, now.steps),
+        None => "compiling the first step".to_string(),
+    };
+    Gauge::default().ratio(made(facts, state)).label(label).gauge_style(Style::new().fg(TRAIN).bg(Color::DarkGray))
+}
+
+/// A curve: its name, colour and points.
+type Curve<'a> = (&'a str, Color, &'a [(f64, f64)]);
+
+fn losses(frame: &mut Frame<'_>, area: Rect, facts: &Facts, state: &State) {
+    let held: Vec<(f64, f64)> =
+        state.history.iter().map(|report| (report.epoch as f64, report.validation_loss)).collect();
+    let before: Vec<(f64, f64)> = state.history.iter().map(|report| (report.epoch as f64, report.loss)).collect();
+    let train = if state.steps.is_empty() { &before } else { &state.steps };
+    let top = train.iter().chain(&held).map(|point| point.1).filter(|loss| loss.is_finite()).fold(0.0, f64::max);
+    let top = if top > 0.0 { top } else { 1.0 };
+    chart(frame, area, " loss ", [0.0, top], facts.epochs, &[("training", TRAIN, train), ("held out", HELD, &held)]);
+}
+
+fn scores(frame: &mut Frame<'_>, area: Rect, facts: &Facts, state: &State) {
+    let of = |score: fn(&EpochReport) -> f64| -> Vec<(f64, f64)> {
+        state.history.iter().map(|report| (report.epoch as f64, score(report))).collect()
+    };
+    let (train, held) = (of(|report| report.train_score), of(|report| report.score));
+    let low = train.iter().chain(&held).map(|point| point.1).filter(|score| score.is_finite()).fold(1.0, f64::min);
+    let low = if low < 1.0 { (low * 10.0).floor() / 10.0 } else { 0.0 };
+    let title = match state.history.first().map(|report| report.measure) {
+        Some(Measure::R2) => " R² ",
+        _ => " accuracy ",
+    };
+    chart(frame, area, title, [low, 1.0], facts.epochs, &[("training", TRAIN, &train), ("held out", HELD, &held)]);
+}
+
+fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epochs: usize, curves: &[Curve<'_>]) {
+    let sets = curves.iter().map(|(name, colour, points)| {
+        let set = Dataset::default().name(*name).marker(Marker::Braille).graph_type(GraphType::Line);
+        set.style(Style::new().fg(*colour)).data(points)
+    });
+    let [low, high] = bounds;
+    let across = Axis::default().bounds([0.0, epochs.max(1) as f64]).labels(["0".to_string(), epochs.to_string()]);
+    let up = [low, (low + high) / 2.0, high].map(|value| tidy((value * 1e3).round() / 1e3));
+    let chart = Chart::new(sets.collect())
+        .block(Block::bordered().title(title))
+        .x_axis(across.style(Style::new().dim()))
+        .y_axis(Axis::default().bounds(bounds).labels(up).style(Style::new().dim()))
+        .legend_position(Some(LegendPosition::TopRight));
+    frame.render_widget(chart, area);
+}
+
+/// The last epochs and the best.
+fn reached(state: &State) -> Vec<Line<'static>> {
+    let line = |report: &EpochReport| {
+        let reached = in_words(report, state.text);
+        format!("{:>4}  loss {:.4}, held out {:.4}, {reached}", report.epoch, report.loss, report.validation_loss)
+    };
+    let best = state.history.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss));
+    let last = state.history.iter().rev().take(3).rev().map(|report| Line::from(line(report)));
+    let best = best.map(|report| Line::from(format!("best {}", line(report).trim_start())).bold());
+    match best {
+        Some(best) => last.chain([best]).collect(),
+        None => vec![Line::from("no epoch has ended yet")],
+    }
+}
+
+fn speed(facts: &Facts, state: &State) -> Vec<Line<'static>> {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let (gone, made) = (state.started.elapsed().as_secs_f64(), made(facts, state));
+    let left = if made > 0.0 && state.rate > 0.0 {
+        let examples = (1.0 - made) * facts.epochs as f64 * facts.examples as f64;
+        format!(", about {} left", clock(examples / state.rate))
+    } else {
+        String::new()
+    };
+    let memory = &state.memory;
+    let cap = memory.cap.map_or(String::new(), |cap| format!(" of {:.1}", mib(cap)));
+    vec![
+        Line::from(format!("{:.0} examples/s, {:.1} steps/s", state.rate, state.rate / facts.batch.max(1) as f64)),
+        Line::from(format!("{} gone{left}", clock(gone))),
+        Line::from(format!("memory {:.1} MiB{cap}, at most {:.1}", mib(memory.allocated), mib(memory.peak_allocated))),
+        Line::from(format!("{:.1} MiB to the device, {:.1} back", mib(memory.uploaded), mib(memory.downloaded))),
+    ]
+}
+
+/// `1:02:03`.
+fn clock(seconds: f64) -> String {
+    let whole = seconds.clamp(0.0, 1e8) as u64;
+    let (hours, minutes, seconds) = (whole / 3600, whole / 60 % 60, whole % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui_core::backend::TestBackend;
+
+    fn report(epoch: usize, loss: f64) -> EpochReport {
+        let (validation_loss, train_score, score) = (loss * 1.25, 0.98, 0.9 + epoch as f64 / 100.0);
+        EpochReport { epoch, loss, validation_loss, measure: Measure::Accuracy, train_score, score, seconds: 1.0 }
+    }
+
+    fn picture(width: u16, height: u16, history: Vec<EpochReport>, now: Option<StepReport>) -> Vec<String> {
+        let facts = Facts {
+            title: "digits · mlp".to_string(),
+            device: "cpu (a test)".to_string(),
+            batch: 64,
+            epochs: 10,
+            examples: 1438,
+        };
+        let state = State {
+            history,
+            text: false,
+            steps: (0..40).map(|step| (f64::from(step) / 20.0, 2.0 / f64::from(step + 1))).collect(),
+            now,
+            seen: 2876,
+            started: Instant::now(),
+            rate: 6400.0,
+            memory: Stats { allocated: 3 << 20, peak_allocated: 5 << 20, uploaded: 1 << 20, ..Stats::default() },
+            stopping: false,
+        };
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &facts, &state)).unwrap();
+        let cells = terminal.backend().buffer().content();
+        cells.chunks(width.into()).map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
+    }
+
+    #[test]
+    fn a_picture_holds_progress_curves_speed_and_memory() {
+        let now = StepReport { epoch: 3, step: 12, steps: 23, loss: 0.5 };
+        let rows = picture(110, 30, vec![report(1, 1.0), report(2, 0.5)], Some(now));
+        let all = rows.join("\n");
+        for part in [
+            "panoply train digits · mlp",
+            "device: cpu (a test)",
+            "epoch 3 of 10, step 12 of 23",
+            "   2  loss 0.5000, held out 0.6250, 92.0 % right",
+            "best 2  loss 0.5000",
+            "6400 examples/s, 100.0 steps/s",
+            "memory 3.0 MiB, at most 5.0",
+            "1.0 MiB to the device, 0.0 back",
+            "training",
+            "held out",
+            "q or Ctrl-C",
+        ] {
+            assert!(all.contains(part), "{part} in\n{all}");
+        }
+        // The loss falls: its curve begins in the upper left and goes on below.
+        let braille = |row: &String| row.chars().take(55).any(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
+        assert!(rows[4..8].iter().any(braille) && rows[14..22].iter().any(braille), "{all}");
+    }
+
+    #[test]
+    fn no_size_and_no_history_is_too_small() {
+        for (width, height) in [(1, 1), (20, 5), (40, 12), (300, 80)] {
+            picture(width, height, vec![], None);
+            picture(width, height, vec![report(1, f64::NAN)], None);
+        }
+        let all = picture(110, 30, vec![], None).join("\n");
+        assert!(all.contains("no epoch has ended yet") && all.contains("compiling the first step"), "{all}");
+        assert_eq!((clock(3723.9), clock(62.0)), ("1:02:03".to_string(), "1:02".to_string()));
+    }
+}

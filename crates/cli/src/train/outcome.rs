@@ -1,0 +1,99 @@
+//! What came of a run: measured on the examples that were held out, written into its folder, said in a few lines.
+
+use panoply::nn::data::source::Source;
+use panoply::nn::data::{Dataset, Targets};
+use panoply::nn::metrics::Confusion;
+use panoply::nn::{EpochReport, Measure, Model, generate, predict};
+use panoply::{Result, Rng, Tensor};
+
+use super::folder::Folder;
+use super::manifest::Manifest;
+
+/// Characters of the sample that a network of text writes.
+const SAMPLE: usize = 400;
+
+/// How good the best model is beyond its score.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measures {
+    /// Mean of F1 over the classes.
+    pub macro_f1: Option<f64>,
+    /// How far off numbers are on average.
+    pub absolute_error: Option<f64>,
+}
+
+/// Measures the best model and writes what the folder shows of it.
+pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &Folder) -> Result<Measures> {
+    if let Source::Text { vocabulary, .. } = &manifest.data.source {
+        let letters: Vec<char> = vocabulary.chars().collect();
+        let sample = generate::Sampling { count: SAMPLE, ..Default::default() };
+        let text = generate::continue_text(model, &letters, "", &sample, &mut Rng::seed(manifest.settings.seed))?;
+        folder.write("sample.txt", &(text + "\n"))?;
+        return Ok(Measures::default());
+    }
+    let rows = predict(model, held)?;
+    match &held.targets {
+        Targets::Classes { labels, classes, .. } => {
+            let read: Vec<i32> = rows.chunks_exact(*classes).map(|row| largest(row) as i32).collect();
+            let [labels, read] = [labels, &read].map(|classes| Tensor::from_slice(classes, [classes.len()]));
+            let counts = Confusion::new(&labels, &read, *classes)?;
+            folder.write_confusion(&counts, &manifest.data.classes)?;
+            Ok(Measures { macro_f1: Some(counts.macro_f1()), ..Measures::default() })
+        }
+        Targets::Numbers { values, .. } => {
+            folder.write_predictions(values, &rows)?;
+            let off: f64 = values.iter().zip(&rows).map(|(right, read)| f64::from((right - read).abs())).sum();
+            Ok(Measures { absolute_error: Some(off / values.len().max(1) as f64), ..Measures::default() })
+        }
+    }
+}
+
+/// What an epoch reached on the examples that were held out, in a few words.
+pub fn in_words(report: &EpochReport, text: bool) -> String {
+    match report.measure {
+        Measure::Accuracy if text => {
+            format!("perplexity {:.2}, {:.1} % right", report.validation_loss.exp(), report.score * 100.0)
+        }
+        Measure::Accuracy => format!("{:.1} % right", report.score * 100.0),
+        Measure::R2 => format!("R² {:.3}", report.score),
+    }
+}
+
+/// The first of the lines that a person reads at the end, but for the time it took.
+pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
+    let Manifest { data, result, .. } = manifest;
+    match &data.source {
+        Source::Text { .. } => {
+            let loss = best.validation_loss;
+            format!(
+                "{loss:.3} nats for each held-out character, a perplexity of {:.2} (epoch {})",
+                loss.exp(),
+                best.epoch
+            )
+        }
+        Source::Csv { label, numbers: true, .. } => {
+            let off = result.as_ref().and_then(|result| result.absolute_error).unwrap_or(f64::NAN);
+            format!(
+                "R² {:.3} on the held-out examples, {label} {off:.4} off on average (epoch {})",
+                best.score, best.epoch
+            )
+        }
+        source => {
+            let what = if *source == Source::Digits { "digits" } else { "examples" };
+            format!("{:.1} % of the held-out {what} right (epoch {})", best.score * 100.0, best.epoch)
+        }
+    }
+}
+
+/// What the folder shows besides model and history.
+pub fn picture(source: &Source) -> &'static str {
+    match source {
+        Source::Text { .. } => "sample.txt",
+        Source::Csv { numbers: true, .. } => "predictions.svg",
+        _ => "confusion.svg",
+    }
+}
+
+/// The position of the largest of some shares.
+pub fn largest(shares: &[f32]) -> usize {
+    shares.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at)
+}

@@ -1,0 +1,85 @@
+//! `--tui` in a real terminal, which tmux plays.
+
+mod place;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use place::Place;
+
+/// A terminal of 110 × 32 characters with a program in it.
+struct Screen {
+    socket: String,
+}
+
+impl Screen {
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let output =
+            Command::new("tmux").args(["-L", &self.socket, "-f", "/dev/null"]).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn shows(&self) -> String {
+        self.tmux(&["capture-pane", "-p", "-t", "0"])
+    }
+
+    /// What it shows once it shows all of these.
+    #[track_caller]
+    fn wait_for(&self, parts: &[&str]) -> String {
+        let start = Instant::now();
+        loop {
+            let shown = self.shows();
+            if parts.iter().all(|part| shown.contains(part)) {
+                return shown;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{parts:?} did not all appear on\n{shown}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
+    let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: the dashboard in a terminal: there is no tmux");
+        return;
+    }
+    let place = Place::new("dashboard");
+    let screen = Screen { socket: format!("panoply-{}", std::process::id()) };
+    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let train =
+        format!("'{program}' train digits --tui --device cpu --epochs 100000 --out run; echo ended with $?; exec cat");
+    screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
+    let shown = screen.wait_for(&[
+        "panoply train digits · mlp with 17226 parameters · batch 64",
+        "device: cpu",
+        " of 100000, step ",
+        " loss ",
+        " accuracy ",
+        "examples/s",
+        "MiB to the device",
+        "best ",
+        "q or Ctrl-C finishes this step and saves",
+    ]);
+    assert!(shown.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "no curve in\n{shown}");
+    screen.tmux(&["send-keys", "-t", "0", "q"]);
+    let after = screen.wait_for(&["of the held-out digits right", "saved run: the model", "go on:", "ended with 0"]);
+    assert!(!after.contains("examples/s"), "the screen before is back\n{after}");
+    assert!(place.0.join("run/model.safetensors").exists());
+
+    // Ctrl-C does the same; a dashboard needs a terminal.
+    let train = format!("'{program}' train --resume run --tui --device cpu; echo ended with $?; exec cat");
+    screen.tmux(&["new-window", "-t", "0:1", "-c", &folder, &train]);
+    screen.tmux(&["select-window", "-t", "0:1"]);
+    screen.wait_for(&["examples/s"]);
+    screen.tmux(&["send-keys", "-t", "0:1", "C-c"]);
+    screen.wait_for(&["ended with 0", "go on:"]);
+    assert!(place.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
+}

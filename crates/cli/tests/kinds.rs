@@ -1,0 +1,145 @@
+//! `panoply train` on what is no class: numbers of a table, characters of a text; and what wrong input of these kinds gets.
+
+mod place;
+
+use std::path::Path;
+
+use place::Place;
+use serde_json::Value;
+
+/// Wisconsin's breast cancer table (see `data/README.md`): the area of a nucleus follows from its other measures, about as the
+/// square of its radius, in numbers up to 2500.
+#[test]
+fn a_number_of_a_real_table_is_learned() {
+    let place = Place::new("numbers");
+    let table =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv")).unwrap();
+    let (head, rows) = table.split_once('\n').unwrap();
+    let names: Vec<&str> = head.split(',').collect();
+    // Without the diagnosis, which is a word.
+    let last = names.iter().position(|name| *name == "diagnosis").unwrap();
+    let kept = |line: &str| {
+        let cells: Vec<&str> =
+            line.split(',').enumerate().filter(|(at, _)| *at != last).map(|(_, cell)| cell).collect();
+        cells.join(",")
+    };
+    let rows: Vec<String> = rows.lines().map(kept).collect();
+    place.write("cells.csv", format!("{}\n{}\n", kept(head), rows.join("\n")));
+    let train = [
+        "train",
+        "cells.csv",
+        "--label",
+        "mean area",
+        "--epochs",
+        "30",
+        "--batch",
+        "16",
+        "--hidden",
+        "32",
+        "--dropout",
+        "0",
+    ];
+    let report = place.json(&train);
+    assert!(report["r2"].as_f64().unwrap() > 0.97 && report["accuracy"].is_null(), "{report}");
+    assert!(report["absolute_error"].as_f64().unwrap() < 60.0, "{report}");
+    let folder = place.0.join(report["folder"].as_str().unwrap());
+    let predictions = std::fs::read_to_string(folder.join("predictions.csv")).unwrap();
+    assert_eq!(predictions.lines().count(), 1 + 114);
+    assert!(std::fs::read_to_string(folder.join("predictions.svg")).unwrap().contains("</svg>"));
+    assert!(
+        std::fs::read_to_string(folder.join("history.csv"))
+            .unwrap()
+            .starts_with("epoch,loss,validation_loss,train_r2,r2,")
+    );
+
+    // Other rows of the table, with and without the number.
+    place.write("more.csv", format!("{}\n{}\n{}\n", kept(head), rows[0], rows[7]));
+    let seen = place.json(&["predict", "runs/cells-1", "more.csv"]);
+    for row in seen["predictions"].as_array().unwrap() {
+        let (right, read) = (row["number"].as_f64().unwrap(), row["read"].as_f64().unwrap());
+        assert!((right - read).abs() < 0.25 * right, "{row}");
+    }
+    assert_eq!(seen["known"], 2);
+    let refusal = place.refused(&["predict", "runs/cells-1", "--prompt", "a"]);
+    assert!(refusal.contains("this network knows no texts"), "{refusal}");
+
+    // The exported network gives the number itself, and a resumed run is the run.
+    let longer = ["train", "--resume", "runs/cells-1", "--epochs", "31"];
+    assert_eq!(place.json(&longer)["epochs"].as_array().unwrap().len(), 31);
+
+    let net = "input = [29]\n[[layer]]\nkind = \"linear\"\noutputs = 1\n";
+    place.write("net.toml", net);
+    let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("net.toml: its loss does not fit: 1 numbers are to be learned"), "{refusal}");
+    assert!(refusal.contains("numbers take loss = { kind = \"mse\" }"), "{refusal}");
+    place.write("net.toml", format!("loss = {{ kind = \"l1\", label_smoothing = 0.1 }}\n{net}"));
+    let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
+    assert!(refusal.contains("label_smoothing is for cross_entropy"), "{refusal}");
+    place.write("net.toml", format!("loss = {{ kind = \"huber\" }}\n{net}"));
+    let report = place.json(&[&train[..4], &["--epochs", "1", "--model", "net.toml"]].concat());
+    assert!(report["r2"].as_f64().is_some(), "{report}");
+}
+
+#[test]
+fn many_whole_numbers_are_numbers_and_few_are_classes() {
+    let place = Place::new("whole");
+    let rows = |values: usize| -> String {
+        let rows: Vec<String> = (0..60).map(|i| format!("{},{}\n", i % values, (i % values) * 3)).collect();
+        format!("a,target\n{}", rows.concat())
+    };
+    place.write("few.csv", rows(3));
+    place.write("many.csv", rows(40));
+    let train = ["--epochs", "1", "--hidden", "4"];
+    let few = place.json(&[&["train", "few.csv"], &train[..]].concat());
+    assert!(few["accuracy"].is_number() && few["r2"].is_null(), "{few}");
+    let many = place.json(&[&["train", "many.csv"], &train[..]].concat());
+    assert!(many["accuracy"].is_null() && many["r2"].is_number(), "{many}");
+    let classes = place.json(&[&["train", "few.csv", "--task", "numbers"], &train[..]].concat());
+    assert!(classes["r2"].is_number(), "{classes}");
+}
+
+/// A text in which every second character tells the next: a network that reads knows more than the characters' frequencies.
+#[test]
+fn a_text_is_learned_judged_and_written() {
+    let place = Place::new("text");
+    let licence = include_str!("../../../LICENSE-APACHE");
+    let text: String = licence.split_whitespace().collect::<Vec<&str>>().join(" ").to_lowercase();
+    place.write("licence.txt", &text);
+    let mut counts = std::collections::BTreeMap::<char, f64>::new();
+    text.chars().for_each(|letter| *counts.entry(letter).or_default() += 1.0);
+    let all: f64 = counts.values().sum();
+    let entropy: f64 = counts.values().map(|count| -(count / all) * (count / all).ln()).sum();
+    let train = ["train", "licence.txt", "--epochs", "3", "--batch", "4", "--learning-rate", "1e-2", "--context", "24"];
+    for model in [&["--hidden", "32"][..], &["--model", "transformer", "--hidden", "16,1"]] {
+        let report = place.json(&[&train[..], model].concat());
+        let loss = report["perplexity"].as_f64().unwrap().ln();
+        assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
+    }
+    let judged = place.json(&["predict", "runs/licence-1", "licence.txt"]);
+    assert!(judged["loss"].as_f64().unwrap() < entropy - 0.3, "{judged}");
+    let written =
+        || place.json(&["predict", "runs/licence-2", "--prompt", "the licens", "--count", "40"])["text"].clone();
+    let once = written();
+    assert!(once.as_str().unwrap().starts_with("the licens") && once.as_str().unwrap().chars().count() == 50, "{once}");
+    assert_eq!(once, written(), "the seed decides");
+    let sample = std::fs::read_to_string(place.0.join("runs/licence-1/sample.txt")).unwrap();
+    assert_eq!(sample.chars().count(), 401);
+
+    let refusal = place.refused(&["predict", "runs/licence-1", "--prompt", "the Licence"]);
+    assert!(refusal.contains("'L' is no character that this network knows"), "{refusal}");
+    place.write("other.txt", format!("{text}\nÅ {text}"));
+    let refusal = place.refused(&["predict", "runs/licence-1", "other.txt"]);
+    assert!(refusal.contains("other.txt:1: '\\n' is no character that this network knows"), "{refusal}");
+    let refusal = place.refused(&["train", "licence.txt", "--model", "cnn"]);
+    assert!(refusal.contains("cnn does not read texts") && refusal.contains("`--model lstm`"), "{refusal}");
+    let refusal = place.refused(&["train", "licence.txt", "--context", "9000"]);
+    assert!(
+        refusal.contains("characters are too few for two windows of 9000") && refusal.contains("--context N"),
+        "{refusal}"
+    );
+    place.write("bytes.txt", [0xff, 0xfe, 0x00]);
+    assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt: invalid utf-8"));
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(place.0.join("runs/licence-1/manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["data"]["source"]["time"], 24);
+}

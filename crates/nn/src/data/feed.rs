@@ -1,0 +1,100 @@
+//! Examples on their way to the device.
+//!
+//! Where a quarter of its free memory holds all of them they go there once, and a step picks its rows on the device: after that
+//! only the order crosses over, four bytes for an example. Otherwise a thread picks the rows of the next batches on the host
+//! while the device works. Both give the same batches.
+
+use std::sync::mpsc;
+
+use panoply_tensor::{Result, Tensor};
+
+use super::{Batch, Dataset, Targets};
+
+/// Batches that are made ready ahead of the one in use.
+const AHEAD: usize = 2;
+
+/// The bytes that examples take of a device with so many free ones; 0 if they stay on the host.
+pub(crate) fn resident_bytes(data: &Dataset, free: u64) -> u64 {
+    let targets = match &data.targets {
+        Targets::Classes { labels, .. } => labels.len(),
+        Targets::Numbers { values, .. } => values.len(),
+    };
+    let bytes = 4 * (data.features.len() + targets) as u64;
+    if bytes <= free / 4 { bytes } else { 0 }
+}
+
+/// Examples that steps take their batches from.
+pub(crate) struct Feed<'a> {
+    data: &'a Dataset,
+    resident: Option<Batch>,
+}
+
+impl<'a> Feed<'a> {
+    /// Examples that stay on the host.
+    pub fn on_host(data: &'a Dataset) -> Feed<'a> {
+        Feed { data, resident: None }
+    }
+
+    /// The examples.
+    pub fn data(&self) -> &'a Dataset {
+        self.data
+    }
+
+    /// On the device, if they fit into a quarter of these free bytes or if nobody knows how many there are.
+    pub fn new(data: &'a Dataset, free: Option<u64>) -> Result<Feed<'a>> {
+        let resident = match free {
+            Some(free) if resident_bytes(data, free) == 0 => None,
+            _ => {
+                let (inputs, targets) = data.whole();
+                inputs.check().and_then(|()| targets.check())?;
+                Some((inputs, targets))
+            }
+        };
+        Ok(Feed { data, resident })
+    }
+
+    /// Calls `step` with each batch of these positions, until it says to stop. Whether it never did.
+    pub fn each(&self, order: &[usize], size: usize, mut step: impl FnMut(Batch) -> Result<bool>) -> Result<bool> {
+        let Some((inputs, targets)) = &self.resident else { return self.over(order, size, step) };
+        for part in order.chunks(size.max(1)) {
+            let places: Vec<i32> = part.iter().map(|place| *place as i32).collect();
+            let places = Tensor::from_slice(&places, [places.len()]);
+            places.check()?;
+            if !step((inputs.index_select(0, &places), targets.index_select(0, &places)))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// All examples in order, so many at a time.
+    pub fn parts(&self, size: usize) -> impl Iterator<Item = Batch> + '_ {
+        let (size, all) = (size.max(1), self.data.len());
+        (0..all).step_by(size).map(move |start| {
+            let count = size.min(all - start);
+            match &self.resident {
+                Some((inputs, targets)) => (inputs.narrow(0, start, count), targets.narrow(0, start, count)),
+                None => self.data.select(&(start..start + count).collect::<Vec<usize>>()).whole(),
+            }
+        })
+    }
+
+    /// The same from the host.
+    fn over(&self, order: &[usize], size: usize, mut step: impl FnMut(Batch) -> Result<bool>) -> Result<bool> {
+        std::thread::scope(|scope| {
+            let (ready, next) = mpsc::sync_channel::<Dataset>(AHEAD);
+            scope.spawn(move || {
+                // Nobody takes any more once a step has said to stop.
+                order.chunks(size.max(1)).all(|part| ready.send(self.data.select(part)).is_ok())
+            });
+            for part in next {
+                let (inputs, targets) = part.whole();
+                inputs.check().and_then(|()| targets.check())?;
+                if !step((inputs, targets))? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+}

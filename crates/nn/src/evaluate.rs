@@ -1,0 +1,118 @@
+//! How good a model is on a data set, some of it at a time.
+
+use panoply_tensor::{DType, Result, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::data::{Batch, Dataset, Feed, Targets};
+use crate::layer::{Layer, Pass};
+use crate::network::Loss;
+
+/// Labels or rows looked at together where nothing is learned from them.
+const AT_ONCE: usize = 1024;
+
+/// The same for sequences, in times.
+const TIMES_AT_ONCE: usize = 8192;
+
+/// What a score is; the larger the better, and 1 is perfect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// The share of classes that are right.
+    #[default]
+    Accuracy,
+    /// The share of the numbers' variance that is explained: 0 is what their mean would reach, and worse is below.
+    R2,
+}
+
+impl Measure {
+    /// What tells how well these are learned.
+    pub fn of(targets: &Targets) -> Measure {
+        match targets {
+            Targets::Classes { .. } => Measure::Accuracy,
+            Targets::Numbers { .. } => Measure::R2,
+        }
+    }
+}
+
+/// How good a model is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The mean loss.
+    pub loss: f64,
+    /// What [`Measure::of`] the targets is.
+    pub score: f64,
+}
+
+/// How good a model is on all of a data set. Smoothing of labels is left out of the loss.
+pub fn evaluate(model: &impl Layer, data: &Dataset, loss: Loss) -> Result<Evaluation> {
+    evaluate_feed(model, &Feed::on_host(data), loss)
+}
+
+/// [`evaluate`] of examples that may be on the device.
+pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: Loss) -> Result<Evaluation> {
+    let (data, loss) = (feed.data(), Loss { label_smoothing: 0.0, ..loss });
+    let (mut sum, mut right) = (0.0, 0.0);
+    for part in feed.parts(at_once(data)) {
+        let (part_loss, part_right, rows) = on_part(model, &part, loss)?;
+        sum += part_loss * rows as f64;
+        right += part_right * rows as f64;
+    }
+    let rows = data.len() as f64;
+    let score = match &data.targets {
+        Targets::Classes { .. } => right / rows,
+        Targets::Numbers { values, width } => explained(right, values, *width),
+    };
+    Ok(Evaluation { loss: sum / rows, score })
+}
+
+/// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences
+/// summed over its numbers; and how many examples they are.
+fn on_part(model: &impl Layer, (inputs, targets): &Batch, loss: Loss) -> Result<(f64, f64, usize)> {
+    let outputs = model.forward(inputs, &mut Pass::eval()).cast(DType::F32);
+    let rows = targets.shape()?.dims()[0];
+    let value = loss.of(&outputs, targets);
+    let right = match targets.dtype().is_int() {
+        true => outputs.argmax(-1).eq(targets).cast(DType::F32).mean(..),
+        false => (&outputs - targets).square().sum(..) * (1.0 / rows as f64),
+    };
+    panoply_tensor::eval(&[&value, &right])?;
+    Ok((value.item()?, right.item()?, rows))
+}
+
+/// 1 less the squared differences over those from the numbers' own means.
+fn explained(squares: f64, values: &[f32], width: usize) -> f64 {
+    let rows = (values.len() / width).max(1) as f64;
+    let spread: f64 = (0..width)
+        .map(|column| {
+            let column = || values.iter().skip(column).step_by(width).map(|value| f64::from(*value));
+            let mean = column().sum::<f64>() / rows;
+            column().map(|value| (value - mean).powi(2)).sum::<f64>()
+        })
+        .sum();
+    match (squares, spread) {
+        (0.0, _) => 1.0,
+        (_, 0.0) => 0.0,
+        _ => 1.0 - squares / spread,
+    }
+}
+
+/// What a model makes of each example, one row after another: the share of each class (at each time), or numbers.
+pub fn predict(model: &impl Layer, data: &Dataset) -> Result<Vec<f32>> {
+    let mut rows = Vec::new();
+    for part in data.parts(at_once(data)) {
+        let outputs: Tensor = model.forward(&part.whole().0, &mut Pass::eval()).cast(DType::F32);
+        let outputs = match data.targets {
+            Targets::Classes { .. } => outputs.softmax(-1),
+            Targets::Numbers { .. } => outputs,
+        };
+        rows.extend(outputs.to_vec::<f32>()?);
+    }
+    Ok(rows)
+}
+
+fn at_once(data: &Dataset) -> usize {
+    match &data.targets {
+        Targets::Classes { places: 2.., .. } => (TIMES_AT_ONCE / data.width).max(1),
+        _ => AT_ONCE,
+    }
+}

@@ -1,0 +1,82 @@
+//! Text from a network that tells from characters the next one.
+
+use panoply_tensor::{DType, Error, Result, Rng, Tensor};
+
+use crate::data::text;
+use crate::layer::{Layer, Pass};
+use crate::network::Model;
+
+/// How characters are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// How many.
+    pub count: usize,
+    /// 1 draws as the network tells, less prefers what is likely; 0 takes the likeliest.
+    pub temperature: f64,
+}
+
+impl Default for Sampling {
+    /// 200, at 0.8.
+    fn default() -> Sampling {
+        Sampling { count: 200, temperature: 0.8 }
+    }
+}
+
+/// The prompt and what a network over `[time]` places of this vocabulary, that gives `[time, vocabulary]`, writes after it.
+/// An empty prompt is a new line, or the first character there is.
+pub fn continue_text(
+    model: &Model,
+    vocabulary: &[char],
+    prompt: &str,
+    sampling: &Sampling,
+    rng: &mut Rng,
+) -> Result<String> {
+    let (input, output) = (&model.network.input, model.network.output()?);
+    let [time] = input[..] else {
+        return Err(Error::mistake(format!("a network over {input:?} does not read a text")));
+    };
+    if output != [time, vocabulary.len()] {
+        return Err(Error::mistake(format!(
+            "a network that gives {output:?} does not tell {} characters",
+            vocabulary.len()
+        )));
+    }
+    let known = text::places(prompt, vocabulary);
+    let mut places = known.map_err(|(_, letter)| {
+        let letters: String = vocabulary.iter().filter(|letter| !letter.is_control()).collect();
+        Error::mistake(format!("{letter:?} is no character that this network knows"))
+            .note(format!("it knows {letters}"))
+    })?;
+    let start = if places.is_empty() { vec![vocabulary.binary_search(&'\n').unwrap_or(0) as i32] } else { vec![] };
+    let prompted = start.len();
+    places.splice(0..0, start);
+    for _ in 0..sampling.count {
+        let window = &places[places.len().saturating_sub(time)..];
+        // What stands behind the last character is not looked at by those before it.
+        let mut padded: Vec<f32> = window.iter().map(|place| *place as f32).collect();
+        padded.resize(time, 0.0);
+        let logits = model.forward(&Tensor::from_slice(&padded, [1, time]), &mut Pass::eval());
+        let last = Tensor::from_slice(&[window.len() as i32 - 1], [1]);
+        let logits = logits.cast(DType::F32).index_select(1, &last).flatten(0).to_vec::<f32>()?;
+        places.push(draw(&logits, sampling.temperature, rng));
+    }
+    Ok(places[prompted..].iter().map(|place| vocabulary[*place as usize]).collect())
+}
+
+/// One of some places, by their logits.
+fn draw(logits: &[f32], temperature: f64, rng: &mut Rng) -> i32 {
+    let most = logits.iter().copied().fold(f32::MIN, f32::max);
+    let weights: Vec<f64> = logits
+        .iter()
+        .map(|logit| match temperature > 0.0 {
+            true => (f64::from(logit - most) / temperature).exp(),
+            false => f64::from(u8::from(*logit == most)),
+        })
+        .collect();
+    let mut left = f64::from(rng.next_words()[0]) / 2f64.powi(32) * weights.iter().sum::<f64>();
+    let place = weights.iter().position(|weight| {
+        left -= weight;
+        left < 0.0
+    });
+    place.unwrap_or(logits.len() - 1) as i32
+}
