@@ -192,6 +192,7 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
             ("vector program", program.to_string())
         }
         Language::OpenClC => ("OpenCL C", render(&optimised, target)?.source),
+        Language::Hip => ("HIP C++", render(&optimised, target)?.source),
         Language::Ptx { .. } => ("PTX", render(&optimised, target)?.source),
         Language::Wgsl => ("WGSL", render(&optimised, target)?.source),
     };

@@ -51,6 +51,8 @@ fn text_is_golden() {
         // Every function of floats, expanded, is too much to read; devices and `expand_math` check it.
         if name != "floats.ir" {
             check(&name.replace(".ir", ".ptx"), &rendered.source);
+            let rendered = render(&kernel(&name), &Target::hip_minimum(64)).expect("the kernel renders");
+            check(&name.replace(".ir", ".hip"), &rendered.source);
         }
     }
 }
@@ -131,6 +133,8 @@ fn narrow_indices_and_native_halves() {
     check("loops.32.cl", &rendered.source);
     let rendered = render_with(&kernel("loops.ir"), &Target::cuda_minimum(120), &Options { index_bits: 32 });
     check("loops.32.ptx", &rendered.expect("renders").source);
+    let rendered = render_with(&kernel("loops.ir"), &Target::hip_minimum(32), &Options { index_bits: 32 });
+    check("loops.32.hip", &rendered.expect("renders").source);
     let rendered = render(&kernel("halves.ir"), &Target { f16: true, ..target() }).expect("renders");
     check("halves.f16.cl", &rendered.source);
 }

@@ -133,6 +133,7 @@ impl Null {
         let kind = match target.language {
             Language::Ir => Kind::Cpu,
             Language::OpenClC => Kind::OpenCl,
+            Language::Hip => Kind::Rocm,
             Language::Ptx { .. } => Kind::Cuda,
             Language::Wgsl => Kind::Vulkan,
         };

@@ -1,33 +1,21 @@
 //! CUDA, through the library that comes with NVIDIA's driver and nothing else: no toolkit is needed, kernels are PTX.
 //!
-//! The library is opened at run time and its functions are found one by one ([`api`]), because bindings that know all of them
-//! refuse an old driver for a function nobody calls. What is missing, too old, forbidden or broken is an answer with its remedy.
-//!
-//! In the order of a program's life: `discovery` (which devices are here) → `info` (what they can do) → `device` (the contract) →
-//! `program` (PTX to a module) → `submit` (steps to work on a stream) → `queue` and `ticket` (who waits for what).
-//!
-//! Invariants: the device's primary context is shared with whoever else uses it, so it is pushed for the length of a call and
-//! popped after it, and given back at the end ([`handles::Context`]); an id is looked up before it is used; pinned memory that a
-//! copy touches is kept until the event behind the copy. Locks are taken in the order tables, queue, pools.
+//! The driver itself is [`crate::stream`]; here is what HIP has otherwise: the library and its linker (`api`), which devices can be
+//! used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken is an
+//! answer with its remedy. The device's primary context is shared with whoever else uses it, so it is pushed for the length of a call
+//! and popped after it, and given back at the end.
 
 mod api;
-mod device;
 mod discovery;
 mod errors;
-mod handles;
 mod info;
-mod memory;
-mod program;
-mod queue;
-mod submit;
-mod ticket;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use panoply_device::{Device, Driver, Error, Kind, Result};
 
-pub use device::CudaDevice;
+pub use crate::stream::device::StreamDevice as CudaDevice;
 
 /// Finds the CUDA devices of this machine.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +32,7 @@ impl CudaDriver {
             let none = Error::unavailable("cuda: no device here can be used; see the notes");
             return Err(found.refused.iter().fold(none, |error, refused| error.note(refused.message())));
         }
-        Ok(found.devices.into_iter().map(|place| Arc::new(CudaDevice::new(place))).collect())
+        Ok(found.devices.into_iter().map(|place| Arc::new(info::device(place))).collect())
     }
 }
 

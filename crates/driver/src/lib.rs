@@ -6,15 +6,19 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(any(feature = "cuda", feature = "opencl"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "rocm"))]
 mod fill;
-#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+#[cfg(feature = "rocm")]
+pub mod hip;
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod lock;
 #[cfg(feature = "opencl")]
 pub mod opencl;
-#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod seal;
-#[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
+#[cfg(any(feature = "cuda", feature = "rocm"))]
+mod stream;
+#[cfg(any(feature = "cuda", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod table;
 #[cfg(feature = "wgpu")]
 pub mod wgpu;
@@ -23,5 +27,7 @@ pub mod wgpu;
 pub use self::wgpu::WgpuDriver;
 #[cfg(feature = "cuda")]
 pub use cuda::CudaDriver;
+#[cfg(feature = "rocm")]
+pub use hip::HipDriver;
 #[cfg(feature = "opencl")]
 pub use opencl::OpenClDriver;

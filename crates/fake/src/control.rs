@@ -43,6 +43,28 @@ impl Control {
         calls(name.as_ptr())
     }
 
+    /// From now on HIP's kernels are executed; false if there is no clang to do it.
+    pub fn execute(&self) -> bool {
+        let clang = std::process::Command::new("clang-19").arg("--version").output();
+        if !clang.is_ok_and(|said| said.status.success()) {
+            return false;
+        }
+        // SAFETY: the library defines this function with this type.
+        let execute: extern "C" fn() = unsafe { self.0.symbol("panoply_fake_execute") }.expect("the library is ours");
+        execute();
+        // Once more, for good: a library that everybody closed forgets.
+        std::mem::forget(Control::open());
+        true
+    }
+
+    /// The position of the device that is this thread's; none if it has none.
+    pub fn current(&self) -> Option<u64> {
+        // SAFETY: the library defines this function with this type.
+        let current: extern "C" fn() -> u64 =
+            unsafe { self.0.symbol("panoply_fake_current") }.expect("the library is ours");
+        current().checked_sub(1)
+    }
+
     /// How many objects of all kinds (contexts, streams, events, modules, allocations) are held.
     pub fn live(&self) -> u64 {
         // SAFETY: the library defines this function with this type.

@@ -1,14 +1,16 @@
-//! Test-only stand-ins for vendor libraries: a `libcuda` that computes.
+//! Test-only stand-ins for vendor libraries: a `libcuda` that computes, and a `libamdhip64` that computes if clang is here.
 //!
 //! As a shared library this answers NVIDIA's driver API ([`cuda`]): devices that are asked for in the environment, memory as host
 //! bytes, streams whose work is done as late as the API allows, events, and modules of PTX text, which an interpreter runs ([`ptx`]).
 //! The interpreter was written from NVIDIA's *PTX ISA* and shares nothing with the renderer it checks; what it does not know it
-//! refuses with the line. Calls are counted, and fail on request ([`Control`]).
+//! refuses with the line. It answers AMD's HIP as well ([`hip`]), over the same memory, streams and events; kernels of HIP are checked, and
+//! executed on request by clang for the host. Calls are counted, and fail on request ([`Control`]).
 //!
 //! As a Rust library it only says where the shared one is and steers it. No program that ships depends on it.
 
 mod control;
 mod cuda;
+mod hip;
 mod ptx;
 
 pub use control::{Control, library};

@@ -95,6 +95,9 @@ pub enum Op {
     /// x with y in place of what stands from position z on along an axis, z a single i32 or i64. y's other axes are x's. What
     /// would lie beyond x is dropped.
     Write(usize),
+    /// x. What reads it is computed after y, of any shape and type: an order, no value. Two of the same x with other y are
+    /// computed apart, which is how a value is computed anew instead of being kept.
+    After,
     /// The n-th output of a body whose leaf i is the i-th input: one step here, many inside.
     Call(Arc<Call>, u32),
     /// The n-th buffer that a kernel of its author's writes, given what it reads. [`crate::authored`] says what it takes.
@@ -213,6 +216,7 @@ impl fmt::Display for Op {
             Op::Gather(axis) => write!(f, "gather along {axis}"),
             Op::ScatterAdd(axis) => write!(f, "scatter_add along {axis}"),
             Op::Write(axis) => write!(f, "write along {axis}"),
+            Op::After => f.write_str("after"),
             Op::Kernel(authored, output) => write!(f, "kernel {}.{output}", authored.kernel.name),
             Op::Call(call, 0) => f.write_str(&call.name),
             Op::Call(call, output) => write!(f, "{}.{output}", call.name),

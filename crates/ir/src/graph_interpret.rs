@@ -211,6 +211,7 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
             }
             result
         }
+        Op::After => inputs[0].clone(),
         Op::Kernel(authored, output) => {
             let given: Vec<Vec<Scalar>> = inputs.iter().map(|input| input.scalars()).collect();
             let results = authored.interpret(&given).expect("its inputs were checked");

@@ -46,7 +46,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
     let wanted = match &node.op {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => 0,
         Op::Alu(alu) => alu.arity(),
-        Op::MatMul | Op::Gather(_) => 2,
+        Op::MatMul | Op::Gather(_) | Op::After => 2,
         Op::ScatterAdd(_) | Op::Write(_) => 3,
         Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
         Op::Pad(_) | Op::Slice(_) => 1,
@@ -141,6 +141,7 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             rule(position, "the position is a single i32 or i64")?;
             Ok(first())
         }
+        Op::After => Ok(first()),
         Op::Kernel(authored, output) => {
             let given: Vec<(&Shape, DType)> = inputs.iter().map(|input| (&input.shape, input.dtype)).collect();
             authored.check(&given)?;

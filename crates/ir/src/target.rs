@@ -45,6 +45,8 @@ pub enum Language {
     Ir,
     /// OpenCL C 1.2.
     OpenClC,
+    /// HIP C++ for the architecture of the device, without HIP's headers.
+    Hip,
     /// NVIDIA's PTX for devices of this compute capability (86 is 8.6) and later ones.
     Ptx {
         /// Ten times the major version plus the minor one.
@@ -127,6 +129,26 @@ impl Target {
         }
     }
 
+    /// An AMD GPU whose waves have this many work-items, with what every one of them has, for tests.
+    pub fn hip_minimum(wave: u32) -> Target {
+        Target {
+            name: format!("HIP, waves of {wave}"),
+            language: Language::Hip,
+            style: Style::Gpu,
+            max_group: [1024; 3],
+            max_group_items: 1024,
+            subgroup: wave,
+            shared_bytes: 64 << 10,
+            max_bindings: 64,
+            max_buffer_bytes: 1 << 40,
+            f16: true,
+            bf16: false,
+            f64: true,
+            int64: true,
+            atomic_f32: true,
+        }
+    }
+
     /// A GPU with WebGPU's default limits and no extension, for tests.
     pub fn webgpu_minimum() -> Target {
         Target {
@@ -149,11 +171,11 @@ impl Target {
 
     /// Work-items of a subgroup of a kernel with this group size.
     ///
-    /// Subgroups are made of consecutive linear ids. Only PTX promises that for groups of several axes; elsewhere such a
+    /// Subgroups are made of consecutive linear ids. Only PTX and HIP promise that for groups of several axes; elsewhere such a
     /// kernel, or one without a fixed group, has none: every work-item is a subgroup of its own.
     pub fn subgroup_of(&self, group: Option<[u32; 3]>) -> u32 {
         match (self.language, group) {
-            (Language::Ptx { .. }, Some(_)) | (_, Some([_, 1, 1])) => self.subgroup,
+            (Language::Hip | Language::Ptx { .. }, Some(_)) | (_, Some([_, 1, 1])) => self.subgroup,
             _ => 1,
         }
     }

@@ -73,7 +73,7 @@ fn auto_takes_the_best_hardware() {
         refused,
         [
             "cuda: libcuda.so.1 is not here; install NVIDIA's driver",
-            "rocm: this version of Panoply has no driver for it; AMD's GPUs are here as opencl and vulkan, install one of those drivers",
+            "rocm: no driver for it was registered; register one",
             "metal: no driver for it was registered; register one",
             "oneapi: this version of Panoply has no driver for it; Intel's GPUs are here as opencl and vulkan, install one of those drivers",
             "opencl:0: Lab is software that only pretends to be a device; name opencl:0 to use it all the same",

@@ -16,6 +16,7 @@ use panoply_ir::graph::{Op, Slice};
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{Alu, Error, Math, Result, Shape};
 
+use crate::checkpoint;
 use crate::tensor::{Node, Source, Tensor};
 use flows::Flows;
 
@@ -90,6 +91,7 @@ fn op_name(tensor: &Tensor) -> String {
     match &tensor.0.source {
         Source::Op(op) => op.to_string(),
         Source::Detach => "detach".to_string(),
+        Source::Checkpoint(_) => "checkpoint".to_string(),
         Source::Call(body, _) => body.call.name.clone(),
         Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
             "a given value".to_string()
@@ -126,6 +128,7 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let op = match &y.0.source {
         Source::Op(op) => op,
         Source::Call(body, output) => return body.flows(*output, inputs, y, g),
+        Source::Checkpoint(given) => return checkpoint::flows(inputs, *given, g).map(Some),
         _ => return Ok(None),
     };
     let one = |flow: Tensor| Ok(Some(vec![Some(flow)]));
@@ -175,6 +178,7 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
             let flow = x().zeros_like().scatter_add(*axis as isize, &inputs[1], g);
             Ok(Some(vec![Some(flow), None]))
         }
+        Op::After => Ok(Some(vec![Some(g.clone()), None])),
         Op::Kernel(..) => Ok(None),
         Op::Call(..) => unreachable!("tensors hold the body itself"),
         Op::Write(axis) => {

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+mod checkpoint;
 pub mod conformance;
 pub mod display;
 pub mod gradient;

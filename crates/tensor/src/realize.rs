@@ -174,7 +174,7 @@ impl<'d> Tracer<'d> {
         let node = &tensor.0;
         let inputs: Vec<NodeId> = match node.value.get() {
             Some(_) => Vec::new(),
-            None => node.inputs.iter().map(|input| self.ids[&Arc::as_ptr(&input.0)]).collect(),
+            None => node.operands().iter().map(|input| self.ids[&Arc::as_ptr(&input.0)]).collect(),
         };
         let op = match (&node.source, node.value.get()) {
             (_, Some(storage)) => self.leaf(storage.clone())?,
@@ -182,7 +182,7 @@ impl<'d> Tracer<'d> {
             (Source::Call(body, output), None) => Op::Call(body.call.clone(), *output),
             (Source::Slot(value), None) => self.number(*value),
             (Source::Host(bytes), None) => self.upload(node, bytes)?,
-            (Source::Detach, None) => Op::Reshape,
+            (Source::Detach | Source::Checkpoint(_), None) => Op::Reshape,
             (Source::Input(n), None) => self.input(*n)?,
             (Source::Value, None) => unreachable!("a given value is there from the start"),
             (Source::Mistake(error), None) => return Err(error.clone()),

@@ -43,6 +43,9 @@ pub(crate) enum Source {
     Input(u32),
     /// The input's values without its history.
     Detach,
+    /// The first input, whose history is computed anew from the next so many when something flows back. The others are what
+    /// that history needs beside.
+    Checkpoint(usize),
     /// What the caller did wrong; shape and dtype mean nothing.
     Mistake(Error),
 }
@@ -222,6 +225,16 @@ impl Tensor {
     /// Whether both are the same node.
     pub fn is_same(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Node {
+    /// The inputs that its value is made of.
+    pub fn operands(&self) -> &[Tensor] {
+        match self.source {
+            Source::Checkpoint(_) => &self.inputs[..1],
+            _ => &self.inputs,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Once};
 
-use panoply_driver::CudaDriver;
+use panoply_driver::{CudaDriver, HipDriver};
 use panoply_ir::DType;
 use panoply_runtime::Registry;
 use panoply_tensor::conformance::oracle::values;
@@ -12,26 +12,30 @@ use panoply_tensor::conformance::row::{Input, weighted};
 use panoply_tensor::conformance::{Outcome, functions, rows};
 use panoply_tensor::{Device, Tensor};
 
-/// Puts a CUDA device beside those of this machine that runs its PTX on an interpreter.
-fn pretend_cuda() {
+/// Puts a CUDA device beside those of this machine that runs its PTX on an interpreter, and a ROCm device for whose HIP C++ clang makes
+/// code for the host.
+fn pretend() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let driver = CudaDriver { library: Some(panoply_fake::library()) };
-        Registry::global().expect("the environment makes sense").register(Arc::new(driver));
+        let registry = Registry::global().expect("the environment makes sense");
+        registry.register(Arc::new(CudaDriver { library: Some(panoply_fake::library()) }));
+        if panoply_fake::Control::open().execute() {
+            registry.register(Arc::new(HipDriver { library: Some(panoply_fake::library()) }));
+        }
     });
 }
 
 /// The devices of this machine that the table runs on. Device compilers take a tenth of a second for each of some hundred
-/// kernels, so a quick run leaves them out, and the slowest is for the full run. `PANOPLY_TEST_DEVICE` names the only one.
+/// kernels, so a quick run leaves them out, and the slowest are for the full run. `PANOPLY_TEST_DEVICE` names the only one.
 fn devices() -> Vec<Device> {
     let set = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
-    pretend_cuda();
+    pretend();
     let mut names = vec!["cpu", "cpu:checked", "cuda:0"];
     if !set("PANOPLY_TEST_QUICK") {
         names.extend(["opencl:0", "vulkan:0"]);
     }
     if set("PANOPLY_TEST_FULL") {
-        names.push("opencl:1");
+        names.extend(["opencl:1", "rocm:0"]);
     }
     if let Ok(only) = std::env::var("PANOPLY_TEST_DEVICE") {
         names.retain(|name| *name == only);

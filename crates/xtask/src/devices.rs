@@ -24,10 +24,15 @@ const ROWS: &[Row] = &[
         how: "PTX through NVIDIA's driver alone ([more](docs/backends/cuda.md))",
         open: "every real card",
     },
+    Row {
+        kinds: &["rocm"],
+        how: "HIP C++ through ROCm's runtime compiler ([more](docs/backends/rocm.md))",
+        open: "every real card",
+    },
     Row { kinds: &["opencl"], how: "any driver, through the ICD loader", open: "every real GPU" },
     Row { kinds: &["vulkan"], how: "WGSL through `wgpu` ([more](docs/backends/vulkan.md))", open: "every real GPU" },
     Row { kinds: &["metal", "dx12"], how: "the same driver, on macOS and Windows", open: "everything" },
-    Row { kinds: &["rocm", "oneapi", "webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
+    Row { kinds: &["oneapi", "webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
 ];
 
 const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the last test run -->";

@@ -86,6 +86,18 @@ const TOOLS: &[Tool] = &[
         // The last line of versions that knows both ends.
         how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
     },
+    Tool {
+        name: "clang for AMD's GPUs",
+        loses: "the compilation of HIP kernels for every GPU from Vega to RDNA 4",
+        present: |_| on_path("clang-19") && on_path("ld.lld-19"),
+        how: How::Apt(&["clang-19", "lld-19"]),
+    },
+    Tool {
+        name: "AMD's runtime compiler",
+        loses: "the compilation of HIP kernels by the compiler that a driver uses",
+        present: |_| icd::library("libamdhip64.so.5").is_some() && icd::library("libhiprtc-builtins.so.5").is_some(),
+        how: How::Apt(&["libamdhip64-5", "libhiprtc-builtins5"]),
+    },
 ];
 
 /// The Python that can run ONNX files.

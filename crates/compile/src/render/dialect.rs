@@ -12,6 +12,8 @@ pub(super) struct Dialect {
     pub preamble: fn(&Extensions) -> String,
     /// The types of elements. There are none for f16 and bf16, whose bits are u16 and whose values are f32.
     pub types: [(DType, &'static str); 11],
+    /// The type of a vector of elements of a type.
+    pub vector: fn(name: &str, lanes: u8) -> String,
     /// What ends an i64 and a u64 literal.
     pub suffix_64: [&'static str; 2],
     /// What stands before a pointer or array in buffer memory.
@@ -24,8 +26,8 @@ pub(super) struct Dialect {
     pub function: &'static str,
     /// What stands before an entry point's name, given its group size.
     pub entry: fn(group: Option<[u32; 3]>, &Extensions) -> String,
-    /// A number of the launch. Never asked for sizes, which are passed or constant.
-    pub builtin: fn(Builtin) -> String,
+    /// A number of the launch, given its group size if it is fixed. Never asked for sizes, which are passed or constant.
+    pub builtin: fn(Builtin, group: Option<[u32; 3]>) -> String,
     /// Waits for the group; shared memory and buffers are seen by all after it.
     pub barrier: &'static str,
     /// The 32-bit value of the work-item of the subgroup with this lane. Never asked for where a target has no subgroups.
@@ -49,6 +51,9 @@ pub(super) struct Dialect {
     /// The function that changes an element of this type at a pointer, and gives the old one; none asks for the loop of
     /// compare and exchange (f32 addition only).
     pub atomic: fn(AtomicOp, DType) -> Option<&'static str>,
+    /// Functions that this table spells and the language lacks: how a program mentions each, and its text, which may mention
+    /// those before it. No name of a kernel can be taken for one.
+    pub library: &'static [(&'static str, &'static str)],
 }
 
 /// What a program uses that not every program may.
@@ -69,7 +74,7 @@ impl Dialect {
 
     /// The type of a vector of an element type.
     pub fn vector_name(&self, dtype: DType, lanes: u8) -> String {
-        format!("{}{lanes}", self.type_name(dtype))
+        (self.vector)(self.type_name(dtype), lanes)
     }
 
     /// The function that reads the bits of its operand as this type of the same width.
@@ -83,6 +88,17 @@ impl Dialect {
         let name = known.map_or(op.name(), |(_, name)| *name);
         format!("{name}{}", if dtype == DType::F32 { self.math_f32 } else { "" })
     }
+}
+
+/// The functions of the library that a program mentions, and those that they do.
+pub(super) fn mentioned(library: &[(&str, &str)], program: &str) -> String {
+    let mut text = String::new();
+    for (name, function) in library.iter().rev() {
+        if program.contains(name) || text.contains(name) {
+            text.insert_str(0, function);
+        }
+    }
+    text
 }
 
 fn find(table: &[(DType, &'static str)], dtype: DType) -> &'static str {

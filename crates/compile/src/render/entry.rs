@@ -4,7 +4,7 @@ use panoply_ir::kernel::{Access, Builtin, Expr, ExprId, Kernel, Op, Param, Space
 use panoply_ir::{DType, Target};
 
 use super::Rendered;
-use super::dialect::{Dialect, Extensions};
+use super::dialect::{Dialect, Extensions, mentioned};
 use super::expr::{Value, Writer};
 use super::names::Names;
 use super::ops::{Ops, in_memory};
@@ -40,14 +40,14 @@ pub(super) fn program(kernel: &Kernel, target: &Target, dialect: &'static Dialec
     writer.block(&kernel.body);
     let subgroup = shuffles(kernel, &live).then(|| target.subgroup_of(kernel.group));
     let extensions = Extensions { f64: uses(kernel, &live, DType::F64), f16: native_f16, subgroup };
-    let source = format!(
-        "{}{}{} {entry}(\n    {})\n{{\n{}\n}}\n",
-        (dialect.preamble)(&extensions),
+    let program = format!(
+        "{}{} {entry}(\n    {})\n{{\n{}\n}}\n",
         writer.ops.prelude.source(),
         (dialect.entry)(kernel.group, &extensions),
         arguments(&writer).join(",\n    "),
         writer.lines.join("\n"),
     );
+    let source = format!("{}{}{program}", (dialect.preamble)(&extensions), mentioned(dialect.library, &program));
     Rendered { source, entry, index_bits }
 }
 

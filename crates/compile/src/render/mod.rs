@@ -1,7 +1,7 @@
 //! Kernel IR to source text.
 //!
 //! There is one renderer for the whole C family and one table per language ([`dialect::Dialect`]): the renderer knows what
-//! an operation means, the table knows how a language spells it. PTX and WGSL have their own ([`ptx`], [`wgsl`]). What all keep exactly as the IR
+//! an operation means, the table knows how a language spells it ([`opencl`], [`hip`]). PTX and WGSL have their own ([`ptx`], [`wgsl`]). What all keep exactly as the IR
 //! says, on every device:
 //!
 //! * **Floats**: no contraction, no reassociation; `Min` and `Max` keep NaN; f16 and bf16 values live in f32 registers and
@@ -21,6 +21,7 @@ mod counting;
 mod dialect;
 mod entry;
 mod expr;
+mod hip;
 mod literal;
 mod names;
 mod opencl;
@@ -86,6 +87,9 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
     }
     match target.language {
         Language::OpenClC => Ok(entry::program(kernel, target, &opencl::DIALECT, options.index_bits)),
+        Language::Hip => {
+            Ok(entry::program(&expand_math::expand(kernel.clone()), target, &hip::DIALECT, options.index_bits))
+        }
         Language::Ptx { capability } => {
             Ok(ptx::program(&expand_math::expand(kernel.clone()), capability, options.index_bits))
         }

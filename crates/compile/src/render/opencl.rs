@@ -23,6 +23,7 @@ pub(super) const DIALECT: Dialect = Dialect {
         (DType::F32, "float"),
         (DType::F64, "double"),
     ],
+    vector: |name, lanes| format!("{name}{lanes}"),
     suffix_64: ["L", "UL"],
     global: "global ",
     shared: "local ",
@@ -50,6 +51,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     },
     lane: |lane| format!(".s{lane:x}"),
     atomic,
+    library: &[],
 };
 
 fn preamble(extensions: &Extensions) -> String {
@@ -77,7 +79,7 @@ fn entry(group: Option<[u32; 3]>, extensions: &Extensions) -> String {
     text + "void"
 }
 
-fn builtin(builtin: Builtin) -> String {
+fn builtin(builtin: Builtin, _: Option<[u32; 3]>) -> String {
     match builtin {
         Builtin::GlobalId(axis) => format!("get_global_id({axis})"),
         Builtin::LocalId(axis) => format!("get_local_id({axis})"),

@@ -232,7 +232,7 @@ impl Writer<'_> {
     pub fn prologue(&mut self, builtins: &[Builtin]) {
         let index = self.ops.name(self.ops.index);
         for builtin in builtins {
-            let text = (self.ops.dialect.builtin)(*builtin);
+            let text = (self.ops.dialect.builtin)(*builtin, self.kernel.group);
             self.line(format!("const {index} {} = {text};", super::expr::builtin_name(*builtin)));
         }
         if self.kernel.group.is_none() {

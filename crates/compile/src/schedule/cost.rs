@@ -44,7 +44,7 @@ impl Costs {
                 Op::Const(_) | Op::Slot(_) | Op::Iota => Cost::default(),
                 Op::Alu(alu) => sum(alu_cost(*alu)),
                 Op::Cast => sum(0.03),
-                Op::Bitcast | Op::Reshape | Op::Permute(_) | Op::Slice(_) => sum(0.0),
+                Op::Bitcast | Op::Reshape | Op::Permute(_) | Op::Slice(_) | Op::After => sum(0.0),
                 Op::Pad(_) => sum(0.1),
                 Op::Gather(_) => sum(0.5),
                 Op::Expand => {

@@ -18,7 +18,7 @@
 //!
 //! Kernels that must wait for one another never form a cycle: every load is an edge, and edges are checked when made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use panoply_ir::Target;
 use panoply_ir::alu::Alu;
@@ -31,7 +31,7 @@ use super::claim::Claim;
 use super::cost::Costs;
 use super::group::{Group, Whole, extent};
 use super::pull::{self, Coords};
-use super::siblings;
+use super::{order, siblings};
 
 /// Nodes computed inside one kernel, counted once for each place they are computed at.
 pub(super) const MAX_VISITS: usize = 320;
@@ -45,6 +45,7 @@ const SMALL: u64 = 1 << 15;
 struct Fusion<'a> {
     graph: &'a Graph,
     target: &'a Target,
+    waits: &'a [Vec<NodeId>],
     costs: Costs,
     groups: Vec<Group>,
     /// Which groups demand a node.
@@ -54,10 +55,11 @@ struct Fusion<'a> {
 }
 
 /// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes a routine.
-pub fn fuse(graph: &Graph, target: &Target) -> Vec<Group> {
+/// `waits` says for each node after which others it is computed.
+pub fn fuse(graph: &Graph, target: &Target, waits: &[Vec<NodeId>]) -> Vec<Group> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
-    let mut fusion = Fusion { graph, target, costs, groups: Vec::new(), users, combined };
+    let mut fusion = Fusion { graph, target, waits, costs, groups: Vec::new(), users, combined };
     let mut asked = vec![false; graph.nodes.len()];
     graph.outputs.iter().for_each(|output| asked[output.index()] = graph.node(*output).shape.elems() > 0);
     for at in (0..graph.nodes.len()).rev() {
@@ -66,7 +68,7 @@ pub fn fuse(graph: &Graph, target: &Target) -> Vec<Group> {
             fusion.place(id, asked[at]);
         }
     }
-    in_order(siblings::join(graph, target, fusion.groups))
+    order::in_order(graph, siblings::join(graph, target, fusion.groups))
 }
 
 impl Fusion<'_> {
@@ -134,6 +136,7 @@ impl Fusion<'_> {
             group.stores.push((id, Form::default()));
             self.groups.push(group);
             operands.into_iter().for_each(|operand| self.demand(number, operand, Coords::new()));
+            self.wait(number, id);
             return number;
         }
         let walked = if matches!(node.op, Op::Write(_)) { self.graph.node(node.inputs[1]) } else { node };
@@ -166,6 +169,7 @@ impl Fusion<'_> {
         let same = |group: &Group| {
             let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
             ours.inputs == theirs.inputs
+                && self.waits[id.index()] == self.waits[group.root.index()]
                 && match (&ours.op, &theirs.op) {
                     (Op::Kernel(kernel, _), Op::Kernel(other, _)) => kernel == other,
                     (Op::Call(call, _), Op::Call(other, _)) => call == other,
@@ -216,13 +220,23 @@ impl Fusion<'_> {
             }
         }
         self.groups[number].visits.insert(id, places);
+        self.wait(number, id);
     }
 
-    /// Loads a stored node in a group.
+    /// Makes a group that computes a node wait for what the node waits for, which is then stored.
+    fn wait(&mut self, number: usize, id: NodeId) {
+        for before in &self.waits[id.index()] {
+            self.groups[number].waits.insert(*before);
+            self.users[before.index()].insert(number);
+        }
+    }
+
+    /// Loads a stored node in a group, or only waits for it.
     fn load(&mut self, number: usize, id: NodeId, stored_by: Option<usize>) {
         let group = &mut self.groups[number];
-        let places = group.demands.remove(&id).expect("the group demands the node");
-        group.loads.insert(id, places);
+        if let Some(places) = group.demands.remove(&id) {
+            group.loads.insert(id, places);
+        }
         group.after.extend(stored_by);
     }
 
@@ -237,6 +251,9 @@ impl Fusion<'_> {
     /// Whether a group may compute a node it demands.
     fn fits(&self, number: usize, id: NodeId) -> bool {
         let group = &self.groups[number];
+        if group.waits.contains(&id) {
+            return false;
+        }
         let node = self.graph.node(id);
         let places = &group.demands[&id];
         let visits: usize = group.visits.values().map(Vec::len).sum();
@@ -257,6 +274,7 @@ impl Fusion<'_> {
             Op::Kernel(..) | Op::Call(..) => false,
             Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Reshape | Op::Permute(_) | Op::Expand => unreachable!("free"),
             Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
+            Op::After => unreachable!("released"),
         }
     }
 
@@ -372,23 +390,4 @@ pub(super) fn depends<'a>(
         }
     }
     false
-}
-
-/// The groups so that each comes after those it waits for; among those that could come next, the one whose root was
-/// asked for first.
-fn in_order(mut groups: Vec<Option<Group>>) -> Vec<Group> {
-    let numbered = groups.iter().enumerate();
-    let mut left: BTreeMap<NodeId, usize> =
-        numbered.filter_map(|(at, group)| group.as_ref().map(|group| (group.root, at))).collect();
-    let mut done = vec![false; groups.len()];
-    let mut order = Vec::with_capacity(left.len());
-    while !left.is_empty() {
-        let ready = |at: usize| groups[at].iter().flat_map(|group| &group.after).all(|before| done[*before]);
-        let next = left.iter().find(|(_, at)| ready(**at)).map(|(root, at)| (*root, *at));
-        let (root, at) = next.expect("groups never wait for one another in a circle");
-        left.remove(&root);
-        done[at] = true;
-        order.push(at);
-    }
-    order.into_iter().filter_map(|at| groups[at].take()).collect()
 }

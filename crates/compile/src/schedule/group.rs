@@ -32,6 +32,8 @@ pub struct Group {
     pub reads: Vec<(NodeId, Coords)>,
     /// Groups whose results it loads.
     pub after: BTreeSet<usize>,
+    /// Nodes that are stored before it runs, whether it reads them or not.
+    pub(super) waits: BTreeSet<NodeId>,
     /// Nodes wanted at coordinates, their turn not having come.
     pub(super) demands: BTreeMap<NodeId, Vec<Coords>>,
     /// For a scatter, the variables of the array's axes.
@@ -64,6 +66,7 @@ impl Group {
             stores: Vec::new(),
             reads: Vec::new(),
             after: BTreeSet::new(),
+            waits: BTreeSet::new(),
             demands: BTreeMap::new(),
             scatter: Vec::new(),
             written: Vec::new(),
@@ -123,7 +126,7 @@ impl Group {
                 }
                 vec![(node.inputs[1], coords.clone()), read, (node.inputs[0], Coords::new())]
             }
-            Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) => {
+            Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) | Op::After => {
                 unreachable!("never computed inside a group")
             }
         }

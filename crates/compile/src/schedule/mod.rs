@@ -14,6 +14,7 @@ pub mod expand;
 pub mod fuse;
 pub mod group;
 pub mod nest;
+pub mod order;
 pub mod pull;
 pub mod rewrite;
 pub mod siblings;
@@ -74,13 +75,13 @@ pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> boo
     let graph = expand::simplify(graph, offers);
     let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, offers);
-    let graph = split::split(&graph, target);
+    let (graph, waits) = order::release(&split::split(&graph, target));
     let step = |mut group: Group| match group.whole.take() {
         Some(Whole::Routine(claim)) => Step::Routine(claim),
         Some(Whole::Kernel(call)) => Step::Kernel(call),
         None => Step::Nest(nest::nest(&graph, group)),
     };
-    let steps = fuse::fuse(&graph, target).into_iter().map(step).collect();
+    let steps = fuse::fuse(&graph, target, &waits).into_iter().map(step).collect();
     Ok(Schedule { graph, steps })
 }
 

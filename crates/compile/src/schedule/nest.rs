@@ -209,7 +209,9 @@ impl Maker<'_> {
             Op::Scan(op, _) => self.combine(Value::Scanned, *op, inputs[0], 0, node.dtype),
             // Its value is memory: see `scattered` and `written`.
             Op::ScatterAdd(_) | Op::Write(_) => inputs[0],
-            Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) => unreachable!("never computed inside a nest"),
+            Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) | Op::After => {
+                unreachable!("never computed inside a nest")
+            }
         }
     }
 

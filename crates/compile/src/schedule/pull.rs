@@ -53,7 +53,7 @@ pub fn pull(node: &Node, input: &Shape, coords: &[Form]) -> (Coords, Vec<Bound>)
             unreachable!("not a movement")
         }
         Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Write(_) => unreachable!("not a movement"),
-        Op::Call(..) | Op::Kernel(..) => unreachable!("not a movement"),
+        Op::Call(..) | Op::Kernel(..) | Op::After => unreachable!("not a movement"),
     };
     (pulled, Vec::new())
 }

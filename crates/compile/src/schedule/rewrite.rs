@@ -96,7 +96,7 @@ impl Rewriter {
         let input = || self.uniform[node.inputs[0].index()];
         match &node.op {
             Op::Const(value) => Some(*value),
-            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) => input(),
+            Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::After => input(),
             Op::Pad(_) => input().filter(|value| value.bits == 0),
             Op::Leaf(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => None,
             Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Write(_) => None,
@@ -175,7 +175,7 @@ impl Rewriter {
         }
         let value = match &node.op {
             Op::Reduce(op, _) => op.identity(node.dtype),
-            Op::ScatterAdd(_) | Op::Write(_) => return Some(node.inputs[0]),
+            Op::ScatterAdd(_) | Op::Write(_) | Op::After => return Some(node.inputs[0]),
             _ => Scalar { dtype: node.dtype, bits: 0 },
         };
         Some(self.fill(value, &node.shape))

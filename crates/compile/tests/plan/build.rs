@@ -135,6 +135,11 @@ impl Build {
         self.graph.push(Op::Write(axis), &[x, part, at], shape, self.dtype(x))
     }
 
+    pub fn after(&mut self, x: NodeId, before: NodeId) -> NodeId {
+        let shape = self.shape(x);
+        self.graph.push(Op::After, &[x, before], shape, self.dtype(x))
+    }
+
     /// A number of the program.
     pub fn number(&mut self, value: i64) -> NodeId {
         let value = Scalar::from_i128(DType::I64, value.into());

@@ -70,7 +70,7 @@ impl Maker {
         let shape = self.b.shape(x);
         let axis = self.draw.below(shape.len().max(1));
         let count = shape.iter().product::<usize>() as f64;
-        match self.draw.below(17) {
+        match self.draw.below(18) {
             0..=2 => {
                 let (y, other) = self.of_shape(&shape);
                 let (op, bound) = match self.draw.below(5) {
@@ -179,6 +179,11 @@ impl Maker {
                 };
                 let z = self.b.write(x, y, at, axis);
                 self.add(z, bound.max(other));
+            }
+            16 => {
+                let before = self.draw.one(&self.floats.clone()).0;
+                let y = self.b.after(x, before);
+                self.add(y, bound);
             }
             14 if shape.len() > 1 => {
                 let mut other = shape.clone();

@@ -1,136 +1,169 @@
-//! The functions of NVIDIA's driver library, found by name when it is opened.
-//!
-//! Handles are addresses of the driver's own objects and are never looked into. A function that older drivers lack is an `Option`.
+//! NVIDIA's driver library, and what only it does.
 
 use std::ffi::{c_char, c_void};
-use std::mem::ManuallyDrop;
 use std::path::Path;
-use std::sync::Arc;
+use std::ptr;
 
-use dlopen2::raw::Library;
-use panoply_device::{Error, Result};
+use panoply_device::{Error, ErrorKind, Kind, Language, Result, SourceText};
 
-/// An object of the driver.
-pub type Handle = usize;
-/// An address in a device's memory.
-pub type DevicePtr = u64;
+use super::{discovery, errors};
+use crate::stream::discovery::{Api, Place, Traits};
+use crate::stream::functions::{Functions, check};
+use crate::stream::handles::Context;
+use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
+use crate::stream::program::{LOG_BYTES, refusal, source};
+use crate::stream::vendor::{Brand, Vendor};
 
-/// Where the library is called what, in the order in which names are tried. The last one is Windows' Linux.
-#[cfg(not(windows))]
-const NAMES: [&str; 3] = ["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
-#[cfg(windows)]
-const NAMES: [&str; 1] = ["nvcuda.dll"];
+/// Numbers of `CUjit_option` and `CUjitInputType` in NVIDIA's header.
+const ERROR_LOG: i32 = 5;
+const ERROR_LOG_BYTES: i32 = 6;
+const INPUT_PTX: i32 = 1;
 
-macro_rules! functions {
-    (
-        needed { $($name:ident $(or $older:ident)? ($($ty:ty),*);)* }
-        optional { $($option:ident ($($option_ty:ty),*);)* }
-    ) => {
-        /// The library's functions; each is what NVIDIA's documentation says.
-        #[allow(non_snake_case, reason = "NVIDIA's names")]
-        pub struct Api {
-            $(pub $name: unsafe extern "system" fn($($ty),*) -> i32,)*
-            $(pub $option: Option<unsafe extern "system" fn($($option_ty),*) -> i32>,)*
-            /// Never closed: the driver has threads of its own, and others may use it.
-            _library: ManuallyDrop<Library>,
-        }
-
-        impl Api {
-            fn find(library: Library, file: &str) -> Result<Api> {
-                let missing = |name: &str| {
-                    Error::unavailable(format!(
-                        "cuda: {file} lacks {name}, so it is no NVIDIA driver or one before CUDA 9; update the driver"
-                    ))
-                };
-                Ok(Api {
-                    // SAFETY: the types are those of NVIDIA's header `cuda.h`.
-                    $($name: unsafe { library.symbol(stringify!($name)) }
-                        $(.or_else(|_| {
-                            // SAFETY: as above.
-                            unsafe { library.symbol(stringify!($older)) }
-                        }))?
-                        .map_err(|_| missing(stringify!($name)))?,)*
-                    // SAFETY: as above.
-                    $($option: unsafe { library.symbol(stringify!($option)) }.ok(),)*
-                    _library: ManuallyDrop::new(library),
-                })
-            }
-        }
-    };
-}
+/// Words and numbers of CUDA.
+pub const BRAND: Brand = Brand {
+    words: Words {
+        kind: Kind::Cuda.name(),
+        // The last one is Windows' Linux.
+        files: if cfg!(windows) {
+            &["nvcuda.dll"]
+        } else {
+            &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"]
+        },
+        prefix: "cu",
+        install: "install NVIDIA's driver, of which it is a part, if an NVIDIA GPU is here",
+        lacking: "so it is no NVIDIA driver or one before CUDA 9; update the driver",
+    },
+    codes: errors::CODES,
+    // The first whose PTX knows every device from Volta on and whose functions are all there.
+    oldest_driver: 9000,
+    version: |number| format!("CUDA {}.{}", number / 1000, number % 1000 / 10),
+    update: "update NVIDIA's driver",
+    takes: "PTX",
+    speaks: |language| matches!(language, Language::Ptx { .. }),
+    max_items: u64::MAX,
+    launches_in_parts: true,
+    copies_pageable: true,
+    pools_attribute: 115,
+};
 
 functions! {
+    /// The functions that only NVIDIA's library has.
+    Only
     needed {
-        cuInit(u32);
-        cuDriverGetVersion(*mut i32);
-        cuDeviceGetCount(*mut i32);
-        cuDeviceGet(*mut i32, i32);
-        cuDeviceGetName(*mut c_char, i32, i32);
-        cuDeviceTotalMem_v2(*mut usize, i32);
-        cuDeviceGetAttribute(*mut i32, i32, i32);
-        cuDevicePrimaryCtxRetain(*mut Handle, i32);
-        cuDevicePrimaryCtxRelease_v2 or cuDevicePrimaryCtxRelease(i32);
-        cuCtxPushCurrent_v2(Handle);
-        cuCtxPopCurrent_v2(*mut Handle);
-        cuMemGetInfo_v2(*mut usize, *mut usize);
-        cuMemAlloc_v2(*mut DevicePtr, usize);
-        cuMemFree_v2(DevicePtr);
-        cuMemHostAlloc(*mut *mut c_void, usize, u32);
-        cuMemFreeHost(*mut c_void);
-        cuMemcpyHtoDAsync_v2(DevicePtr, *const c_void, usize, Handle);
-        cuMemcpyDtoHAsync_v2(*mut c_void, DevicePtr, usize, Handle);
-        cuMemcpyDtoDAsync_v2(DevicePtr, DevicePtr, usize, Handle);
-        cuMemsetD8Async(DevicePtr, u8, usize, Handle);
-        cuMemsetD16Async(DevicePtr, u16, usize, Handle);
-        cuMemsetD32Async(DevicePtr, u32, usize, Handle);
-        cuMemsetD2D32Async(DevicePtr, usize, u32, usize, usize, Handle);
-        cuStreamCreate(*mut Handle, u32);
-        cuStreamDestroy_v2(Handle);
-        cuStreamSynchronize(Handle);
-        cuStreamWaitEvent(Handle, Handle, u32);
-        cuEventCreate(*mut Handle, u32);
-        cuEventRecord(Handle, Handle);
-        cuEventQuery(Handle);
-        cuEventSynchronize(Handle);
-        cuEventElapsedTime(*mut f32, Handle, Handle);
-        cuEventDestroy_v2(Handle);
-        cuLinkCreate_v2(u32, *const i32, *const *mut c_void, *mut Handle);
-        cuLinkAddData_v2(Handle, i32, *const c_void, usize, *const c_char, u32, *const i32, *const *mut c_void);
-        cuLinkComplete(Handle, *mut *const c_void, *mut usize);
-        cuLinkDestroy(Handle);
-        cuModuleLoadData(*mut Handle, *const c_void);
-        cuModuleUnload(Handle);
-        cuModuleGetFunction(*mut Handle, Handle, *const c_char);
-        cuLaunchKernel(Handle, u32, u32, u32, u32, u32, u32, u32, Handle, *const *const c_void, *const *const c_void);
+        retain(*mut Handle, i32) "cuDevicePrimaryCtxRetain";
+        release(i32) "cuDevicePrimaryCtxRelease_v2" "cuDevicePrimaryCtxRelease";
+        push(Handle) "cuCtxPushCurrent_v2";
+        pop(*mut Handle) "cuCtxPopCurrent_v2";
+        fill_rows(DevicePtr, usize, u32, usize, usize, Handle) "cuMemsetD2D32Async";
+        link_create(u32, *const i32, *const *mut c_void, *mut Handle) "cuLinkCreate_v2";
+        link_add(Handle, i32, *const c_void, usize, *const c_char, u32, *const i32, *const *mut c_void) "cuLinkAddData_v2";
+        link_complete(Handle, *mut *const c_void, *mut usize) "cuLinkComplete";
+        link_destroy(Handle) "cuLinkDestroy";
     }
-    optional {
-        cuMemAllocAsync(*mut DevicePtr, usize, Handle);
-        cuMemFreeAsync(DevicePtr, Handle);
-    }
+    optional {}
 }
 
-impl Api {
-    /// Opens a library, or the one the system finds.
-    pub fn open(chosen: Option<&Path>) -> Result<Arc<Api>> {
-        let names: Vec<&Path> = chosen.map_or_else(|| NAMES.iter().map(Path::new).collect(), |path| vec![path]);
-        let mut why = Vec::new();
-        for name in names {
-            match Library::open(name) {
-                Ok(library) => return Ok(Arc::new(Api::find(library, &name.display().to_string())?)),
-                Err(error) => why.push((name, error.to_string())),
+/// Opens a library, or the one the system finds.
+pub fn open(chosen: Option<&Path>) -> Result<Api> {
+    let library = Opened::open(&BRAND.words, chosen)?;
+    let functions = Functions::find(&library, &BRAND.words)?;
+    let only = Only::find(&library, &BRAND.words)?;
+    Ok(Api { functions, vendor: Box::new(Cuda(only)), library })
+}
+
+/// CUDA as a vendor.
+struct Cuda(Only);
+
+impl Vendor for Cuda {
+    fn brand(&self) -> &'static Brand {
+        &BRAND
+    }
+
+    fn traits(&self, place: &Place) -> Result<Traits> {
+        discovery::traits(place)
+    }
+
+    fn retain(&self, device: i32) -> Result<Handle, i32> {
+        let mut context = 0;
+        // SAFETY: the pointer is valid and the device was enumerated.
+        check(unsafe { (self.0.retain)(&mut context, device) }).map(|()| context)
+    }
+
+    fn give_back(&self, device: i32) {
+        // SAFETY: this gives back the one reference that `retain` took.
+        unsafe { (self.0.release)(device) };
+    }
+
+    fn enter(&self, _device: i32, context: Handle) -> Result<Handle, i32> {
+        // SAFETY: the caller retained the context. What was current before stays below it.
+        check(unsafe { (self.0.push)(context) }).map(|()| 0)
+    }
+
+    fn leave(&self, _device: i32, _before: Handle) {
+        // SAFETY: it was pushed on this thread; null is allowed.
+        unsafe { (self.0.pop)(ptr::null_mut()) };
+    }
+
+    fn fill_64(&self, _functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32 {
+        // Rows of one word, each 8 bytes after the one before: first the low halves, then the high ones.
+        // SAFETY: the caller's memory and stream.
+        unsafe {
+            match (self.0.fill_rows)(to, 8, word as u32, 1, count, stream) {
+                0 => (self.0.fill_rows)(to + 4, 8, (word >> 32) as u32, 1, count, stream),
+                code => code,
             }
         }
-        let absent = Error::unavailable(format!(
-            "cuda: {} cannot be loaded; install NVIDIA's driver, of which it is a part, if an NVIDIA GPU is here",
-            chosen.unwrap_or(Path::new(NAMES[0])).display()
-        ));
-        // That a file is not there is no news; that it is there and does not load is.
-        let broken = why.into_iter().filter(|(_, why)| !why.contains("No such file"));
-        Err(broken.fold(absent, |error, (name, why)| error.note(format!("{}: {why}", name.display()))))
+    }
+
+    /// By the driver's linker, because it gives the machine code, which a disk cache can keep.
+    fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {
+        let entry = &text.entry;
+        let source = source(&context.label, text)?;
+        let mut log = vec![0u8; LOG_BYTES];
+        let options = [ERROR_LOG, ERROR_LOG_BYTES];
+        // The linker reads these as long as it lives, and writes the length of the log over the second.
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
+        let mut link = Link { raw: 0, context, only: &self.0 };
+        // SAFETY: the arrays have two elements, and the log outlives the link.
+        context.ask(format_args!("compiling {entry}"), |_| unsafe {
+            (self.0.link_create)(2, options.as_ptr(), values.as_mut_ptr().cast_const(), &mut link.raw)
+        })?;
+        let bytes = source.as_bytes_with_nul();
+        let (mut image, mut length) = (ptr::null(), 0);
+        let linked = context.ask(format_args!("compiling {entry}"), |_| {
+            let (start, name, none) = (bytes.as_ptr().cast(), c"kernel".as_ptr(), ptr::null());
+            // SAFETY: the text outlives the call; there are no options.
+            let added =
+                unsafe { (self.0.link_add)(link.raw, INPUT_PTX, start, bytes.len(), name, 0, none, ptr::null()) };
+            // SAFETY: the pointers are valid.
+            if added == 0 { unsafe { (self.0.link_complete)(link.raw, &mut image, &mut length) } } else { added }
+        });
+        linked.map_err(|error| refused(context, error, entry, &log))?;
+        // SAFETY: the linker gave the address and length of what it made, which lives as long as the link.
+        Ok(unsafe { std::slice::from_raw_parts(image.cast::<u8>(), length) }.to_vec())
     }
 }
 
-/// A code as a result.
-pub fn check(code: i32) -> Result<(), i32> {
-    if code == 0 { Ok(()) } else { Err(code) }
+/// A compilation's failure: the compiler's refusal with its log, unless something else is wrong.
+fn refused(context: &Context, error: Error, entry: &str, log: &[u8]) -> Error {
+    if error.kind() != ErrorKind::Build {
+        return error;
+    }
+    refusal(&context.label, "the driver's compiler", entry, log, error.message())
+}
+
+/// A linker at work.
+struct Link<'a> {
+    raw: Handle,
+    context: &'a Context,
+    only: &'a Only,
+}
+
+impl Drop for Link<'_> {
+    fn drop(&mut self) {
+        if self.raw != 0 {
+            // SAFETY: nobody else has the link.
+            let _ = self.context.ask("compiling", |_| unsafe { (self.only.link_destroy)(self.raw) });
+        }
+    }
 }

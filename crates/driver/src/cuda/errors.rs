@@ -1,12 +1,13 @@
 //! What CUDA's codes mean in Panoply's one error.
 
-use panoply_device::{Error, ErrorKind};
+use panoply_device::ErrorKind;
 
-pub const NOT_READY: i32 = 600;
-pub const OUT_OF_MEMORY: i32 = 2;
+use crate::stream::vendor::Codes;
 
-/// The codes a caller may meet: the name without `CUDA_ERROR_`, the kind, the remedy.
-const CODES: &[(i32, &str, ErrorKind, &str)] = &[
+/// CUDA's codes.
+pub const CODES: Codes = Codes { prefix: "CUDA_ERROR_", known: KNOWN, unknown: "UNKNOWN", otherwise: UPDATE };
+
+const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
     (1, "INVALID_VALUE", ErrorKind::Driver, UPDATE),
     (2, "OUT_OF_MEMORY", ErrorKind::OutOfMemory, "free buffers or use smaller ones"),
     (3, "NOT_INITIALIZED", ErrorKind::Unavailable, RESTART),
@@ -74,21 +75,6 @@ const RESTART: &str = "restart the program";
 const LOG: &str = "the notes hold the compiler's log";
 const LOST: &str = "its buffers are gone; restart the program";
 
-/// The error for a code; `doing` names the device and the attempt.
-pub fn failed(doing: impl std::fmt::Display, code: i32) -> Error {
-    let known = CODES.iter().find(|(known, ..)| *known == code);
-    let (name, kind, remedy) = match known {
-        Some((_, name, kind, remedy)) => (*name, *kind, *remedy),
-        None => ("UNKNOWN", ErrorKind::Driver, UPDATE),
-    };
-    Error::new(kind, format!("{doing}: CUDA_ERROR_{name} ({code}); {remedy}"))
-}
-
-/// The same while devices are looked for: whatever it is, the device is not to be had.
-pub fn unavailable(doing: impl std::fmt::Display, code: i32) -> Error {
-    Error::unavailable(failed(doing, code).message())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,11 +89,11 @@ mod tests {
             (719, ErrorKind::DeviceLost),
             (999, ErrorKind::Driver),
         ] {
-            let error = failed("cuda:0: doing this", code);
+            let error = CODES.failed("cuda:0: doing this", code);
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.message().starts_with("cuda:0: doing this: CUDA_ERROR_"), "{error}");
             assert!(error.message().contains(&format!("({code}); ")), "{error}");
         }
-        assert!(CODES.windows(2).all(|pair| pair[0].0 < pair[1].0), "the codes are in order");
+        assert!(KNOWN.windows(2).all(|pair| pair[0].0 < pair[1].0), "the codes are in order");
     }
 }

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use panoply_device::{
-    AllocId, Arg, DType, Device, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId, Region,
+    Arg, DType, Device, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId, Region,
     Signature, SourceText, Step,
 };
 use panoply_driver::CudaDriver;
 use panoply_driver::cuda::CudaDevice;
 use panoply_fake::{Control, library};
 
-pub const ALL: &[(&str, fn())] = &[
-    ("absent", absent),
+use crate::shared::{Jobs, absent, all, holding, words};
+
+pub const ALL: Jobs = &[
+    ("absent", || absent(&driver())),
     ("second of two", second_of_two),
     ("first is broken", first_is_broken),
     ("out of memory", out_of_memory),
@@ -68,22 +70,6 @@ fn compile(device: &dyn Device) -> ProgramId {
     device.compile(&Program::Text(text(ADD))).unwrap()
 }
 
-fn all(alloc: AllocId, bytes: u64) -> Region {
-    Region { alloc, offset: 0, bytes }
-}
-
-fn holding(device: &dyn Device, words: &[u32]) -> Region {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let region = all(device.allocate(bytes.len() as u64).unwrap(), bytes.len() as u64);
-    device.write(QueueId::DEFAULT, region, &bytes).unwrap();
-    region
-}
-
-fn words(device: &dyn Device, queue: QueueId, region: Region) -> panoply_device::Result<Vec<u32>> {
-    let bytes = device.read(queue, region)?.take()?;
-    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
-}
-
 fn add(program: ProgramId, region: Region, items: u64, amount: u32) -> Step {
     let args = vec![Arg::Buffer(region), Arg::Scalar(amount.into())];
     Step::Dispatch(Dispatch { program, grid: [items, 1, 1], group: [1; 3], args })
@@ -95,14 +81,6 @@ fn works(device: &dyn Device) {
     assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [11, 12, 13]);
     device.free(x.alloc);
     device.release(program);
-}
-
-fn absent() {
-    let expected = std::env::var("EXPECT").unwrap();
-    let error = driver().probe().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains(&expected), "{error}");
-    assert_eq!(driver().probe().unwrap_err().to_string(), error.to_string(), "asking again is answered alike");
 }
 
 fn second_of_two() {

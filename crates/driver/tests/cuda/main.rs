@@ -1,45 +1,29 @@
 //! The CUDA driver on a library that only pretends to be NVIDIA's: what it says when something is missing, forbidden, too old or
 //! broken, and that it gives back what it took.
-//!
-//! What the pretended driver offers is fixed for a process, so each choice is a child process: this binary again, with [`child`] as
-//! its one test and the environment set.
-
 #![cfg(feature = "cuda")]
 
 mod jobs;
+#[path = "../shared/mod.rs"]
+mod shared;
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use panoply_device::{Driver, ErrorKind};
 use panoply_driver::CudaDriver;
 
-const JOB: &str = "PANOPLY_TEST_CHILD";
-
-/// Runs the job that the parent process named; nothing by itself.
 #[test]
 fn child() {
-    let Ok(job) = std::env::var(JOB) else { return };
-    let known = jobs::ALL.iter().find(|(name, _)| *name == job);
-    known.unwrap_or_else(|| panic!("no job {job}")).1();
+    shared::child(jobs::ALL);
 }
 
 /// Does a job in a process of its own, whose driver offers what `choices` say.
 fn run(job: &str, choices: &str) {
-    run_with(job, &[("PANOPLY_FAKE_CUDA", choices)]);
+    shared::run(job, &[("PANOPLY_FAKE_CUDA", choices)]);
 }
 
-fn run_with(job: &str, settings: &[(&str, &str)]) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["child", "--exact", "--nocapture"]).env(JOB, job).envs(settings.iter().copied());
-    let output = command.output().unwrap();
-    let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{job} with {settings:?} failed ({}):\n{log}", output.status);
-}
-
-/// Asking for devices fails as expected, twice alike.
+/// Asking for devices fails as expected.
 fn absent(choices: &str, expected: &str) {
-    run_with("absent", &[("PANOPLY_FAKE_CUDA", choices), ("EXPECT", expected)]);
+    shared::run("absent", &[("PANOPLY_FAKE_CUDA", choices), ("EXPECT", expected)]);
 }
 
 #[test]

@@ -10,28 +10,42 @@ use super::streams::{Event, Host, Recording, Stream, Work};
 ///
 /// # Safety
 /// `to` is valid for writing.
-pub(super) unsafe fn give<T>(to: *mut T, value: T) {
+pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
     // SAFETY: as the caller promised.
     unsafe { to.write(value) }
 }
 
+/// Exports functions; those of several names are the same in several interfaces. `NAME` is the name that was called.
 macro_rules! exported {
-    ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
-        /// The driver API's function of this name.
+    (@one $name:ident ($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+        /// The interface's function of this name.
         ///
         /// # Safety
-        /// What NVIDIA's documentation asks of its callers.
+        /// What its vendor's documentation asks of its callers.
         #[unsafe(no_mangle)]
-        #[allow(non_snake_case, clippy::too_many_arguments, reason = "NVIDIA's names and arguments")]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 $body
-    )*};
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the vendors' names and arguments")]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
+            #[allow(dead_code, reason = "what is the same in every call needs no name")]
+            const NAME: &str = stringify!($name);
+            $body
+        }
+    };
+    () => {};
+    (fn [$($name:ident)+] $args:tt $body:block $($rest:tt)*) => {
+        $($crate::cuda::api::exported! { @one $name $args $body })+
+        $crate::cuda::api::exported! { $($rest)* }
+    };
+    (fn $name:ident $args:tt $body:block $($rest:tt)*) => {
+        $crate::cuda::api::exported! { @one $name $args $body }
+        $crate::cuda::api::exported! { $($rest)* }
+    };
 }
 
-pub(super) use exported;
+pub(crate) use exported;
 
 exported! {
     fn cuCtxPushCurrent_v2(context: u64) {
-        State::call("cuCtxPushCurrent_v2", |state| {
+        State::call(NAME, |state| {
             let device = (context as usize).checked_sub(1).filter(|device| *device < state.devices.len());
             let device = device.filter(|device| state.devices[*device].retained > 0).ok_or(INVALID_CONTEXT)?;
             CURRENT.with_borrow_mut(|stack| stack.push(device));
@@ -40,7 +54,7 @@ exported! {
     }
 
     fn cuCtxPopCurrent_v2(context: *mut u64) {
-        State::call("cuCtxPopCurrent_v2", |_| {
+        State::call(NAME, |_| {
             let popped = CURRENT.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)?;
             if !context.is_null() {
                 // SAFETY: the caller's pointer.
@@ -51,11 +65,11 @@ exported! {
     }
 
     fn cuCtxSynchronize() {
-        State::on_device("cuCtxSynchronize", |state, device| state.drain_device(device))
+        State::on_device(NAME, |state, device| state.drain_device(device))
     }
 
-    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
-        State::on_device("cuMemGetInfo_v2", |state, device| {
+    fn [cuMemGetInfo_v2 hipMemGetInfo](free: *mut usize, total: *mut usize) {
+        State::on_device(NAME, |state, device| {
             let used = state.devices[device].memory.used;
             // SAFETY: the caller's pointers.
             unsafe {
@@ -66,8 +80,8 @@ exported! {
         })
     }
 
-    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
-        State::on_device("cuMemAlloc_v2", |state, device| {
+    fn [cuMemAlloc_v2 hipMalloc](address: *mut u64, bytes: usize) {
+        State::on_device(NAME, |state, device| {
             let found = allocate(state, device, bytes as u64)?;
             // SAFETY: the caller's pointer.
             unsafe { give(address, found) };
@@ -75,15 +89,15 @@ exported! {
         })
     }
 
-    fn cuMemFree_v2(address: u64) {
-        State::on_device("cuMemFree_v2", |state, device| {
+    fn [cuMemFree_v2 hipFree](address: u64) {
+        State::on_device(NAME, |state, device| {
             state.drain_device(device)?;
             if state.devices[device].memory.free(address) { Ok(()) } else { Err(INVALID_VALUE) }
         })
     }
 
-    fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: u64) {
-        State::on_device("cuMemAllocAsync", |state, device| {
+    fn [cuMemAllocAsync hipMallocAsync](address: *mut u64, bytes: usize, stream: u64) {
+        State::on_device(NAME, |state, device| {
             if state.config.pools == 0 {
                 return Err(NOT_SUPPORTED);
             }
@@ -101,12 +115,12 @@ exported! {
         })
     }
 
-    fn cuMemFreeAsync(address: u64, stream: u64) {
-        State::on_device("cuMemFreeAsync", |state, _| state.push(stream, Work::Free(address)))
+    fn [cuMemFreeAsync hipFreeAsync](address: u64, stream: u64) {
+        State::on_device(NAME, |state, _| state.push(stream, Work::Free(address)))
     }
 
-    fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, _flags: u32) {
-        State::on_device("cuMemHostAlloc", |state, _| {
+    fn [cuMemHostAlloc hipHostMalloc](address: *mut *mut c_void, bytes: usize, _flags: u32) {
+        State::on_device(NAME, |state, _| {
             let mut memory = vec![0u8; bytes.max(1)].into_boxed_slice();
             let start = memory.as_mut_ptr();
             state.pinned.insert(start as u64, memory);
@@ -116,15 +130,15 @@ exported! {
         })
     }
 
-    fn cuMemFreeHost(address: *mut c_void) {
-        State::on_device("cuMemFreeHost", |state, device| {
+    fn [cuMemFreeHost hipHostFree](address: *mut c_void) {
+        State::on_device(NAME, |state, device| {
             state.drain_device(device)?;
             state.pinned.remove(&(address as u64)).map(drop).ok_or(INVALID_VALUE)
         })
     }
 
-    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64) {
-        State::on_device("cuMemcpyHtoDAsync_v2", |state, _| {
+    fn [cuMemcpyHtoDAsync_v2 hipMemcpyHtoDAsync](to: u64, from: *const c_void, bytes: usize, stream: u64) {
+        State::on_device(NAME, |state, _| {
             if state.is_pinned(from as u64) {
                 let from = Host(from as *mut u8);
                 return state.push(stream, Work::UploadPinned { to, from, bytes: bytes as u64 });
@@ -136,8 +150,8 @@ exported! {
         })
     }
 
-    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64) {
-        State::on_device("cuMemcpyDtoHAsync_v2", |state, _| {
+    fn [cuMemcpyDtoHAsync_v2 hipMemcpyDtoHAsync](to: *mut c_void, from: u64, bytes: usize, stream: u64) {
+        State::on_device(NAME, |state, _| {
             let pinned = state.is_pinned(to as u64);
             state.push(stream, Work::Download { to: Host(to.cast()), from, bytes: bytes as u64 })?;
             // Pageable memory is written at return.
@@ -145,31 +159,31 @@ exported! {
         })
     }
 
-    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64) {
-        State::on_device("cuMemcpyDtoDAsync_v2", |state, _| {
+    fn [cuMemcpyDtoDAsync_v2 hipMemcpyDtoDAsync](to: u64, from: u64, bytes: usize, stream: u64) {
+        State::on_device(NAME, |state, _| {
             state.push(stream, Work::Copy { to, from, bytes: bytes as u64 })
         })
     }
 
-    fn cuMemsetD8Async(to: u64, value: u8, count: usize, stream: u64) {
-        fill("cuMemsetD8Async", to, &[value], 1, count, stream)
+    fn [cuMemsetD8Async hipMemsetD8Async](to: u64, value: u8, count: usize, stream: u64) {
+        fill(NAME, to, &[value], 1, count, stream)
     }
 
-    fn cuMemsetD16Async(to: u64, value: u16, count: usize, stream: u64) {
-        fill("cuMemsetD16Async", to, &value.to_le_bytes(), 2, count, stream)
+    fn [cuMemsetD16Async hipMemsetD16Async](to: u64, value: u16, count: usize, stream: u64) {
+        fill(NAME, to, &value.to_le_bytes(), 2, count, stream)
     }
 
-    fn cuMemsetD32Async(to: u64, value: u32, count: usize, stream: u64) {
-        fill("cuMemsetD32Async", to, &value.to_le_bytes(), 4, count, stream)
+    fn [cuMemsetD32Async hipMemsetD32Async](to: u64, value: u32, count: usize, stream: u64) {
+        fill(NAME, to, &value.to_le_bytes(), 4, count, stream)
     }
 
     fn cuMemsetD2D32Async(to: u64, pitch: usize, value: u32, width: usize, height: usize, stream: u64) {
         let row: Vec<u8> = std::iter::repeat_n(value.to_le_bytes(), width).flatten().collect();
-        fill("cuMemsetD2D32Async", to, &row, pitch as u64, height, stream)
+        fill(NAME, to, &row, pitch as u64, height, stream)
     }
 
-    fn cuStreamCreate(stream: *mut u64, _flags: u32) {
-        State::on_device("cuStreamCreate", |state, device| {
+    fn [cuStreamCreate hipStreamCreateWithFlags](stream: *mut u64, _flags: u32) {
+        State::on_device(NAME, |state, device| {
             let handle = state.handle();
             state.streams.insert(handle, Stream { device, work: Default::default() });
             // SAFETY: the caller's pointer.
@@ -178,28 +192,28 @@ exported! {
         })
     }
 
-    fn cuStreamDestroy_v2(stream: u64) {
-        State::on_device("cuStreamDestroy_v2", |state, _| {
+    fn [cuStreamDestroy_v2 hipStreamDestroy](stream: u64) {
+        State::on_device(NAME, |state, _| {
             state.drain(stream)?;
             state.streams.remove(&stream).map(drop).ok_or(INVALID_HANDLE)
         })
     }
 
-    fn cuStreamSynchronize(stream: u64) {
-        State::on_device("cuStreamSynchronize", |state, _| {
+    fn [cuStreamSynchronize hipStreamSynchronize](stream: u64) {
+        State::on_device(NAME, |state, _| {
             if state.streams.contains_key(&stream) { state.drain(stream) } else { Err(INVALID_HANDLE) }
         })
     }
 
-    fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) {
-        State::on_device("cuStreamWaitEvent", |state, _| {
+    fn [cuStreamWaitEvent hipStreamWaitEvent](stream: u64, event: u64, _flags: u32) {
+        State::on_device(NAME, |state, _| {
             let serial = state.events.get(&event).filter(|event| event.live).ok_or(INVALID_HANDLE)?.recordings.len();
             state.push(stream, Work::Wait { event, serial })
         })
     }
 
-    fn cuEventCreate(event: *mut u64, flags: u32) {
-        State::on_device("cuEventCreate", |state, device| {
+    fn [cuEventCreate hipEventCreateWithFlags](event: *mut u64, flags: u32) {
+        State::on_device(NAME, |state, device| {
             let handle = state.handle();
             let timing = flags & 2 == 0;
             let new = Event { device, timing, live: true, recordings: Vec::new(), at: Default::default() };
@@ -210,8 +224,8 @@ exported! {
         })
     }
 
-    fn cuEventRecord(event: u64, stream: u64) {
-        State::on_device("cuEventRecord", |state, device| {
+    fn [cuEventRecord hipEventRecord](event: u64, stream: u64) {
+        State::on_device(NAME, |state, device| {
             let known = state.events.get_mut(&event).filter(|event| event.live).ok_or(INVALID_HANDLE)?;
             if known.device != device {
                 return Err(INVALID_HANDLE);
@@ -222,8 +236,8 @@ exported! {
         })
     }
 
-    fn cuEventQuery(event: u64) {
-        State::on_device("cuEventQuery", |state, _| {
+    fn [cuEventQuery hipEventQuery](event: u64) {
+        State::on_device(NAME, |state, _| {
             let known = state.events.get(&event).filter(|event| event.live).ok_or(INVALID_HANDLE)?;
             let Recording { stream, done } = known.latest();
             if done {
@@ -234,15 +248,15 @@ exported! {
         })
     }
 
-    fn cuEventSynchronize(event: u64) {
-        State::on_device("cuEventSynchronize", |state, _| {
+    fn [cuEventSynchronize hipEventSynchronize](event: u64) {
+        State::on_device(NAME, |state, _| {
             let serial = state.events.get(&event).filter(|event| event.live).ok_or(INVALID_HANDLE)?.recordings.len();
             state.reach(event, serial)
         })
     }
 
-    fn cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) {
-        State::on_device("cuEventElapsedTime", |state, _| {
+    fn [cuEventElapsedTime hipEventElapsedTime](milliseconds: *mut f32, start: u64, end: u64) {
+        State::on_device(NAME, |state, _| {
             let known = |event: u64| state.events.get(&event).filter(|event| event.live).ok_or(INVALID_HANDLE);
             let (start, end) = (known(start)?, known(end)?);
             if !start.timing || !end.timing || start.recordings.is_empty() || end.recordings.is_empty() {
@@ -258,8 +272,8 @@ exported! {
         })
     }
 
-    fn cuEventDestroy_v2(event: u64) {
-        State::on_device("cuEventDestroy_v2", |state, _| {
+    fn [cuEventDestroy_v2 hipEventDestroy](event: u64) {
+        State::on_device(NAME, |state, _| {
             state.events.get_mut(&event).filter(|event| event.live).ok_or(INVALID_HANDLE)?.live = false;
             Ok(())
         })
@@ -311,6 +325,18 @@ pub unsafe extern "C" fn panoply_fake_calls(function: *const c_char) -> u64 {
     // SAFETY: as the caller promised.
     let function = unsafe { CStr::from_ptr(function) }.to_string_lossy();
     State::with(|state| state.calls(&function))
+}
+
+/// From now on HIP's kernels are executed.
+#[unsafe(no_mangle)]
+pub extern "C" fn panoply_fake_execute() {
+    State::with(|state| state.config.execute = true);
+}
+
+/// The position of the device that is this thread's, counted from 1; 0 if none is.
+#[unsafe(no_mangle)]
+pub extern "C" fn panoply_fake_current() -> u64 {
+    CURRENT.with_borrow(|stack| stack.last().map_or(0, |device| *device as u64 + 1))
 }
 
 /// Objects that nobody gave back.

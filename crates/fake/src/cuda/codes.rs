@@ -6,6 +6,7 @@ pub const SUCCESS: i32 = 0;
 pub const INVALID_VALUE: i32 = 1;
 pub const OUT_OF_MEMORY: i32 = 2;
 pub const NOT_INITIALIZED: i32 = 3;
+pub const INVALID_CONFIGURATION: i32 = 9;
 pub const NO_DEVICE: i32 = 100;
 pub const INVALID_DEVICE: i32 = 101;
 pub const INVALID_IMAGE: i32 = 200;
@@ -15,6 +16,7 @@ pub const INVALID_PTX: i32 = 218;
 pub const INVALID_HANDLE: i32 = 400;
 pub const NOT_FOUND: i32 = 500;
 pub const NOT_READY: i32 = 600;
+pub const LAUNCH_FAILURE: i32 = 719;
 pub const NOT_SUPPORTED: i32 = 801;
 pub const UNKNOWN: i32 = 999;
 

@@ -1,11 +1,17 @@
 //! What a test chose.
 
-/// The choices of `PANOPLY_FAKE_CUDA`.
+/// The choices of `PANOPLY_FAKE_CUDA` and `PANOPLY_FAKE_HIP`.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub devices: usize,
     pub driver: i32,
     pub capability: i32,
+    /// The version of HIP's driver.
+    pub hip: i32,
+    /// The architecture of HIP's devices, its digits read as hexadecimal ones.
+    pub architecture: u64,
+    /// Whether HIP's kernels are executed.
+    pub execute: bool,
     pub memory: u64,
     pub pools: i32,
     pub init: i32,
@@ -20,19 +26,26 @@ impl Config {
             devices: 1,
             driver: 12040,
             capability: 86,
+            hip: 60_032_831,
+            architecture: 0x90a,
+            execute: false,
             memory: 256 << 20,
             pools: 1,
             init: 0,
             broken: None,
             prohibited: None,
         };
-        let text = std::env::var("PANOPLY_FAKE_CUDA").unwrap_or_default();
-        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+        let given = ["PANOPLY_FAKE_CUDA", "PANOPLY_FAKE_HIP"].map(|name| std::env::var(name).unwrap_or_default());
+        for pair in given.iter().flat_map(|text| text.split(',')).filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or_else(|| panic!("{pair}: not name=number"));
-            let number: u64 = value.parse().unwrap_or_else(|_| panic!("{pair}: not a number"));
+            let radix = if name == "architecture" { 16 } else { 10 };
+            let number = u64::from_str_radix(value, radix).unwrap_or_else(|_| panic!("{pair}: not a number"));
             match name {
                 "devices" => config.devices = number as usize,
                 "driver" => config.driver = number as i32,
+                "hip" => config.hip = number as i32,
+                "execute" => config.execute = number != 0,
+                "architecture" => config.architecture = number,
                 "capability" => config.capability = number as i32,
                 "memory" => config.memory = number,
                 "pools" => config.pools = number as i32,

@@ -8,7 +8,7 @@ use super::state::State;
 
 exported! {
     fn cuInit(_flags: u32) {
-        State::call("cuInit", |state| match state.config.init {
+        State::call(NAME, |state| match state.config.init {
             0 if state.config.devices == 0 => Err(NO_DEVICE),
             0 => {
                 state.initialised = true;
@@ -19,23 +19,23 @@ exported! {
     }
 
     fn cuDriverGetVersion(version: *mut i32) {
-        State::call("cuDriverGetVersion", |state| {
+        State::call(NAME, |state| {
             // SAFETY: the caller's pointer.
             unsafe { give(version, state.config.driver) };
             Ok(())
         })
     }
 
-    fn cuDeviceGetCount(count: *mut i32) {
-        State::call("cuDeviceGetCount", |state| {
+    fn [cuDeviceGetCount hipGetDeviceCount](count: *mut i32) {
+        State::call(NAME, |state| {
             // SAFETY: the caller's pointer.
             unsafe { give(count, state.devices.len() as i32) };
             Ok(())
         })
     }
 
-    fn cuDeviceGet(device: *mut i32, index: i32) {
-        State::call("cuDeviceGet", |state| {
+    fn [cuDeviceGet hipDeviceGet](device: *mut i32, index: i32) {
+        State::call(NAME, |state| {
             known(state, index)?;
             // SAFETY: the caller's pointer.
             unsafe { give(device, index) };
@@ -44,7 +44,7 @@ exported! {
     }
 
     fn cuDeviceGetName(text: *mut c_char, length: i32, device: i32) {
-        State::call("cuDeviceGetName", |state| {
+        State::call(NAME, |state| {
             known(state, device)?;
             let name = format!("PTX interpreter {device}, no card\0");
             let bytes = name.len().min(length as usize);
@@ -55,7 +55,7 @@ exported! {
     }
 
     fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: i32) {
-        State::call("cuDeviceGetUuid", |state| {
+        State::call(NAME, |state| {
             known(state, device)?;
             // SAFETY: the caller's pointer.
             unsafe { give(uuid, [0xFA + device as u8; 16]) };
@@ -63,8 +63,8 @@ exported! {
         })
     }
 
-    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) {
-        State::call("cuDeviceTotalMem_v2", |state| {
+    fn [cuDeviceTotalMem_v2 hipDeviceTotalMem](bytes: *mut usize, device: i32) {
+        State::call(NAME, |state| {
             known(state, device)?;
             // SAFETY: the caller's pointer.
             unsafe { give(bytes, state.config.memory as usize) };
@@ -73,7 +73,7 @@ exported! {
     }
 
     fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32) {
-        State::call("cuDeviceGetAttribute", |state| {
+        State::call(NAME, |state| {
             let index = known(state, device)?;
             // SAFETY: the caller's pointer.
             unsafe { give(value, attribute_of(state, index, attribute).ok_or(INVALID_VALUE)?) };
@@ -82,7 +82,7 @@ exported! {
     }
 
     fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) {
-        State::call("cuDevicePrimaryCtxRetain", |state| {
+        State::call(NAME, |state| {
             let index = known(state, device)?;
             if state.config.broken == Some(index) {
                 return Err(UNKNOWN);
@@ -95,7 +95,7 @@ exported! {
     }
 
     fn cuDevicePrimaryCtxRelease_v2(device: i32) {
-        State::call("cuDevicePrimaryCtxRelease_v2", |state| {
+        State::call(NAME, |state| {
             let index = known(state, device)?;
             let retained = &mut state.devices[index].retained;
             *retained = retained.checked_sub(1).ok_or(INVALID_CONTEXT)?;
@@ -104,7 +104,8 @@ exported! {
     }
 }
 
-fn known(state: &State, device: i32) -> Result<usize, i32> {
+/// A device that is here.
+pub(crate) fn known(state: &State, device: i32) -> Result<usize, i32> {
     usize::try_from(device).ok().filter(|index| *index < state.devices.len()).ok_or(INVALID_DEVICE)
 }
 

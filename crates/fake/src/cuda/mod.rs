@@ -7,10 +7,10 @@
 //! Work given to a stream is done when somebody waits for it, asks after it or needs it, not before: a driver that forgets to wait
 //! is found out. One lock serialises everything.
 
-mod api;
-mod codes;
+pub(crate) mod api;
+pub(crate) mod codes;
 mod config;
-mod devices;
+pub(crate) mod devices;
 mod modules;
-mod state;
-mod streams;
+pub(crate) mod state;
+pub(crate) mod streams;

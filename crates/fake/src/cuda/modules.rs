@@ -18,7 +18,7 @@ const LOG_BYTES: i32 = 6;
 
 exported! {
     fn cuLinkCreate_v2(count: u32, options: *const i32, values: *const *mut c_void, link: *mut u64) {
-        State::on_device("cuLinkCreate_v2", |state, _| {
+        State::on_device(NAME, |state, _| {
             let handle = state.handle();
             // The log's place is kept in front of what is linked.
             // SAFETY: the caller's arrays have `count` elements.
@@ -40,7 +40,7 @@ exported! {
         _options: *const i32,
         _values: *const *mut c_void,
     ) {
-        State::on_device("cuLinkAddData_v2", |state, _| {
+        State::on_device(NAME, |state, _| {
             // CU_JIT_INPUT_PTX.
             if kind != 1 {
                 return Err(INVALID_VALUE);
@@ -68,7 +68,7 @@ exported! {
     }
 
     fn cuLinkComplete(link: u64, image: *mut *const c_void, bytes: *mut usize) {
-        State::on_device("cuLinkComplete", |state, _| {
+        State::on_device(NAME, |state, _| {
             let linked = state.links.get_mut(&link).ok_or(INVALID_HANDLE)?;
             let text = linked.split_off(16);
             *linked = [&MAGIC[..], &(text.len() as u64).to_le_bytes(), &text].concat();
@@ -82,11 +82,11 @@ exported! {
     }
 
     fn cuLinkDestroy(link: u64) {
-        State::on_device("cuLinkDestroy", |state, _| state.links.remove(&link).map(drop).ok_or(INVALID_HANDLE))
+        State::on_device(NAME, |state, _| state.links.remove(&link).map(drop).ok_or(INVALID_HANDLE))
     }
 
     fn cuModuleLoadData(handle: *mut u64, image: *const c_void) {
-        State::on_device("cuModuleLoadData", |state, _| {
+        State::on_device(NAME, |state, _| {
             // SAFETY: an image begins with a mark and its length.
             let module = unsafe { load(image.cast()) }?;
             let new = state.handle();
@@ -98,7 +98,7 @@ exported! {
     }
 
     fn cuModuleUnload(handle: u64) {
-        State::on_device("cuModuleUnload", |state, device| {
+        State::on_device(NAME, |state, device| {
             state.drain_device(device)?;
             let module = state.modules.remove(&handle).ok_or(INVALID_HANDLE)?;
             state.functions.retain(|_, (of, _)| !Arc::ptr_eq(of, &module));
@@ -107,7 +107,7 @@ exported! {
     }
 
     fn cuModuleGetFunction(function: *mut u64, handle: u64, name: *const c_char) {
-        State::on_device("cuModuleGetFunction", |state, _| {
+        State::on_device(NAME, |state, _| {
             let module = state.modules.get(&handle).ok_or(INVALID_HANDLE)?.clone();
             // SAFETY: the caller's string.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
@@ -135,7 +135,7 @@ exported! {
         params: *const *const c_void,
         extra: *const *const c_void,
     ) {
-        State::on_device("cuLaunchKernel", |state, _| {
+        State::on_device(NAME, |state, _| {
             let (module, name) = state.functions.get(&function).ok_or(INVALID_HANDLE)?.clone();
             let entry = &module.entries[&name];
             let (grid, block) = ([gx, gy, gz], [bx, by, bz]);

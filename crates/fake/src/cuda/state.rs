@@ -8,6 +8,8 @@ use std::time::Instant;
 use super::codes::*;
 use super::config::Config;
 use super::streams::{Event, Stream};
+use crate::hip::host::Program;
+use crate::hip::{Code, Source};
 use crate::ptx::Module;
 use crate::ptx::memory::Memory;
 
@@ -26,6 +28,14 @@ pub struct State {
     pub functions: HashMap<u64, (Arc<Module>, String)>,
     /// What linking made.
     pub links: HashMap<u64, Vec<u8>>,
+    /// HIP's programs that were loaded.
+    pub code: HashMap<u64, Arc<Code>>,
+    /// A program of HIP and the name of an entry point.
+    pub entries: HashMap<u64, (Arc<Code>, String)>,
+    /// HIP's texts as programs for the host.
+    pub executables: HashMap<String, Arc<Program>>,
+    /// HIP's programs that are being compiled.
+    pub sources: HashMap<u64, Source>,
     /// Pinned host memory by address.
     pub pinned: BTreeMap<u64, Box<[u8]>>,
     pub started: Instant,
@@ -71,6 +81,10 @@ impl State {
             modules: HashMap::new(),
             functions: HashMap::new(),
             links: HashMap::new(),
+            code: HashMap::new(),
+            entries: HashMap::new(),
+            executables: HashMap::new(),
+            sources: HashMap::new(),
             pinned: BTreeMap::new(),
             started: Instant::now(),
             calls: HashMap::new(),
@@ -92,7 +106,8 @@ impl State {
             if let Some(code) = state.requested(name) {
                 return code;
             }
-            if !state.initialised && name != "cuInit" && name != "cuDriverGetVersion" {
+            let before = ["cuInit", "cuDriverGetVersion", "hipInit", "hipDriverGetVersion"];
+            if !state.initialised && !before.contains(&name) {
                 return NOT_INITIALIZED;
             }
             f(state).err().unwrap_or(SUCCESS)
@@ -101,7 +116,9 @@ impl State {
 
     /// A call that needs the current context, given its device.
     pub fn on_device(name: &'static str, f: impl FnOnce(&mut State, usize) -> Answer) -> i32 {
-        let current = CURRENT.with_borrow(|stack| stack.last().copied());
+        // A thread's device is the first of HIP until it says otherwise.
+        let first = name.starts_with("hip").then_some(0);
+        let current = CURRENT.with_borrow(|stack| stack.last().copied()).or(first);
         State::call(name, |state| {
             let device = current.ok_or(INVALID_CONTEXT)?;
             if let Some(code) = state.devices[device].lost {
@@ -136,8 +153,8 @@ impl State {
         let contexts: u64 = self.devices.iter().map(|device| u64::from(device.retained)).sum();
         let memory: usize = self.devices.iter().map(|device| device.memory.count()).sum();
         let events = self.events.values().filter(|event| event.live).count();
-        contexts
-            + (memory + events + self.streams.len() + self.modules.len() + self.links.len() + self.pinned.len()) as u64
+        let programs = self.modules.len() + self.links.len() + self.code.len() + self.sources.len();
+        contexts + (memory + events + programs + self.streams.len() + self.pinned.len()) as u64
     }
 
     /// A handle nobody has; never 0.

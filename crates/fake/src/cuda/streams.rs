@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::codes::*;
 use super::state::{Answer, State};
+use crate::hip;
 use crate::ptx::Module;
 use crate::ptx::run::{Launch, run};
 
@@ -56,6 +57,8 @@ pub enum Work {
         block: [u32; 3],
         params: Vec<u64>,
     },
+    /// A kernel of HIP.
+    Hip(hip::Launch),
     Upload {
         to: u64,
         bytes: Vec<u8>,
@@ -153,6 +156,7 @@ impl State {
                     fault.code
                 })
             }
+            Work::Hip(launch) => launch.run(memory),
             Work::Upload { to, bytes } => {
                 memory.at(to, bytes.len() as u64).ok_or(ILLEGAL)?.copy_from_slice(&bytes);
                 Ok(())

@@ -3,6 +3,7 @@
 mod activation;
 mod attention;
 mod augment;
+mod checkpoint;
 mod conv;
 mod dropout;
 mod embedding;
@@ -17,6 +18,7 @@ mod transformer;
 pub use activation::LeakyRelu;
 pub use attention::MultiHeadAttention;
 pub use augment::{Flip, Noise, Shift};
+pub use checkpoint::Checkpoint;
 pub use conv::{Conv1d, Conv2d, Conv3d, Convolution, TransposedConvolution};
 pub use dropout::{Dropout, DropoutLayer};
 pub use embedding::{Embedding, Positions, sinusoidal_positions};

@@ -126,6 +126,7 @@ pub(super) fn joined(kind: Kind, answers: &[Answer]) -> Result<Vec<Device>> {
 fn absent(kind: Kind) -> Error {
     let feature = match kind {
         Kind::Cuda if cfg!(not(feature = "cuda")) => Some("cuda"),
+        Kind::Rocm if cfg!(not(feature = "rocm")) => Some("rocm"),
         Kind::OpenCl if cfg!(not(feature = "opencl")) => Some("opencl"),
         Kind::Vulkan | Kind::Metal | Kind::Dx12 if cfg!(not(feature = "wgpu")) => Some("wgpu"),
         Kind::Cuda
@@ -144,16 +145,13 @@ fn absent(kind: Kind) -> Error {
         ));
     }
     Error::unavailable(match kind {
-        Kind::Rocm => {
-            "this version of Panoply has no driver for it; AMD's GPUs are here as opencl and vulkan, install one of those drivers"
-        }
         Kind::OneApi => {
             "this version of Panoply has no driver for it; Intel's GPUs are here as opencl and vulkan, install one of those drivers"
         }
         Kind::WebGpu => {
             "it is for programs in browsers, where this version of Panoply does not run; use vulkan, metal or dx12"
         }
-        Kind::Cuda | Kind::Metal | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::Cpu => {
+        Kind::Cuda | Kind::Rocm | Kind::Metal | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::Cpu => {
             "no driver for it was registered; register one"
         }
     })
@@ -165,6 +163,8 @@ fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
     Ok(vec![
         #[cfg(feature = "cuda")]
         Arc::new(panoply_driver::CudaDriver::default()),
+        #[cfg(feature = "rocm")]
+        Arc::new(panoply_driver::HipDriver::default()),
         #[cfg(feature = "opencl")]
         Arc::new(panoply_driver::OpenClDriver),
         #[cfg(feature = "wgpu")]

@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use panoply_device::{Device as RawDevice, Driver};
-use panoply_driver::{CudaDriver, WgpuDriver};
+use panoply_driver::{CudaDriver, HipDriver, WgpuDriver};
 use panoply_runtime::{Device, DeviceOptions, Kind};
 
 /// Every device but those that `PANOPLY_TEST_NO_OPENCL` and `PANOPLY_TEST_NO_VULKAN` hide, each with a pool and a program cache of its own, so that tests
@@ -17,7 +17,7 @@ pub fn devices() -> Vec<Device> {
 /// The same, as their drivers gave them.
 pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
     static FOUND: OnceLock<Vec<Arc<dyn RawDevice>>> = OnceLock::new();
-    FOUND.get_or_init(|| cuda().into_iter().chain(opencl()).chain(vulkan()).chain(cpu()).collect())
+    FOUND.get_or_init(|| cuda().into_iter().chain(rocm()).chain(opencl()).chain(vulkan()).chain(cpu()).collect())
 }
 
 /// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
@@ -26,6 +26,22 @@ fn cuda() -> Vec<Arc<dyn RawDevice>> {
     let mut devices = pretended.probe().expect("the pretended driver is always here");
     devices.extend(CudaDriver::default().probe().unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on an NVIDIA GPU: {}", error.message());
+        Vec::new()
+    }));
+    devices
+}
+
+/// What AMD's driver finds, and the one that only pretends to be it and has clang make programs for the host of HIP's.
+fn rocm() -> Vec<Arc<dyn RawDevice>> {
+    let mut devices = Vec::new();
+    if panoply_fake::Control::open().execute() {
+        let pretended = HipDriver { library: Some(panoply_fake::library()) };
+        devices.extend(pretended.probe().expect("the pretended driver is always here"));
+    } else {
+        eprintln!("SKIPPED: no HIP was executed: clang-19 is not installed; `cargo xtask install` installs it");
+    }
+    devices.extend(HipDriver::default().probe().unwrap_or_else(|error| {
+        eprintln!("SKIPPED: nothing ran on an AMD GPU through ROCm: {}", error.message());
         Vec::new()
     }));
     devices

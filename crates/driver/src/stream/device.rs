@@ -1,4 +1,4 @@
-//! The contract, for one CUDA device.
+//! The contract, for one device.
 //!
 //! A context costs a tenth of a second and memory, so it is opened at the first use, not by looking at a device. A failure to open
 //! it is the error of whatever asked, and is tried again.
@@ -11,9 +11,9 @@ use panoply_device::{
     Step, Target, Ticket,
 };
 
-use super::discovery::Place;
+use super::discovery::{Place, Query};
+use super::functions::Functions;
 use super::handles::{Context, Event};
-use super::info::{self, Query};
 use super::memory::Room;
 use super::program::Builder;
 use super::queue::Queue;
@@ -21,8 +21,8 @@ use super::submit::{Encoder, Tables};
 use super::ticket::{Data, Submitted};
 use crate::lock::{exclusive, locked, shared};
 
-/// One CUDA device.
-pub struct CudaDevice {
+/// One device of CUDA or HIP.
+pub struct StreamDevice {
     place: Place,
     info: DeviceInfo,
     target: Target,
@@ -39,13 +39,12 @@ struct Open {
     context: Arc<Context>,
 }
 
-impl CudaDevice {
+impl StreamDevice {
     /// The device at a place, not yet used.
-    pub(super) fn new(place: Place) -> CudaDevice {
-        let info = info::info(&place);
+    pub fn new(place: Place, info: DeviceInfo, target: Target) -> StreamDevice {
         let query = Query(&place);
-        CudaDevice {
-            target: info::target(&place, &info),
+        StreamDevice {
+            target,
             room: Room { total: query.memory(), pools: query.has_pools() },
             place,
             info,
@@ -60,7 +59,7 @@ impl CudaDevice {
         }
         let _one_at_a_time = locked(&self.opening);
         if self.open.get().is_none() {
-            let context = Context::retain(&self.place.api, self.place.device, self.info.spelling())?;
+            let context = Context::retain(&self.place, self.info.spelling())?;
             let queues = vec![Arc::new(Queue::new(&context)?)];
             let tables = RwLock::new(Tables { queues, ..Tables::default() });
             let _ = self.open.set(Open { tables, clock: OnceLock::new(), context });
@@ -84,7 +83,7 @@ impl CudaDevice {
     }
 }
 
-impl Device for CudaDevice {
+impl Device for StreamDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -97,7 +96,7 @@ impl Device for CudaDevice {
         let (mut free, mut total) = (0, 0);
         let known = self.open.get().is_some_and(|open| {
             // SAFETY: the pointers are valid.
-            let ask = |api: &super::api::Api| unsafe { (api.cuMemGetInfo_v2)(&mut free, &mut total) };
+            let ask = |functions: &Functions| unsafe { (functions.free_memory)(&mut free, &mut total) };
             open.context.ask("asking for free memory", ask).is_ok()
         });
         MemoryInfo { total: self.room.total, free: known.then_some(free as u64) }
@@ -189,13 +188,13 @@ impl Device for CudaDevice {
     }
 }
 
-impl fmt::Debug for CudaDevice {
+impl fmt::Debug for StreamDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaDevice({}, {})", self.info.spelling(), self.info.name)
+        write!(f, "StreamDevice({}, {})", self.info.spelling(), self.info.name)
     }
 }
 
-impl Drop for CudaDevice {
+impl Drop for StreamDevice {
     fn drop(&mut self) {
         // Memory and modules that the caller left are waited for, not torn from under running work.
         let _ = self.synchronize();

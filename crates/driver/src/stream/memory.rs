@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use panoply_device::{Error, ErrorKind, Result};
 
-use super::api::check;
-use super::errors::OUT_OF_MEMORY;
+use super::functions::check;
 use super::handles::{Context, Memory};
 use super::queue::Queue;
+use super::vendor::OUT_OF_MEMORY;
 
 /// An allocation and its size.
 pub struct Allocation {
@@ -36,12 +36,12 @@ impl Room {
         let Some(wanted) = wanted else { return Err(self.refused(bytes, context)) };
         let mut address = 0;
         let current = context.enter()?;
-        let ordered = context.api.cuMemAllocAsync.filter(|_| self.pools);
+        let ordered = context.api.functions.allocate_ordered.filter(|_| self.pools);
         // SAFETY: the pointer is valid and the stream live.
         let code = unsafe {
             match ordered {
                 Some(allocate) => allocate(&mut address, wanted, queues[0].stream.raw),
-                None => (context.api.cuMemAlloc_v2)(&mut address, wanted),
+                None => (context.api.functions.allocate)(&mut address, wanted),
             }
         };
         drop(current);
@@ -63,7 +63,8 @@ impl Room {
         let (label, total) = (&context.label, self.total);
         let (mut free, mut all) = (0, 0);
         // SAFETY: the pointers are valid.
-        let asked = context.ask("asking for free memory", |api| unsafe { (api.cuMemGetInfo_v2)(&mut free, &mut all) });
+        let asked =
+            context.ask("asking for free memory", |functions| unsafe { (functions.free_memory)(&mut free, &mut all) });
         let free = if asked.is_ok() { format!("{free} free of ") } else { String::new() };
         let message =
             format!("out of memory on {label}: needs {bytes} bytes, {free}{total}; free buffers or use smaller ones");
@@ -74,7 +75,7 @@ impl Room {
 impl Allocation {
     /// Gives memory back once everything given to the queues so far is done with it.
     pub fn release(self, queues: &[Arc<Queue>]) {
-        let Some(free) = self.memory.context.api.cuMemFreeAsync.filter(|_| self.ordered) else {
+        let Some(free) = self.memory.context.api.functions.free_ordered.filter(|_| self.ordered) else {
             // Dropping waits for the device.
             return;
         };

@@ -6,17 +6,14 @@ use std::sync::Arc;
 
 use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Step, Ticket, Type};
 
-use super::api::DevicePtr;
 use super::handles::{Context, Event};
+use super::library::DevicePtr;
 use super::memory::Allocation;
 use super::program::Program;
 use super::queue::Queue;
 use super::ticket::{Submitted, Times};
 use crate::fill::parts;
 use crate::table::Table;
-
-/// Most groups of a launch along each axis, on every device from Kepler on.
-const MAX_GROUPS: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 
 /// What a device's ids mean.
 #[derive(Default)]
@@ -85,26 +82,29 @@ impl Encoder<'_> {
     }
 
     fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
-        let label = &self.context().label;
+        let (label, brand) = (&self.context().label, self.context().api.brand());
+        let max_groups = self.context().traits.max_groups;
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let values = self.arguments(program, dispatch)?;
-        let mut groups = [0; 3];
-        for axis in 0..3 {
-            // Whole groups; the size asked for is an argument of its own.
-            let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
-            let most = if axis > 0 && program.signature.hidden { u64::from(u32::MAX) } else { MAX_GROUPS[axis] };
-            if count > most {
-                return Err(Error::unsupported(format!(
-                    "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
-                )));
+        // Whole groups; the size asked for is an argument of its own.
+        let count = |axis: usize| {
+            let width = u64::from(dispatch.group[axis].max(1));
+            let count = dispatch.grid[axis].div_ceil(width);
+            let in_parts = axis > 0 && program.signature.hidden && brand.launches_in_parts;
+            let most = if in_parts { u64::from(u32::MAX) } else { max_groups[axis].min(brand.max_items / width) };
+            if count <= most {
+                return Ok(count);
             }
-            groups[axis] = count;
-        }
-        let starts = |axis: usize| (0..groups[axis]).step_by(MAX_GROUPS[axis] as usize);
+            Err(Error::unsupported(format!(
+                "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
+            )))
+        };
+        let groups = [count(0)?, count(1)?, count(2)?];
+        let starts = |axis: usize| (0..groups[axis]).step_by(max_groups[axis] as usize);
         for z in starts(2) {
             for y in starts(1) {
-                let part = [groups[0], (groups[1] - y).min(MAX_GROUPS[1]), (groups[2] - z).min(MAX_GROUPS[2])];
+                let part = [groups[0], (groups[1] - y).min(max_groups[1]), (groups[2] - z).min(max_groups[2])];
                 self.launch(program, dispatch, &values, [y, z], part.map(|count| count as u32))?;
             }
         }
@@ -127,10 +127,10 @@ impl Encoder<'_> {
         let doing =
             format_args!("launching {} over {:?} in groups of {:?}", program.entry, dispatch.grid, dispatch.group);
         // SAFETY: function and stream are live and of one context; there is a pointer for every parameter, to as many bytes as it
-        // has, which the driver copies. Raw source has no use for the last two.
-        self.queue.stream.ask(doing, |api, stream| unsafe {
+        // has, which the driver copies. What is not launched in parts has no use for the last two.
+        self.queue.stream.ask(doing, |functions, stream| unsafe {
             let params = pointers.as_ptr();
-            (api.cuLaunchKernel)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())
+            (functions.launch)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())
         })
     }
 
@@ -175,8 +175,8 @@ impl Encoder<'_> {
             return Ok(());
         }
         // SAFETY: the ranges lie inside live allocations.
-        self.queue.stream.ask(format_args!("copying {bytes} bytes"), |api, stream| unsafe {
-            (api.cuMemcpyDtoDAsync_v2)(target, source, bytes, stream)
+        self.queue.stream.ask(format_args!("copying {bytes} bytes"), |functions, stream| unsafe {
+            (functions.copy)(target, source, bytes, stream)
         })
     }
 
@@ -190,16 +190,15 @@ impl Encoder<'_> {
             let word =
                 |from: usize| part.pattern[from..].iter().take(4).rev().fold(0, |word, b| word << 8 | u32::from(*b));
             // SAFETY: the range lies inside a live allocation and is a multiple of the pattern, as its place is.
-            self.queue.stream.ask(doing, |api, stream| unsafe {
+            self.queue.stream.ask(doing, |functions, stream| unsafe {
                 match part.pattern.len() {
-                    1 => (api.cuMemsetD8Async)(at, word(0) as u8, count, stream),
-                    2 => (api.cuMemsetD16Async)(at, word(0) as u16, count, stream),
-                    4 => (api.cuMemsetD32Async)(at, word(0), count, stream),
-                    // Rows of one word, each 8 bytes after the one before: first the low halves, then the high ones.
-                    _ => match (api.cuMemsetD2D32Async)(at, 8, word(0), 1, count, stream) {
-                        0 => (api.cuMemsetD2D32Async)(at + 4, 8, word(4), 1, count, stream),
-                        code => code,
-                    },
+                    1 => (functions.fill_8)(at, word(0) as u8, count, stream),
+                    2 => (functions.fill_16)(at, word(0) as u16, count, stream),
+                    4 => (functions.fill_32)(at, word(0), count, stream),
+                    _ => {
+                        let word = u64::from(word(4)) << 32 | u64::from(word(0));
+                        self.context().api.vendor.fill_64(functions, at, word, count, stream)
+                    }
                 }
             })?;
         }

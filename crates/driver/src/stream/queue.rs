@@ -9,7 +9,7 @@ use super::handles::{Block, Context, Event, Stream};
 use super::ticket::{Data, Submitted};
 use crate::lock::locked;
 
-/// Writes up to this many bytes are staged in pinned memory; the driver stages larger ones itself.
+/// Writes up to this many bytes are staged in pinned memory; of larger ones the driver takes a copy, or they are waited for.
 const STAGE_LIMIT: usize = 1 << 20;
 /// Staged writes under way after which the oldest is waited for.
 const STAGED_MOST: usize = 16;
@@ -47,8 +47,9 @@ impl Queue {
             staged.pop_front();
         }
         if bytes.len() > STAGE_LIMIT {
-            // Of pageable memory the driver has taken a copy when the call returns.
-            return self.upload(to, bytes.as_ptr().cast(), bytes.len());
+            self.upload(to, bytes.as_ptr().cast(), bytes.len())?;
+            let taken = self.stream.context.api.brand().copies_pageable;
+            return if taken { Ok(()) } else { self.stream.synchronize() };
         }
         let mut block = Block::new(&self.stream.context, bytes.len())?;
         block.fill(bytes);
@@ -60,9 +61,9 @@ impl Queue {
 
     fn upload(&self, to: u64, from: *const std::ffi::c_void, bytes: usize) -> Result<()> {
         // SAFETY: the range is inside the allocation (the caller's duty) and the host's bytes outlive the copy: pageable ones
-        // are copied by the call, pinned ones are kept until the event behind the copy.
-        self.stream.ask(format_args!("writing {bytes} bytes"), |api, stream| unsafe {
-            (api.cuMemcpyHtoDAsync_v2)(to, from, bytes, stream)
+        // are copied by the call or waited for, pinned ones are kept until the event behind the copy.
+        self.stream.ask(format_args!("writing {bytes} bytes"), |functions, stream| unsafe {
+            (functions.upload)(to, from, bytes, stream)
         })
     }
 
@@ -78,8 +79,8 @@ impl Queue {
         let order = self.order();
         let block = Block::new(&self.stream.context, bytes)?;
         // SAFETY: the range is inside the allocation, and the ticket keeps the block until the copy is done.
-        self.stream.ask(format_args!("reading {bytes} bytes"), |api, stream| unsafe {
-            (api.cuMemcpyDtoHAsync_v2)(block.start(), from, bytes, stream)
+        self.stream.ask(format_args!("reading {bytes} bytes"), |functions, stream| unsafe {
+            (functions.download)(block.start(), from, bytes, stream)
         })?;
         let event = self.stream.mark()?;
         drop(order);
@@ -91,8 +92,8 @@ impl Queue {
         let count = bytes.len();
         let start = bytes.as_mut_ptr().cast();
         // SAFETY: the range is inside the allocation; the slice is ours until the stream was waited for.
-        let asked = self.stream.ask(format_args!("reading {count} bytes"), |api, stream| unsafe {
-            (api.cuMemcpyDtoHAsync_v2)(start, from, count, stream)
+        let asked = self.stream.ask(format_args!("reading {count} bytes"), |functions, stream| unsafe {
+            (functions.download)(start, from, count, stream)
         });
         // Whatever was answered, nothing may write into the slice after this returns.
         let waited = self.stream.synchronize();

@@ -1,4 +1,4 @@
-//! The device's context and what lives in it, each owned once and given back once.
+//! A device in use and what lives on it, each owned once and given back once.
 //!
 //! A destruction that fails belongs to a lost device and is nobody's error.
 
@@ -9,25 +9,29 @@ use std::sync::{Arc, Mutex};
 
 use panoply_device::{Error, Result};
 
-use super::api::{Api, DevicePtr, Handle, check};
-use super::errors::failed;
+use super::discovery::{Api, Place, Traits};
+use super::functions::{Functions, check};
+use super::library::{DevicePtr, Handle};
 use super::ticket::Tickets;
+use super::vendor::{NOT_READY, OUT_OF_MEMORY};
 use crate::lock::locked;
 
-/// CU_EVENT_DISABLE_TIMING.
+/// CU_EVENT_DISABLE_TIMING and hipEventDisableTiming.
 const NO_TIMING: u32 = 2;
-/// CU_STREAM_NON_BLOCKING: not ordered with the stream that every user of the context shares.
+/// CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: not ordered with the stream that every user of the device shares.
 const NON_BLOCKING: u32 = 1;
 /// Pinned memory comes in powers of two from here on.
 const SMALLEST_BLOCK: usize = 64 << 10;
 /// Free pinned memory that is kept, in bytes.
 const KEPT_BYTES: usize = 64 << 20;
 
-/// A device's primary context, which others in the process may use too.
+/// A device in use: CUDA's primary context of it, which others in the process may use too.
 pub struct Context {
     pub api: Arc<Api>,
-    raw: Handle,
+    shared: Handle,
     device: i32,
+    /// What the device's vendor said of it.
+    pub traits: Traits,
     /// `cuda:0`, the beginning of every message.
     pub label: String,
     /// Submissions that streams may wait for.
@@ -36,20 +40,24 @@ pub struct Context {
     idle_blocks: Mutex<Vec<RawBlock>>,
 }
 
-/// While this lives the context is the thread's current one.
-pub struct Entered<'c>(&'c Context);
+/// While this lives the device is the thread's own.
+pub struct Entered<'c> {
+    context: &'c Context,
+    before: Handle,
+}
 
 impl Context {
-    /// Takes part in the device's primary context.
-    pub fn retain(api: &Arc<Api>, device: i32, label: String) -> Result<Arc<Context>> {
-        let mut raw = 0;
-        // SAFETY: the pointer is valid and the device was enumerated.
-        let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut raw, device) };
-        check(code).map_err(|code| failed(format_args!("{label}: opening the device"), code))?;
+    /// Begins to use a device.
+    pub fn retain(place: &Place, label: String) -> Result<Arc<Context>> {
+        let (api, device) = (place.api.clone(), place.device);
+        let codes = &api.brand().codes;
+        let shared = api.vendor.retain(device);
+        let shared = shared.map_err(|code| codes.failed(format_args!("{label}: opening the device"), code))?;
         Ok(Arc::new(Context {
-            api: api.clone(),
-            raw,
+            api,
+            shared,
             device,
+            traits: place.traits.clone(),
             label,
             tickets: Tickets::default(),
             idle_events: Mutex::default(),
@@ -57,42 +65,40 @@ impl Context {
         }))
     }
 
-    /// Makes it current until the answer is dropped.
+    /// Makes it the thread's own until the answer is dropped.
     pub fn enter(&self) -> Result<Entered<'_>> {
-        // SAFETY: the context is retained as long as `self` lives.
-        let code = unsafe { (self.api.cuCtxPushCurrent_v2)(self.raw) };
-        check(code).map_err(|code| self.failed("entering the context", code))?;
-        Ok(Entered(self))
+        let before = self.api.vendor.enter(self.device, self.shared);
+        let before = before.map_err(|code| self.failed("entering the context", code))?;
+        Ok(Entered { context: self, before })
     }
 
     /// The error for a code that an attempt brought.
     pub fn failed(&self, doing: impl Display, code: i32) -> Error {
-        failed(format_args!("{}: {doing}", self.label), code)
+        self.api.brand().codes.failed(format_args!("{}: {doing}", self.label), code)
     }
 
     /// Calls a function of the driver in the context.
-    pub fn ask(&self, doing: impl Display, call: impl FnOnce(&Api) -> i32) -> Result<()> {
+    pub fn ask(&self, doing: impl Display, call: impl FnOnce(&Functions) -> i32) -> Result<()> {
         let _current = self.enter()?;
-        check(call(&self.api)).map_err(|code| self.failed(doing, code))
+        check(call(&self.api.functions)).map_err(|code| self.failed(doing, code))
     }
 
     /// A new object.
-    fn make(&self, doing: &str, call: impl FnOnce(&Api, *mut Handle) -> i32) -> Result<Handle> {
+    fn make(&self, doing: &str, call: impl FnOnce(&Functions, *mut Handle) -> i32) -> Result<Handle> {
         let mut raw = 0;
-        self.ask(doing, |api| call(api, &mut raw))?;
+        self.ask(doing, |functions| call(functions, &mut raw))?;
         Ok(raw)
     }
 
     /// Gives an object back.
-    fn discard(&self, call: impl FnOnce(&Api) -> i32) {
+    fn discard(&self, call: impl FnOnce(&Functions) -> i32) {
         let _ = self.ask("giving back", call);
     }
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        // SAFETY: it was pushed on this thread; null is allowed.
-        unsafe { (self.0.api.cuCtxPopCurrent_v2)(ptr::null_mut()) };
+        self.context.api.vendor.leave(self.context.device, self.before);
     }
 }
 
@@ -102,14 +108,13 @@ impl Drop for Context {
         let blocks = std::mem::take(&mut *locked(&self.idle_blocks));
         for event in events {
             // SAFETY: nobody else has an idle event.
-            self.discard(|api| unsafe { (api.cuEventDestroy_v2)(event) });
+            self.discard(|functions| unsafe { (functions.event_destroy)(event) });
         }
         for block in blocks {
             // SAFETY: nobody else has an idle block, and no copy touches it.
-            self.discard(|api| unsafe { (api.cuMemFreeHost)(block.start.as_ptr()) });
+            self.discard(|functions| unsafe { (functions.unpin)(block.start.as_ptr()) });
         }
-        // SAFETY: this gives back the one reference that `retain` took.
-        unsafe { (self.api.cuDevicePrimaryCtxRelease_v2)(self.device) };
+        self.api.vendor.give_back(self.device);
     }
 }
 
@@ -122,13 +127,14 @@ pub struct Stream {
 impl Stream {
     pub fn new(context: &Arc<Context>) -> Result<Stream> {
         // SAFETY: the pointer is valid and the context current.
-        let raw = context.make("creating a queue", |api, to| unsafe { (api.cuStreamCreate)(to, NON_BLOCKING) })?;
+        let raw =
+            context.make("creating a queue", |functions, to| unsafe { (functions.stream_create)(to, NON_BLOCKING) })?;
         Ok(Stream { raw, context: context.clone() })
     }
 
     /// Calls a function of the driver that takes this stream.
-    pub fn ask(&self, doing: impl Display, call: impl FnOnce(&Api, Handle) -> i32) -> Result<()> {
-        self.context.ask(doing, |api| call(api, self.raw))
+    pub fn ask(&self, doing: impl Display, call: impl FnOnce(&Functions, Handle) -> i32) -> Result<()> {
+        self.context.ask(doing, |functions| call(functions, self.raw))
     }
 
     /// An event behind everything given to the stream so far.
@@ -139,20 +145,20 @@ impl Stream {
     /// Nothing given from here on begins before the event.
     pub fn wait(&self, event: &Event) -> Result<()> {
         // SAFETY: stream and event are live.
-        self.ask("waiting for another queue", |api, raw| unsafe { (api.cuStreamWaitEvent)(raw, event.raw, 0) })
+        self.ask("waiting for another queue", |functions, raw| unsafe { (functions.stream_wait)(raw, event.raw, 0) })
     }
 
     /// Waits until everything given so far is done.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream is live.
-        self.ask("waiting", |api, raw| unsafe { (api.cuStreamSynchronize)(raw) })
+        self.ask("waiting", |functions, raw| unsafe { (functions.stream_synchronize)(raw) })
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: nobody else has the stream; the driver finishes what it was given.
-        self.context.discard(|api| unsafe { (api.cuStreamDestroy_v2)(self.raw) });
+        self.context.discard(|functions| unsafe { (functions.stream_destroy)(self.raw) });
     }
 }
 
@@ -168,8 +174,10 @@ impl Event {
         let idle = locked(&context.idle_events).pop();
         let raw = match idle {
             Some(raw) => raw,
-            // SAFETY: the pointer is valid and the context current.
-            None => context.make("creating an event", |api, to| unsafe { (api.cuEventCreate)(to, NO_TIMING) })?,
+            None => context.make("creating an event", |functions, to| {
+                // SAFETY: the pointer is valid and the context current.
+                unsafe { (functions.event_create)(to, NO_TIMING) }
+            })?,
         };
         Ok(Event { raw, timed: false, context: context.clone() })
     }
@@ -178,13 +186,13 @@ impl Event {
     pub fn timed(stream: &Stream) -> Result<Event> {
         let context = &stream.context;
         // SAFETY: the pointer is valid and the context current.
-        let raw = context.make("creating an event", |api, to| unsafe { (api.cuEventCreate)(to, 0) })?;
+        let raw = context.make("creating an event", |functions, to| unsafe { (functions.event_create)(to, 0) })?;
         Event { raw, timed: true, context: context.clone() }.record(stream)
     }
 
     fn record(self, stream: &Stream) -> Result<Event> {
         // SAFETY: event and stream are live and of one context.
-        stream.ask("marking a queue", |api, raw| unsafe { (api.cuEventRecord)(self.raw, raw) })?;
+        stream.ask("marking a queue", |functions, raw| unsafe { (functions.event_record)(self.raw, raw) })?;
         Ok(self)
     }
 
@@ -192,8 +200,8 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         let _current = self.context.enter()?;
         // SAFETY: the event is live.
-        match unsafe { (self.context.api.cuEventQuery)(self.raw) } {
-            super::errors::NOT_READY => Ok(false),
+        match unsafe { (self.context.api.functions.event_query)(self.raw) } {
+            NOT_READY => Ok(false),
             code => check(code).map(|()| true).map_err(|code| self.context.failed("running work", code)),
         }
     }
@@ -201,14 +209,15 @@ impl Event {
     /// Waits until it was reached.
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the event is live.
-        self.context.ask("running work", |api| unsafe { (api.cuEventSynchronize)(self.raw) })
+        self.context.ask("running work", |functions| unsafe { (functions.event_synchronize)(self.raw) })
     }
 
     /// Nanoseconds from another timed event to this one, both reached.
     pub fn ns_after(&self, earlier: &Event) -> Result<f64> {
         let mut milliseconds = 0f32;
         // SAFETY: the pointer is valid and the events are live.
-        let call = |api: &Api| unsafe { (api.cuEventElapsedTime)(&mut milliseconds, earlier.raw, self.raw) };
+        let call =
+            |functions: &Functions| unsafe { (functions.event_elapsed)(&mut milliseconds, earlier.raw, self.raw) };
         self.context.ask("reading times", call)?;
         Ok(f64::from(milliseconds) * 1e6)
     }
@@ -221,7 +230,7 @@ impl Drop for Event {
             return locked(&self.context.idle_events).push(self.raw);
         }
         // SAFETY: nobody else has the event.
-        self.context.discard(|api| unsafe { (api.cuEventDestroy_v2)(self.raw) });
+        self.context.discard(|functions| unsafe { (functions.event_destroy)(self.raw) });
     }
 }
 
@@ -234,7 +243,7 @@ pub struct Module {
 impl Drop for Module {
     fn drop(&mut self) {
         // SAFETY: nobody else has the module; the driver waits for kernels of it.
-        self.context.discard(|api| unsafe { (api.cuModuleUnload)(self.raw) });
+        self.context.discard(|functions| unsafe { (functions.module_unload)(self.raw) });
     }
 }
 
@@ -247,7 +256,7 @@ pub struct Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: nobody else has the memory; the driver waits for work on it.
-        self.context.discard(|api| unsafe { (api.cuMemFree_v2)(self.address) });
+        self.context.discard(|functions| unsafe { (functions.free)(self.address) });
     }
 }
 
@@ -281,8 +290,8 @@ impl Block {
             None => {
                 let mut start = ptr::null_mut();
                 // SAFETY: the pointer is valid.
-                context.ask("pinning memory", |api| unsafe { (api.cuMemHostAlloc)(&mut start, bytes, 0) })?;
-                let start = NonNull::new(start).ok_or_else(|| context.failed("pinning memory", 2))?;
+                context.ask("pinning memory", |functions| unsafe { (functions.pin)(&mut start, bytes, 0) })?;
+                let start = NonNull::new(start).ok_or_else(|| context.failed("pinning memory", OUT_OF_MEMORY))?;
                 // SAFETY: the driver just gave this memory to us.
                 unsafe { start.cast::<u8>().write_bytes(0, bytes) };
                 RawBlock { start, bytes }
@@ -323,6 +332,6 @@ impl Drop for Block {
         }
         drop(idle);
         // SAFETY: nobody else has the block, and whoever dropped it waited for the copies.
-        self.context.discard(|api| unsafe { (api.cuMemFreeHost)(raw.start.as_ptr()) });
+        self.context.discard(|functions| unsafe { (functions.unpin)(raw.start.as_ptr()) });
     }
 }

@@ -1,0 +1,61 @@
+//! ROCm: AMD's GPUs through `libamdhip64` and its runtime compiler, found at run time. Kernels are HIP C++ that includes nothing.
+//!
+//! The driver itself is [`crate::stream`]; here is what CUDA has otherwise: the library (`api`), its compiler (`compiler`), which devices
+//! can be used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken
+//! is an answer with its remedy. A device is the calling thread's for the length of a call; the one that was before is put back.
+
+mod api;
+mod compiler;
+mod discovery;
+mod errors;
+mod info;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use panoply_device::{Device, Driver, Error, Kind, Result, SourceText};
+
+pub use crate::stream::device::StreamDevice as HipDevice;
+
+/// Finds the ROCm devices of this machine.
+#[derive(Clone, Debug, Default)]
+pub struct HipDriver {
+    /// The driver's library, if not the one the system finds.
+    pub library: Option<PathBuf>,
+}
+
+impl HipDriver {
+    /// Every device in the driver's order, but for those [`Driver::refused`] names.
+    pub fn devices(&self) -> Result<Vec<Arc<HipDevice>>> {
+        let found = discovery::enumerate(self.library.as_deref())?;
+        if found.devices.is_empty() {
+            let none = Error::unavailable("rocm: no device here can be used; see the notes");
+            return Err(found.refused.iter().fold(none, |error, refused| error.note(refused.message())));
+        }
+        Ok(found.devices.into_iter().map(|place| Arc::new(info::device(place))).collect())
+    }
+}
+
+/// Machine code of a text for an architecture such as `gfx90a`, of which no GPU need be here, by the runtime compiler of the library
+/// at a path or of the one the system finds.
+pub fn compile(library: Option<&Path>, architecture: &str, text: &SourceText) -> Result<Vec<u8>> {
+    let (compiler, driver) = api::compiler(library)?;
+    match discovery::objection(architecture, driver) {
+        Some(why) => Err(Error::unavailable(format!("rocm: the GPU {why}"))),
+        None => compiler.compile("rocm", architecture, text),
+    }
+}
+
+impl Driver for HipDriver {
+    fn kind(&self) -> Kind {
+        Kind::Rocm
+    }
+
+    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        Ok(self.devices()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    }
+
+    fn refused(&self) -> Vec<Error> {
+        discovery::enumerate(self.library.as_deref()).map(|found| found.refused).unwrap_or_default()
+    }
+}

@@ -1,0 +1,169 @@
+//! AMD's driver library, and what only it does.
+
+use std::ffi::{CStr, c_void};
+use std::path::Path;
+
+use panoply_device::{Kind, Language, Result, SourceText};
+
+use super::compiler::Compiler;
+use super::{discovery, errors};
+use crate::stream::discovery::{Api, Place, Traits};
+use crate::stream::functions::{Functions, check};
+use crate::stream::handles::Context;
+use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
+use crate::stream::vendor::{Brand, Vendor};
+
+/// Words and numbers of ROCm.
+pub const BRAND: Brand = Brand {
+    words: Words {
+        kind: Kind::Rocm.name(),
+        files: if cfg!(windows) {
+            &["amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"]
+        } else {
+            &[
+                "libamdhip64.so.7",
+                "libamdhip64.so.6",
+                "libamdhip64.so.5",
+                "libamdhip64.so",
+                "/opt/rocm/lib/libamdhip64.so",
+            ]
+        },
+        prefix: "hip",
+        install: "install ROCm's HIP runtime if an AMD GPU is here",
+        lacking: "so it is no HIP runtime or one before ROCm 5; update ROCm",
+    },
+    codes: errors::CODES,
+    oldest_driver: 50_000_000,
+    version: |number| format!("ROCm {}.{}", number / 10_000_000, number / 100_000 % 100),
+    update: "update ROCm",
+    takes: "HIP C++",
+    speaks: |language| language == Language::Hip,
+    // The hardware counts work-items, in 32 bits.
+    max_items: u32::MAX as u64,
+    launches_in_parts: false,
+    copies_pageable: false,
+    pools_attribute: 88,
+};
+
+functions! {
+    /// The functions that only AMD's library has.
+    Only
+    needed {
+        device_of_thread(*mut i32) "hipGetDevice";
+        set_device_of_thread(i32) "hipSetDevice";
+        properties(*mut c_void, i32) "hipGetDevicePropertiesR0600" "hipGetDeviceProperties";
+    }
+    optional {
+        newer_properties(*mut c_void, i32) "hipGetDevicePropertiesR0600";
+    }
+}
+
+/// Where `gcnArchName` stands in `hipDeviceProp_t`: before ROCm 6, and since.
+const ARCHITECTURE_AT: [usize; 2] = [396, 1160];
+/// Room for the properties of versions to come; those of ROCm 7 have 1472 bytes.
+const PROPERTIES_WORDS: usize = 1024;
+
+/// Opens a library, or the one the system finds, and its compiler.
+pub fn open(chosen: Option<&Path>) -> Result<Api> {
+    let library = Opened::open(&BRAND.words, chosen)?;
+    let functions = Functions::find(&library, &BRAND.words)?;
+    let only = Only::find(&library, &BRAND.words)?;
+    let compiler = Compiler::of(&library)?;
+    Ok(Api { functions, vendor: Box::new(Hip { only, compiler }), library })
+}
+
+/// A library's compiler and the driver's version, as the driver counts.
+pub fn compiler(chosen: Option<&Path>) -> Result<(Compiler, i32)> {
+    let library = Opened::open(&BRAND.words, chosen)?;
+    let functions = Functions::find(&library, &BRAND.words)?;
+    let mut driver = 0;
+    // SAFETY: the pointer is valid, and this function may be called before the driver is started.
+    let known = check(unsafe { (functions.driver_version)(&mut driver) });
+    known.map_err(|code| BRAND.codes.unavailable("rocm: asking for the driver's version", code))?;
+    Ok((Compiler::of(&library)?, driver))
+}
+
+/// ROCm as a vendor.
+struct Hip {
+    only: Only,
+    compiler: Compiler,
+}
+
+impl Hip {
+    /// What a device's code is compiled for, as `gfx90a`; empty if the driver does not say.
+    fn architecture(&self, device: i32) -> String {
+        let mut properties = [0u64; PROPERTIES_WORDS];
+        // SAFETY: there is more room than any version's properties take.
+        let code = unsafe { (self.only.properties)(properties.as_mut_ptr().cast(), device) };
+        let at = ARCHITECTURE_AT[usize::from(self.only.newer_properties.is_some())];
+        let bytes: Vec<u8> = properties.iter().flat_map(|word| word.to_ne_bytes()).skip(at).take(256).collect();
+        let name = CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy();
+        // What follows a colon says how a device is set up, which code can leave open.
+        let name = name.split(':').next().unwrap_or_default();
+        if code == 0 { name.to_string() } else { String::new() }
+    }
+}
+
+impl Vendor for Hip {
+    fn brand(&self) -> &'static Brand {
+        &BRAND
+    }
+
+    fn traits(&self, place: &Place) -> Result<Traits> {
+        discovery::traits(place, self.architecture(place.device))
+    }
+
+    fn retain(&self, device: i32) -> Result<Handle, i32> {
+        let mut before = 0;
+        // SAFETY: the pointer is valid.
+        check(unsafe { (self.only.device_of_thread)(&mut before) })?;
+        // Also if it is the thread's already, because every thread begins with the first device, be it broken.
+        // SAFETY: the device was enumerated.
+        check(unsafe { (self.only.set_device_of_thread)(device) })?;
+        self.leave(device, before as Handle);
+        Ok(0)
+    }
+
+    fn give_back(&self, _device: i32) {}
+
+    fn enter(&self, device: i32, _shared: Handle) -> Result<Handle, i32> {
+        let mut before = 0;
+        // SAFETY: the pointer is valid.
+        check(unsafe { (self.only.device_of_thread)(&mut before) })?;
+        if before != device {
+            // SAFETY: the device was enumerated.
+            check(unsafe { (self.only.set_device_of_thread)(device) })?;
+        }
+        Ok(before as Handle)
+    }
+
+    fn leave(&self, device: i32, before: Handle) {
+        if before as i32 != device {
+            // SAFETY: it was the thread's device.
+            unsafe { (self.only.set_device_of_thread)(before as i32) };
+        }
+    }
+
+    fn fill_64(&self, functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32 {
+        // The first word, then copies of twice as many each time.
+        let bytes = 8 * count;
+        let mut filled = 8;
+        // SAFETY: the caller's memory and stream; what is copied from and to does not overlap.
+        unsafe {
+            let mut code = (functions.fill_32)(to, word as u32, 1, stream);
+            if code == 0 {
+                code = (functions.fill_32)(to + 4, (word >> 32) as u32, 1, stream);
+            }
+            while code == 0 && filled < bytes {
+                let more = filled.min(bytes - filled);
+                code = (functions.copy)(to + filled as u64, to, more, stream);
+                filled += more;
+            }
+            code
+        }
+    }
+
+    fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {
+        self.compiler.compile(&context.label, &context.traits.architecture, text)
+    }
+}

@@ -1,0 +1,130 @@
+//! Which devices are here, and which are here but cannot be used.
+
+use std::io::ErrorKind as Io;
+use std::path::Path;
+
+use panoply_device::{Error, Result};
+
+use super::api;
+use super::info::{MAX_GRID, WAVE};
+use crate::stream::discovery::{self, Found, Place, Query, Traits};
+
+/// GFX 9, Vega: the oldest that ROCm 5 serves.
+const OLDEST_MAJOR: u32 = 9;
+/// ROCm 6.0: compilers before it end the process over an architecture they do not know.
+const NAMES_WHAT_IT_DOES_NOT_KNOW: i32 = 60_000_000;
+/// What compilers know, by the first version that does. Later ones are asked.
+const KNOWN: [(i32, &[&str]); 2] = [
+    (
+        50_000_000,
+        &[
+            "gfx900", "gfx902", "gfx904", "gfx906", "gfx908", "gfx909", "gfx90a", "gfx90c", "gfx1010", "gfx1011",
+            "gfx1012", "gfx1013", "gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035",
+        ],
+    ),
+    (50_500_000, &["gfx940", "gfx1036", "gfx1100", "gfx1101", "gfx1102", "gfx1103"]),
+];
+
+/// Asks the driver.
+pub fn enumerate(library: Option<&Path>) -> Result<Found> {
+    discovery::enumerate(api::open(library)?).map_err(|error| match obstacle(Path::new("/dev/kfd")) {
+        Some(why) if cfg!(target_os = "linux") => error.note(why),
+        _ => error,
+    })
+}
+
+/// What stands between this user and the kernel's driver.
+fn obstacle(node: &Path) -> Option<String> {
+    let error = std::fs::File::options().read(true).write(true).open(node).err()?;
+    let node = node.display();
+    Some(match error.kind() {
+        Io::NotFound => format!(
+            "{node} is not there: no AMD GPU, the kernel's module amdgpu is not loaded, or a container was started without \
+             --device=/dev/kfd --device=/dev/dri"
+        ),
+        Io::PermissionDenied => {
+            format!(
+                "{node} may not be opened by this user: add the user to the groups render and video and log in again"
+            )
+        }
+        _ => format!("{node} cannot be opened: {error}"),
+    })
+}
+
+/// What a device has, or why it cannot be used.
+pub fn traits(place: &Place, architecture: String) -> Result<Traits> {
+    let query = Query(place);
+    let label = format!("rocm:{} ({})", place.index, query.name());
+    if let Some(why) = objection(&architecture, place.driver) {
+        return Err(Error::unavailable(format!("{label} {why}")));
+    }
+    let wave = query.number(WAVE);
+    if ![32, 64].contains(&wave) {
+        return Err(Error::unavailable(format!(
+            "{label} has waves of {wave}, this program knows 32 and 64; report this"
+        )));
+    }
+    Ok(Traits { architecture, max_groups: MAX_GRID.map(|axis| u64::from(query.number(axis).max(1))) })
+}
+
+/// Why code for an architecture cannot be had from the compiler of a driver's version.
+pub fn objection(architecture: &str, driver: i32) -> Option<String> {
+    let number = architecture.strip_prefix("gfx").filter(|number| number.len() >= 3 && number.is_ascii());
+    let major = number.and_then(|number| number[..number.len() - 2].parse::<u32>().ok());
+    let Some(major) = major else {
+        return Some(format!("is of the architecture {architecture:?}, which is no name of one; update ROCm"));
+    };
+    if major < OLDEST_MAJOR {
+        return Some(format!("is {architecture}, this program needs gfx900 or later; use it through OpenCL or Vulkan"));
+    }
+    let knows = |(since, names): &(i32, &[&str])| driver >= *since && names.contains(&architecture);
+    if driver < NAMES_WHAT_IT_DOES_NOT_KNOW && !KNOWN.iter().any(knows) {
+        return Some(format!(
+            "is {architecture}, which the compiler of {} does not know; update ROCm to 6.0 or later",
+            (api::BRAND.version)(driver)
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_are_asked_for_what_they_know() {
+        for (architecture, driver, why) in [
+            ("gfx90a", 50_221_153, None),
+            ("gfx1030", 50_221_153, None),
+            ("gfx1100", 50_221_153, Some("which the compiler of ROCm 5.2 does not know; update ROCm to 6.0")),
+            ("gfx1100", 50_700_000, None),
+            ("gfx942", 50_700_000, Some("does not know")),
+            ("gfx942", 60_000_000, None),
+            ("gfx1201", 60_400_000, None),
+            ("gfx1399", 90_000_000, None),
+            ("gfx803", 60_000_000, Some("is gfx803, this program needs gfx900 or later; use it through OpenCL")),
+            ("", 60_000_000, Some("is no name of one")),
+            ("gfxé", 60_000_000, Some("is no name of one")),
+            ("sm_90", 60_000_000, Some("is no name of one")),
+        ] {
+            let found = objection(architecture, driver);
+            let fits = match (&found, why) {
+                (Some(found), Some(why)) => found.contains(why),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(fits, "{architecture} with {driver}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_opened_is_named_with_its_remedy() {
+        let missing = obstacle(Path::new("/nowhere/kfd")).unwrap();
+        assert!(
+            missing.starts_with("/nowhere/kfd is not there: ") && missing.contains("--device=/dev/kfd"),
+            "{missing}"
+        );
+        let folder = obstacle(&std::env::temp_dir()).unwrap();
+        assert!(folder.contains("cannot be opened") || folder.contains("may not be opened"), "{folder}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Opening a vendor's library and finding its functions by name.
+//!
+//! Bindings that know all functions of a version refuse an older library for one that nobody calls; here each is found by itself.
+
+use std::mem::ManuallyDrop;
+use std::path::Path;
+
+use dlopen2::raw::Library;
+use panoply_device::{Error, Result};
+
+/// An object of the library; an address that is never looked into.
+pub type Handle = usize;
+/// An address in a device's memory.
+pub type DevicePtr = u64;
+
+/// What the answers to a failed opening say.
+pub struct Words {
+    /// How messages begin: `cuda`.
+    pub kind: &'static str,
+    /// What the library is called, in the order in which names are tried.
+    pub files: &'static [&'static str],
+    /// What its functions' names begin with.
+    pub prefix: &'static str,
+    /// What brings the library.
+    pub install: &'static str,
+    /// What a library is that lacks a function, and the remedy.
+    pub lacking: &'static str,
+}
+
+/// A library that stays open: its driver has threads of its own, and others may use it.
+pub struct Opened {
+    library: ManuallyDrop<Library>,
+    /// Where it was found.
+    pub file: String,
+}
+
+impl Opened {
+    /// Opens a library, or the first that the system finds.
+    pub fn open(words: &Words, chosen: Option<&Path>) -> Result<Opened> {
+        let files: Vec<&Path> = chosen.map_or_else(|| words.files.iter().map(Path::new).collect(), |path| vec![path]);
+        let mut why = Vec::new();
+        for file in &files {
+            match Library::open(file) {
+                Ok(library) => {
+                    return Ok(Opened { library: ManuallyDrop::new(library), file: file.display().to_string() });
+                }
+                Err(error) => why.push((file, error.to_string())),
+            }
+        }
+        let (kind, install) = (words.kind, words.install);
+        let absent = Error::unavailable(format!("{kind}: {} cannot be loaded; {install}", files[0].display()));
+        // That a file is not there is no news; that it is there and does not load is.
+        let broken = why.into_iter().filter(|(_, why)| !why.contains("No such file"));
+        Err(broken.fold(absent, |error, (file, why)| error.note(format!("{}: {why}", file.display()))))
+    }
+
+    /// The first function of these names; an error is the name that is missing. Names with another prefix are another vendor's.
+    ///
+    /// # Safety
+    /// `F` is the type of a pointer to the function.
+    pub unsafe fn function<F>(&self, prefix: &str, names: &[&'static str]) -> Result<F, &'static str> {
+        let mut names = names.iter().filter(|name| name.starts_with(prefix)).peekable();
+        let first = names.peek().map_or("a function", |name| **name);
+        // SAFETY: as the caller promised.
+        names.find_map(|name| unsafe { self.library.symbol(name) }.ok()).ok_or(first)
+    }
+
+    /// The error of a library that lacks a function.
+    pub fn lacks(&self, words: &Words, name: &str) -> Error {
+        Error::unavailable(format!("{}: {} lacks {name}, {}", words.kind, self.file, words.lacking))
+    }
+}
+
+/// Declares a table of functions and how they are found: arguments, then names, of which the first that the library has is taken.
+macro_rules! functions {
+    (
+        $(#[$doc:meta])*
+        $table:ident
+        needed { $($field:ident($($ty:ty),* $(,)?) $($name:literal)+;)* }
+        optional { $($option:ident($($option_ty:ty),*) $($option_name:literal)+;)* }
+    ) => {
+        $(#[$doc])*
+        pub struct $table {
+            $(
+                #[doc = concat!($("`", $name, "` ",)+)]
+                pub $field: unsafe extern "system" fn($($ty),*) -> i32,
+            )*
+            $(
+                #[doc = concat!($("`", $option_name, "` ",)+)]
+                pub $option: Option<unsafe extern "system" fn($($option_ty),*) -> i32>,
+            )*
+        }
+
+        impl $table {
+            /// Finds the functions in a library.
+            pub fn find(
+                library: &$crate::stream::library::Opened,
+                words: &$crate::stream::library::Words,
+            ) -> panoply_device::Result<$table> {
+                let prefix = words.prefix;
+                Ok($table {
+                    // SAFETY: the types are those of the vendors' headers.
+                    $($field: unsafe { library.function(prefix, &[$($name),+]) }
+                        .map_err(|name| library.lacks(words, name))?,)*
+                    // SAFETY: as above.
+                    $($option: unsafe { library.function(prefix, &[$($option_name),+]) }.ok(),)*
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use functions;

@@ -1,0 +1,109 @@
+//! Text or machine code to a function that can be launched.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use panoply_device::{Error, ErrorKind, Program as Given, Result, Signature, SourceText};
+
+use super::functions::check;
+use super::handles::{Context, Module};
+use super::library::Handle;
+use crate::seal;
+
+/// Characters of a compiler's log that an error keeps.
+pub const LOG_BYTES: usize = 16 << 10;
+
+/// A module and its one entry point.
+pub struct Program {
+    /// What the entry point is called.
+    pub entry: String,
+    /// How it is called.
+    pub signature: Signature,
+    /// The entry point, which lives as long as the module.
+    pub function: Handle,
+    binary: Vec<u8>,
+    _module: Module,
+}
+
+/// Where programs are made.
+pub struct Builder<'a> {
+    /// Where they live.
+    pub context: &'a Arc<Context>,
+    /// What a binary depends on besides its text.
+    pub made_for: &'a str,
+}
+
+impl Builder<'_> {
+    /// Makes a program ready. A binary the driver does not take is compiled from its text.
+    pub fn build(&self, program: &Given) -> Result<Program> {
+        match program {
+            Given::Text(text) => self.compile(text),
+            Given::Binary { bytes, text } => match seal::open(bytes, self.made_for) {
+                Some(binary) => self.load(binary, text).or_else(|_| self.compile(text)),
+                None => self.compile(text),
+            },
+            Given::Ir(kernel) => Err(Error::unsupported(format!(
+                "{}: takes {}, not the kernel {} itself; render it first",
+                self.context.label,
+                self.context.api.brand().takes,
+                kernel.name
+            ))),
+        }
+    }
+
+    fn compile(&self, text: &SourceText) -> Result<Program> {
+        let (label, entry, brand) = (&self.context.label, &text.entry, self.context.api.brand());
+        if !(brand.speaks)(text.language) {
+            return Err(Error::unsupported(format!("{label}: takes {}, {entry} is {:?}", brand.takes, text.language)));
+        }
+        let binary = self.context.api.vendor.compile(self.context, text)?;
+        self.load(&binary, text)
+    }
+
+    /// Loads machine code and finds its entry point.
+    fn load(&self, binary: &[u8], text: &SourceText) -> Result<Program> {
+        let (label, entry) = (&self.context.label, &text.entry);
+        let mut raw = 0;
+        // SAFETY: the image came from this driver's compiler, whole.
+        self.context.ask(format_args!("loading {entry}"), |functions| unsafe {
+            (functions.module_load)(&mut raw, binary.as_ptr().cast())
+        })?;
+        let module = Module { raw, context: self.context.clone() };
+        let wrong = |what: &str| Error::new(ErrorKind::Build, format!("{label}: {what}"));
+        let name = CString::new(entry.as_str()).map_err(|_| wrong("the entry point's name holds a zero byte"))?;
+        let mut function = 0;
+        let _current = self.context.enter()?;
+        let functions = &self.context.api.functions;
+        // SAFETY: the pointers are valid and the module is live.
+        let found = check(unsafe { (functions.module_function)(&mut function, module.raw, name.as_ptr()) });
+        found.map_err(|_| wrong(&format!("the program has no entry point {entry}")))?;
+        Ok(Program {
+            entry: entry.clone(),
+            signature: text.signature.clone(),
+            function,
+            binary: binary.to_vec(),
+            _module: module,
+        })
+    }
+}
+
+impl Program {
+    /// The machine code, sealed.
+    pub fn binary(&self, made_for: &str) -> Vec<u8> {
+        seal::seal(&self.binary, made_for)
+    }
+}
+
+/// The source as a compiler takes it.
+pub fn source(label: &str, text: &SourceText) -> Result<CString> {
+    let refused = |_| Error::new(ErrorKind::Build, format!("{label}: the text of {} holds a zero byte", text.entry));
+    CString::new(text.source.as_str()).map_err(refused)
+}
+
+/// A compiler's refusal with its log, or with the failure if it wrote none.
+pub fn refusal(label: &str, compiler: &str, entry: &str, log: &[u8], failure: &str) -> Error {
+    let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+    let log = String::from_utf8_lossy(&log[..end]).trim().to_string();
+    let refusal = Error::new(ErrorKind::Build, format!("{label}: {compiler} refused {entry}; its log follows"));
+    refusal.note(if log.is_empty() { failure.to_string() } else { log })
+}

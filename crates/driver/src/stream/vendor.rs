@@ -1,0 +1,90 @@
+//! What CUDA and HIP do differently: data in [`Brand`], behaviour in [`Vendor`].
+
+use std::fmt::Display;
+
+use panoply_device::{Error, ErrorKind, Language, Result, SourceText};
+
+use super::discovery::{Place, Traits};
+use super::functions::Functions;
+use super::handles::Context;
+use super::library::{DevicePtr, Handle, Words};
+
+/// Work is not done yet; the same in both.
+pub const NOT_READY: i32 = 600;
+/// There is no memory left; the same in both.
+pub const OUT_OF_MEMORY: i32 = 2;
+
+/// What differs in words and numbers.
+pub struct Brand {
+    /// How the library is found.
+    pub words: Words,
+    /// What its codes mean.
+    pub codes: Codes,
+    /// The oldest version of the driver that is served, as the driver counts.
+    pub oldest_driver: i32,
+    /// What a version is called: `CUDA 12.4`.
+    pub version: fn(i32) -> String,
+    /// Who brings newer versions.
+    pub update: &'static str,
+    /// What programs are written in, in words.
+    pub takes: &'static str,
+    /// Whether programs are written in this.
+    pub speaks: fn(Language) -> bool,
+    /// Most work-items of a launch along an axis.
+    pub max_items: u64,
+    /// Whether generated programs can be launched in parts along the second and third axis.
+    pub launches_in_parts: bool,
+    /// Whether the driver has taken a copy of pageable host memory when an upload returns.
+    pub copies_pageable: bool,
+    /// The attribute that says whether memory can be had in the order of a stream.
+    pub pools_attribute: i32,
+}
+
+/// What differs in behaviour. Codes of 0 are success.
+pub trait Vendor: Send + Sync {
+    /// Words and numbers.
+    fn brand(&self) -> &'static Brand;
+    /// What a device has, or why it cannot be used.
+    fn traits(&self, place: &Place) -> Result<Traits>;
+    /// Takes part in what the process shares of a device; the answer is for [`Vendor::enter`].
+    fn retain(&self, device: i32) -> Result<Handle, i32>;
+    /// Gives back the one part that [`Vendor::retain`] took.
+    fn give_back(&self, device: i32);
+    /// Makes a device the thread's own; the answer is for [`Vendor::leave`].
+    fn enter(&self, device: i32, shared: Handle) -> Result<Handle, i32>;
+    /// Puts back what was the thread's own before.
+    fn leave(&self, device: i32, before: Handle);
+    /// Fills with words of 64 bits; the address is a multiple of 8.
+    fn fill_64(&self, functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32;
+    /// Machine code for a context's device.
+    fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>>;
+}
+
+/// What a vendor's codes mean in Panoply's one error.
+pub struct Codes {
+    /// What stands before every name.
+    pub prefix: &'static str,
+    /// The codes a caller may meet, in order: the name, the kind, the remedy.
+    pub known: &'static [(i32, &'static str, ErrorKind, &'static str)],
+    /// What the others are called.
+    pub unknown: &'static str,
+    /// The remedy for the others.
+    pub otherwise: &'static str,
+}
+
+impl Codes {
+    /// The error for a code; `doing` names the device and the attempt.
+    pub fn failed(&self, doing: impl Display, code: i32) -> Error {
+        let known = self.known.iter().find(|(known, ..)| *known == code);
+        let (name, kind, remedy) = match known {
+            Some((_, name, kind, remedy)) => (*name, *kind, *remedy),
+            None => (self.unknown, ErrorKind::Driver, self.otherwise),
+        };
+        Error::new(kind, format!("{doing}: {}{name} ({code}); {remedy}", self.prefix))
+    }
+
+    /// The same while devices are looked for: whatever it is, the device is not to be had.
+    pub fn unavailable(&self, doing: impl Display, code: i32) -> Error {
+        Error::unavailable(self.failed(doing, code).message())
+    }
+}

@@ -1,0 +1,243 @@
+//! What child processes do.
+
+use std::sync::Arc;
+
+use panoply_device::{
+    Arg, DType, Device, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId, Region,
+    Signature, SourceText, Step,
+};
+use panoply_driver::HipDriver;
+use panoply_driver::hip::HipDevice;
+use panoply_fake::{Control, library};
+
+use crate::shared::{Jobs, absent, all, holding, words};
+
+pub const ALL: Jobs = &[
+    ("absent", || absent(&driver())),
+    ("programs are compiled for the device", programs),
+    ("a wave of 64", || describes("gfx90a", 64, "yes")),
+    ("a wave of 32", || describes("gfx1100", 32, "no")),
+    ("first is broken", first_is_broken),
+    ("out of memory", out_of_memory),
+    ("everything is given back", everything_is_given_back),
+    ("bytes arrive", bytes_arrive),
+    ("the thread keeps its device", keeps_device),
+    ("a fault loses the device", lost),
+    ("a refused launch is an error once", refused_launch),
+    ("refused programs", refused_programs),
+];
+
+/// Takes a buffer and a number; what it would do nobody sees.
+const ADD: &str = "\
+extern \"C\" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(4, 4))) void add(unsigned *x, unsigned a)
+{
+    x[__builtin_amdgcn_workgroup_id_x()] += a;
+}
+";
+
+fn driver() -> HipDriver {
+    HipDriver { library: Some(library()) }
+}
+
+fn device() -> Arc<HipDevice> {
+    driver().devices().unwrap().swap_remove(0)
+}
+
+fn text(source: &str) -> SourceText {
+    let params = vec![ParamType::Buffer(DType::U32), ParamType::Scalar(DType::U32.into())];
+    SourceText {
+        language: Language::Hip,
+        source: source.into(),
+        entry: "add".into(),
+        signature: Signature { params, index_bits: 64, hidden: false },
+    }
+}
+
+fn compile(device: &dyn Device) -> ProgramId {
+    device.compile(&Program::Text(text(ADD))).unwrap()
+}
+
+fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Step {
+    let args = vec![Arg::Buffer(region), Arg::Scalar(1u32.into())];
+    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args })
+}
+
+/// Bytes go there and back, and a launch is taken.
+fn works(device: &dyn Device) {
+    let (program, x) = (compile(device), holding(device, &[1, 2, 3, 4]));
+    device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
+    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [1, 2, 3, 4], "nothing computes here");
+    device.free(x.alloc);
+    device.release(program);
+}
+
+fn programs() {
+    let (device, control) = (device(), Control::open());
+    let program = compile(&*device);
+    assert_eq!(control.calls("hiprtcCompileProgram"), 1);
+    let bytes = device.binary(program).unwrap();
+    device.compile(&Program::Binary { bytes, text: text(ADD) }).unwrap();
+    assert_eq!(control.calls("hiprtcCompileProgram"), 1, "a binary needs no compiler");
+    device.compile(&Program::Binary { bytes: vec![7; 99], text: text(ADD) }).unwrap();
+    assert_eq!(control.calls("hiprtcCompileProgram"), 2, "bytes of another make are compiled from the text");
+    works(&*device);
+}
+
+fn describes(architecture: &str, wave: u32, pools: &str) {
+    let device = device();
+    let (info, target) = (device.info(), device.target());
+    assert_eq!((info.name.as_str(), info.vendor.as_str()), ("HIP stand-in 0, no card", "AMD"));
+    assert_eq!((info.spelling(), info.driver.as_str()), ("rocm:0".to_string(), "ROCm 6.0"));
+    assert_eq!((info.compute_units, info.software, info.unified_memory), (4, false, false));
+    assert_eq!(info.identity.as_deref(), Some("0000:01:00.0"));
+    let details: Vec<&str> = info.details.iter().map(|(_, value)| value.as_str()).collect();
+    let waves = format!("{wave} work-items");
+    assert_eq!(details, [architecture, "1000 MHz", &waves, "65536 bytes a group", pools]);
+    assert_eq!((target.language, target.subgroup, target.shared_bytes), (Language::Hip, wave, 64 << 10));
+    assert!(target.name.starts_with(&format!("HIP {architecture}; ROCm 6.0 (60032831); ")), "{}", target.name);
+}
+
+fn first_is_broken() {
+    let devices = driver().devices().unwrap();
+    let error = devices[0].allocate(4).unwrap_err();
+    assert!(error.message().starts_with("rocm:0: opening the device: hipErrorUnknown (999)"), "{error}");
+    works(&*devices[1]);
+    assert_ne!(devices[0].info().identity, devices[1].info().identity);
+}
+
+fn out_of_memory() {
+    let device = device();
+    let total = 16 << 20;
+    assert_eq!(device.memory().total, total);
+    let held = device.allocate(total - 4096).unwrap();
+    let error = device.allocate(1 << 20).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    assert_eq!(
+        error.message(),
+        "out of memory on rocm:0: needs 1048576 bytes, 4096 free of 16777216; free buffers or use smaller ones"
+    );
+    device.free(held);
+    let again = device.allocate(total - 4096).unwrap();
+    device.free(again);
+}
+
+fn everything_is_given_back() {
+    let control = Control::open();
+    {
+        let device = device();
+        assert_eq!(control.live(), 0, "looking at a device takes nothing");
+        works(&*device);
+        let queue = device.queue().unwrap();
+        let x = holding(&*device, &[7; 1000]);
+        let ticket = device.read(queue, x).unwrap();
+        let steps = [Step::Fill { to: x, pattern: vec![1, 2, 3, 4] }];
+        assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 1);
+        drop(ticket);
+        compile(&*device);
+        assert!(control.live() > 4, "{}", control.live());
+        assert_eq!(control.calls("hiprtcCreateProgram"), control.calls("hiprtcDestroyProgram"));
+    }
+    assert_eq!(control.live(), 0, "objects that nobody gave back");
+}
+
+/// Fills of every width at odd places, copies, and uploads too large to be staged, against plain slices.
+fn bytes_arrive() {
+    let device = device();
+    let bytes = (3 << 20) + 24;
+    let source: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (x, y) = (all(device.allocate(bytes).unwrap(), bytes), all(device.allocate(bytes).unwrap(), bytes));
+    device.write(QueueId::DEFAULT, x, &source).unwrap();
+    let mut expected = source.clone();
+    let mut steps = vec![Step::Copy { from: x, to: y }];
+    for (pattern, offset, length) in
+        [(&[9][..], 3, 5), (&[1, 2], 1000, 10), (&[1, 2, 3, 4], 2001, 90), (&[1, 2, 3, 4, 5, 6, 7, 8], 4096, 8 * 777)]
+    {
+        let to = Region { offset, bytes: length, ..y };
+        steps.push(Step::Fill { to, pattern: pattern.to_vec() });
+        let part = &mut expected[offset as usize..(offset + length) as usize];
+        part.iter_mut().enumerate().for_each(|(i, byte)| *byte = pattern[i % pattern.len()]);
+    }
+    device.submit(QueueId::DEFAULT, &steps, false).unwrap();
+    assert!(device.read(QueueId::DEFAULT, y).unwrap().take().unwrap() == expected);
+    let mut again = vec![0; bytes as usize];
+    device.read_into(QueueId::DEFAULT, x, &mut again).unwrap();
+    assert!(again == source);
+}
+
+fn keeps_device() {
+    let control = Control::open();
+    let devices = driver().devices().unwrap();
+    works(&*devices[1]);
+    assert_eq!(control.current(), Some(0), "what HIP gives every thread first");
+    works(&*devices[0]);
+    assert_eq!(control.current(), Some(0));
+}
+
+fn lost() {
+    let device = device();
+    let x = holding(&*device, &[1, 2, 3, 4]);
+    let faulty = ADD.replace("x[", "__builtin_trap(); x[");
+    let program = device.compile(&Program::Text(text(&faulty))).unwrap();
+    let ticket = device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap();
+    let error = ticket.wait().unwrap_err();
+    assert!(error.is_device_lost(), "{error}");
+    assert_eq!(
+        error.message(),
+        "rocm:0: running work: hipErrorLaunchFailure (719); its buffers are gone; restart the program"
+    );
+    for error in [
+        device.allocate(4).unwrap_err(),
+        device.write(QueueId::DEFAULT, x, &[0; 16]).unwrap_err(),
+        device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap_err(),
+        device.synchronize().unwrap_err(),
+    ] {
+        assert!(error.is_device_lost(), "the error stays: {error}");
+    }
+    // Giving back is quiet.
+    device.free(x.alloc);
+    device.release(program);
+}
+
+fn refused_launch() {
+    let (device, control) = (device(), Control::open());
+    let (program, x) = (compile(&*device), holding(&*device, &[1, 2, 3, 4]));
+    control.fail("hipModuleLaunchKernel", 701, 0, 1);
+    let launch = |grid, width| device.submit(QueueId::DEFAULT, &[add(program, x, grid, width)], false);
+    let error = launch([4, 1, 1], 4).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.message().contains("launching add over [4, 1, 1] in groups of [4, 1, 1]"), "{error}");
+    launch([4, 1, 1], 4).unwrap().wait().unwrap();
+    let error = launch([3, 1, 1], 1).unwrap_err();
+    assert!(error.is_unsupported() && error.message().contains("hipErrorInvalidConfiguration (9)"), "{error}");
+    let launches = control.calls("hipModuleLaunchKernel");
+    // The hardware counts work-items, in 32 bits.
+    for (grid, message) in [
+        ([1u64 << 32, 1, 1], "1073741824 groups along axis 0, 1073741823 at most"),
+        ([4, 65_537, 1], "65537 groups along axis 1, 65536 at most"),
+    ] {
+        let error = launch(grid, 4).unwrap_err();
+        assert!(error.is_unsupported() && error.message().contains(message), "{error}");
+    }
+    assert_eq!(control.calls("hipModuleLaunchKernel"), launches, "the driver was not asked");
+    launch([4, 65_536, 1], 4).unwrap().wait().unwrap();
+}
+
+fn refused_programs() {
+    let (device, control) = (device(), Control::open());
+    let wrong = format!("#error this does not compile\n{ADD}");
+    let error = device.compile(&Program::Text(text(&wrong))).unwrap_err();
+    assert!(error.is_build(), "{error}");
+    assert_eq!(error.message(), "rocm:0: ROCm's compiler refused add; its log follows");
+    assert!(error.notes()[0].starts_with("kernel.hip:1:2: error: this does not compile\n#error"), "{error}");
+    control.fail("hiprtcCompileProgram", 11, 0, 1);
+    let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
+    assert!(error.notes()[0].contains("compiling add: hiprtc answers 11; update ROCm"), "{error}");
+    let other = SourceText { entry: "subtract".into(), ..text(ADD) };
+    let error = device.compile(&Program::Text(other)).unwrap_err();
+    assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
+    let other = SourceText { language: Language::OpenClC, ..text(ADD) };
+    let error = device.compile(&Program::Text(other)).unwrap_err();
+    assert!(error.is_unsupported() && error.message().contains("rocm:0: takes HIP C++, add is OpenClC"), "{error}");
+    works(&*device);
+    assert_eq!(driver().refused().len(), 0);
+}

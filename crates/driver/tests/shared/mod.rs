@@ -1,0 +1,58 @@
+//! Tests on a library that only pretends to be a vendor's.
+//!
+//! What the pretended driver offers is fixed for a process, so each choice is a child process: the test binary again, with `child` as
+//! its one test and the environment set.
+
+use std::process::Command;
+
+use panoply_device::{AllocId, Device, Driver, ErrorKind, QueueId, Region};
+
+const JOB: &str = "PANOPLY_TEST_CHILD";
+
+/// What child processes do, by name.
+pub type Jobs = &'static [(&'static str, fn())];
+
+/// Runs the job that the parent process named; nothing by itself.
+pub fn child(jobs: Jobs) {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let known = jobs.iter().find(|(name, _)| *name == job);
+    known.unwrap_or_else(|| panic!("no job {job}")).1();
+}
+
+/// Does a job in a process of its own with these settings.
+pub fn run(job: &str, settings: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture"]).env(JOB, job).envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    let log = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{job} with {settings:?} failed ({}):\n{log}", output.status);
+}
+
+/// Asking for devices fails as the setting `EXPECT` says, twice alike.
+pub fn absent(driver: &dyn Driver) {
+    let expected = std::env::var("EXPECT").unwrap();
+    let error = driver.probe().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let text = std::iter::once(error.message()).chain(error.notes().iter().map(String::as_str)).collect::<Vec<_>>();
+    assert!(text.join("; ").contains(&expected), "{text:?}");
+    assert_eq!(driver.probe().unwrap_err().to_string(), error.to_string(), "asking again is answered alike");
+}
+
+/// A whole allocation.
+pub fn all(alloc: AllocId, bytes: u64) -> Region {
+    Region { alloc, offset: 0, bytes }
+}
+
+/// Memory that holds words.
+pub fn holding(device: &dyn Device, words: &[u32]) -> Region {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let region = all(device.allocate(bytes.len() as u64).unwrap(), bytes.len() as u64);
+    device.write(QueueId::DEFAULT, region, &bytes).unwrap();
+    region
+}
+
+/// The words that memory holds.
+pub fn words(device: &dyn Device, queue: QueueId, region: Region) -> panoply_device::Result<Vec<u32>> {
+    let bytes = device.read(queue, region)?.take()?;
+    Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
+}

@@ -1,0 +1,34 @@
+//! A part of a network whose inner values are not kept for the gradient.
+
+use panoply_tensor::{Result, Tensor};
+
+use crate::layer::{Layer, Pass};
+use crate::module::{Module, Visitor, VisitorMut};
+
+/// A layer whose inner values are computed anew for the gradient ([`Tensor::checkpoint`]): less memory, more work, the same
+/// results to the bit. Around each block of a transformer it keeps what goes from block to block and nothing inside them.
+///
+/// The names of parameters are the layer's own, so a model's file fits with and without.
+#[derive(Clone, Debug)]
+pub struct Checkpoint<L>(pub L);
+
+impl<L: Layer> Layer for Checkpoint<L> {
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        // Outside training nothing flows back.
+        if pass.is_training() {
+            Tensor::checkpoint([input], |[input]| self.0.forward(input, pass))
+        } else {
+            self.0.forward(input, pass)
+        }
+    }
+}
+
+impl<L: Module> Module for Checkpoint<L> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.0.visit(visitor);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+        self.0.visit_mut(visitor)
+    }
+}
