@@ -3,7 +3,7 @@
 use panoply_nn::{AdamW, BlockShape, Checkpoint, EncoderBlock, Layer, Module, Pass, Sequential};
 use panoply_tensor::{Device, Rng, Tensor};
 
-const SHAPE: BlockShape = BlockShape { width: 32, heads: 4, inner: 128, norm_first: true, dropout: 0.1 };
+const SHAPE: BlockShape = BlockShape { width: 32, heads: 4, inner: 128, norm_first: true, dropout: 0.1, causal: false };
 
 fn network(checkpointed: bool) -> Sequential {
     let mut rng = Rng::seed(3);
