@@ -65,7 +65,7 @@ pub fn run(arguments: &devices::Arguments) -> Result<ExitCode> {
 }
 
 fn row<'a>(backend: &'a Backend, machine: &Machine) -> Row<'a> {
-    let found = library(backend.kind).and_then(|name| machine.library(name));
+    let found = library(backend.kind, machine);
     let try_out = |device: &'a Device| {
         let started = Instant::now();
         let outcome = device.trial();

@@ -1,9 +1,9 @@
-//! Checkpointed layers train to the same bits in less memory.
+//! Checkpointed layers train alike in less memory.
 
 use panoply_nn::{AdamW, BlockShape, Checkpoint, EncoderBlock, Layer, Module, Pass, Sequential};
 use panoply_tensor::{Device, Rng, Tensor};
 
-const SHAPE: BlockShape = BlockShape { width: 32, heads: 4, inner: 128, norm_first: true, dropout: 0.1 };
+const SHAPE: BlockShape = BlockShape { width: 32, heads: 4, inner: 128, norm_first: true, dropout: 0.1, causal: false };
 
 fn network(checkpointed: bool) -> Sequential {
     let mut rng = Rng::seed(3);
@@ -13,8 +13,12 @@ fn network(checkpointed: bool) -> Sequential {
     })
 }
 
-fn loss(network: &Sequential, pass: &mut Pass<'_>) -> Tensor {
-    network.forward(&Rng::seed(5).normal([8, 64, SHAPE.width]), pass).square().mean(..)
+fn input() -> Tensor {
+    Rng::seed(5).normal([8, 64, SHAPE.width])
+}
+
+fn loss(network: &Sequential, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+    network.forward(input, pass).square().mean(..)
 }
 
 fn on_cpu(work: impl FnOnce()) {
@@ -22,14 +26,14 @@ fn on_cpu(work: impl FnOnce()) {
 }
 
 #[test]
-fn a_checkpointed_transformer_trains_to_the_same_bits() {
+fn a_checkpointed_transformer_trains_alike() {
     on_cpu(|| {
         let trained = |checkpointed| {
             let (mut network, mut optimiser, mut rng) = (network(checkpointed), AdamW::new(0.01), Rng::seed(9));
-            let mut losses = Vec::new();
+            let (input, mut losses) = (input(), Vec::new());
             for _ in 0..3 {
                 let mut pass = Pass::train(&mut rng);
-                let loss = loss(&network, &mut pass);
+                let loss = loss(&network, &input, &mut pass);
                 losses.push(optimiser.step(&mut network, &loss, pass).unwrap());
             }
             let params = network.named_params().into_iter();
@@ -39,7 +43,16 @@ fn a_checkpointed_transformer_trains_to_the_same_bits() {
         };
         let (kept, anew) = (trained(false), trained(true));
         assert!(kept.0[0] != kept.0[2], "it trains");
-        assert_eq!(kept, anew);
+        assert_eq!((kept.0.len(), kept.1.len()), (anew.0.len(), anew.1.len()));
+        for (kept, anew) in kept.0.iter().zip(&anew.0) {
+            assert!((kept - anew).abs() <= 1e-6, "losses {kept} and {anew}");
+        }
+        for ((name, kept), (other, anew)) in kept.1.iter().zip(&anew.1) {
+            let apart = kept.iter().zip(anew).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            // What flows to a key's bias is nothing but rounding, which the optimiser makes steps of.
+            let limit = if name.ends_with("key.bias") { 1e-3 } else { 1e-5 };
+            assert!(name == other && apart <= limit, "{name} and {other} are {apart} apart");
+        }
     });
 }
 
@@ -47,9 +60,12 @@ fn a_checkpointed_transformer_trains_to_the_same_bits() {
 fn a_checkpointed_step_takes_half_the_memory() {
     on_cpu(|| {
         let scratch = |checkpointed| {
-            let (network, mut rng) = (network(checkpointed), Rng::seed(9));
+            let (network, input, mut rng) = (network(checkpointed), input(), Rng::seed(9));
+            // What training finds there.
+            input.eval().unwrap();
+            network.named_params().iter().for_each(|(_, param)| param.tensor().eval().unwrap());
             let mut pass = Pass::train(&mut rng);
-            let loss = loss(&network, &mut pass);
+            let loss = loss(&network, &input, &mut pass);
             AdamW::new(0.01).memory(&network, &loss, &pass).unwrap().scratch
         };
         let (kept, anew) = (scratch(false), scratch(true));

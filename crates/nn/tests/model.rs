@@ -1,8 +1,8 @@
 //! What models, passes and optimisers promise beyond their numbers: names, states, all or nothing, parts of a batch.
 
 use panoply_nn::{
-    AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Flatten, Layer, Linear, Map, MaxPool, Module, Pass,
-    Sequential, Sgd, init,
+    AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Embedding, Flatten, Layer, Linear, Map, MaxPool, Module,
+    Pass, Sequential, Sgd, init,
 };
 use panoply_tensor::{Device, Rng, Tensor};
 
@@ -181,5 +181,29 @@ fn a_loss_that_is_no_number_changes_nothing() {
         }
         assert_eq!(model.weight.tensor().to_vec::<f32>().unwrap(), before);
         assert_eq!((optimiser.steps, optimiser.state.len()), (0, 0));
+    });
+}
+
+/// A weight that two places share is one parameter: saved once, and moved by the sum of what both would have moved it by.
+#[test]
+fn tied_weights_are_one_parameter() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(3);
+        let mut tied = Embedding::new(5, 4, &mut rng);
+        let start = tied.weight.tensor().clone();
+        let words = Tensor::from_slice(&[0i32, 3, 3, 1], [4]);
+        let next = Tensor::from_slice(&[3i32, 3, 1, 0], [4]);
+        let loss = |read: &Tensor, told: &Tensor| read.index_select(0, &words).matmul(&told.t()).cross_entropy(&next);
+        let (read, told) = (start.detach() * 1.0, start.detach() * 1.0);
+        let apart = loss(&read, &told).gradients(&[&read, &told]).unwrap();
+        let want = (&start - (&apart[0] + &apart[1]) * 0.5).to_vec::<f32>().unwrap();
+        let mut pass = Pass::train(&mut rng);
+        let hidden = tied.forward(&words, &mut pass);
+        let value = hidden.matmul(&tied.weight.tensor().t()).cross_entropy(&next);
+        Sgd::new(0.5).step(&mut tied, &value, pass).unwrap();
+        assert_eq!(tied.named_params().len(), 1);
+        for (have, want) in values(&tied).iter().zip(want) {
+            assert!((have - want).abs() < 1e-6, "{have} instead of {want}");
+        }
     });
 }

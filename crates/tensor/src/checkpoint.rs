@@ -7,7 +7,8 @@
 //!
 //! Source: Chen, Xu, Zhang and Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use panoply_ir::Result;
 use panoply_ir::graph::Op;
@@ -18,7 +19,7 @@ use crate::tensor::{Node, Source, Tensor};
 
 impl Tensor {
     /// `body` of these inputs, whose inner values are computed anew for the gradient instead of being kept until then. The
-    /// values and the gradients are the same. What `body` captures counts as kept; it runs once, here.
+    /// values are the same, the gradients but for the rounding of sums. What `body` captures counts as kept; it runs once, here.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -30,14 +31,31 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn checkpoint<const N: usize>(inputs: [&Tensor; N], body: impl FnOnce([&Tensor; N]) -> Tensor) -> Tensor {
+        let start = Node::next_serial();
         let result = body(inputs);
-        let part = Part::between(&inputs, &result);
-        if result.is_mistake() || part.inside.is_empty() {
+        if result.is_mistake() {
             return result;
         }
-        // Captured values come after the inputs, to be told from them.
-        let operands: Vec<&Tensor> = [&result].into_iter().chain(inputs).chain(&part.captured).collect();
-        Tensor::step(Source::Checkpoint(N), &operands, result.0.shape.clone(), result.dtype())
+        let is_input = |tensor: &Tensor| inputs.iter().any(|input| same(input, tensor));
+        let is_captured = |tensor: &Tensor| tensor.0.serial < start || tensor.0.value.get().is_some();
+        let is_edge = |tensor: &Tensor| is_input(tensor) || is_captured(tensor);
+        if is_edge(&result) {
+            return result;
+        }
+        // Numbers passed at launch count as inputs: what the body makes of them alone, such as what a dropout drops, is large.
+        let (mut from, mut captured): (Vec<&Tensor>, Vec<&Tensor>) = (inputs.to_vec(), Vec::new());
+        let needed = inputs_first(&[&result], is_edge);
+        for tensor in &needed {
+            match tensor.0.source {
+                _ if is_input(tensor) => {}
+                _ if is_captured(tensor) => captured.push(tensor),
+                Source::Slot(_) => from.push(tensor),
+                Source::Host(_) => captured.push(tensor),
+                _ => {}
+            }
+        }
+        let operands: Vec<&Tensor> = [&result].into_iter().chain(from.iter().copied()).chain(captured).collect();
+        Tensor::step(Source::Checkpoint(from.len()), &operands, result.0.shape.clone(), result.dtype())
     }
 
     /// The same value, computed after another.
@@ -46,70 +64,42 @@ impl Tensor {
     }
 }
 
-/// What flows to the operands of a checkpoint, of which so many after the result are inputs, when `g` flows into it.
-pub(crate) fn flows(operands: &[Tensor], inputs: usize, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
-    let (result, kept) = operands.split_first().expect("a checkpoint has a result");
-    let (inputs, captured) = kept.split_at(inputs);
-    let late: Vec<Tensor> = inputs.iter().map(|input| input.after(g)).collect();
-    let again = Part::between(&inputs.iter().collect::<Vec<&Tensor>>(), result).on(inputs, &late, result);
-    let wanted: Vec<&Tensor> = late.iter().chain(captured).collect();
-    let flows = pull_back(&again, g.clone(), &wanted)?.flows;
+/// What flows to the operands of a checkpoint when `g` flows into it. After the result they are what it is computed from anew, so
+/// many, and what was captured.
+pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
+    let (result, edges) = operands.split_first().expect("a checkpoint has a result");
+    let late: Vec<Tensor> = edges[..from].iter().map(|input| input.after(g)).collect();
+    let instead: Vec<&Tensor> = late.iter().chain(&edges[from..]).collect();
+    let flows = pull_back(&rebuilt(result, edges, &instead), g.clone(), &instead)?.flows;
     Ok([None].into_iter().chain(flows).collect())
 }
 
-/// What is computed on the way from some tensors to another.
-struct Part {
-    /// Those on the way, inputs before users.
-    inside: Vec<Tensor>,
-    /// What they need beside the tensors from which the way starts.
-    captured: Vec<Tensor>,
+/// The steps that lead to a tensor from others, from these instead.
+fn rebuilt(to: &Tensor, from: &[Tensor], instead: &[&Tensor]) -> Tensor {
+    let at = |tensor: &Tensor| Arc::as_ptr(&tensor.0);
+    let mut moved: HashMap<*const Node, Tensor> = from.iter().map(at).zip(instead.iter().copied().cloned()).collect();
+    let edges: HashSet<*const Node> = moved.keys().copied().collect();
+    for tensor in inputs_first(&[to], |tensor| edges.contains(&at(tensor))) {
+        if edges.contains(&at(&tensor)) {
+            continue;
+        }
+        let node = &tensor.0;
+        let source = match &node.source {
+            Source::Op(op) => Source::Op(op.clone()),
+            Source::Call(body, output) => Source::Call(body.clone(), *output),
+            Source::Detach => Source::Detach,
+            Source::Checkpoint(from) => Source::Checkpoint(*from),
+            Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
+                unreachable!("no body makes it, or it is an edge")
+            }
+        };
+        let inputs = node.inputs.iter().map(|input| moved[&at(input)].clone()).collect();
+        let again = Tensor::new(source, inputs, node.shape.clone(), node.dtype, node.device.clone());
+        moved.insert(at(&tensor), again);
+    }
+    moved.remove(&at(to)).expect("the walk ends at it")
 }
 
-impl Part {
-    fn between(from: &[&Tensor], to: &Tensor) -> Part {
-        let at = |tensor: &Tensor| std::sync::Arc::as_ptr(&tensor.0);
-        let start: Vec<*const Node> = from.iter().map(|tensor| at(tensor)).collect();
-        let mut depends: HashMap<*const Node, bool> = start.iter().map(|start| (*start, true)).collect();
-        let mut part = Part { inside: Vec::new(), captured: Vec::new() };
-        for tensor in inputs_first(&[to], |tensor| start.contains(&at(tensor))) {
-            if start.contains(&at(&tensor)) {
-                continue;
-            }
-            let inside = tensor.0.inputs.iter().any(|input| depends[&at(input)]);
-            depends.insert(at(&tensor), inside);
-            if inside {
-                part.inside.push(tensor);
-            }
-        }
-        let mut seen: Vec<*const Node> = Vec::new();
-        for input in part.inside.iter().flat_map(|tensor| &tensor.0.inputs) {
-            if !depends[&at(input)] && !seen.contains(&at(input)) {
-                seen.push(at(input));
-                part.captured.push(input.clone());
-            }
-        }
-        part
-    }
-
-    /// The same steps from other tensors.
-    fn on(&self, from: &[Tensor], instead: &[Tensor], to: &Tensor) -> Tensor {
-        let at = |tensor: &Tensor| std::sync::Arc::as_ptr(&tensor.0);
-        let mut moved: HashMap<*const Node, Tensor> = from.iter().map(at).zip(instead.iter().cloned()).collect();
-        for tensor in &self.inside {
-            let node = &tensor.0;
-            let inputs = node.inputs.iter().map(|input| moved.get(&at(input)).unwrap_or(input).clone()).collect();
-            let source = match &node.source {
-                Source::Op(op) => Source::Op(op.clone()),
-                Source::Call(body, output) => Source::Call(body.clone(), *output),
-                Source::Detach => Source::Detach,
-                Source::Checkpoint(inputs) => Source::Checkpoint(*inputs),
-                Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
-                    unreachable!("it has no inputs")
-                }
-            };
-            let again = Tensor::new(source, inputs, node.shape.clone(), node.dtype, node.device.clone());
-            moved.insert(at(tensor), again);
-        }
-        moved.remove(&at(to)).expect("the result is on the way")
-    }
+fn same(a: &Tensor, b: &Tensor) -> bool {
+    Arc::ptr_eq(&a.0, &b.0)
 }

@@ -1,6 +1,6 @@
 //! What every device must compute: one row for each operation, its gradient, and the accuracy of the functions beneath.
 //!
-//! The device contract's own suite ([`panoply_device::conformance`]) says that a device runs what it is given; this says
+//! The device contract's own suite (`panoply_device::conformance`) says that a device runs what it is given; this says
 //! that what it computes is right. The tests ask it of every device they have, and `panoply selftest` of a user's. The
 //! [`oracle`] walks the graph one element at a time in f64 and shares nothing with the compiler.
 

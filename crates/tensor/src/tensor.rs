@@ -4,6 +4,7 @@
 //! are loops, never recursion, so a chain of a million operations is as safe as one of three.
 
 use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use panoply_ir::graph::Op;
@@ -24,6 +25,8 @@ pub(crate) struct Node {
     /// Where it lives; none for constants, which fit anywhere.
     pub device: Option<Device>,
     pub place: &'static Location<'static>,
+    /// Larger than that of every node made before.
+    pub serial: u64,
     /// The value, once somebody asked.
     pub value: OnceLock<Storage>,
 }
@@ -44,7 +47,7 @@ pub(crate) enum Source {
     /// The input's values without its history.
     Detach,
     /// The first input, whose history is computed anew from the next so many when something flows back. The others are what
-    /// that history needs beside.
+    /// that history begins with beside.
     Checkpoint(usize),
     /// What the caller did wrong; shape and dtype mean nothing.
     Mistake(Error),
@@ -142,8 +145,8 @@ impl Tensor {
         dtype: DType,
         device: Option<Device>,
     ) -> Tensor {
-        let place = Location::caller();
-        Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, value: OnceLock::new() }))
+        let (place, serial) = (Location::caller(), Node::next_serial());
+        Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, serial, value: OnceLock::new() }))
     }
 
     /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
@@ -229,6 +232,12 @@ impl Tensor {
 }
 
 impl Node {
+    /// A number larger than every one before.
+    pub fn next_serial() -> u64 {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        SERIAL.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The inputs that its value is made of.
     pub fn operands(&self) -> &[Tensor] {
         match self.source {

@@ -2,7 +2,7 @@
 
 use panoply::runtime::Kind;
 
-use super::machine::Machine;
+use super::machine::{Library, Machine};
 
 const NVIDIA: u16 = 0x10de;
 const AMD: u16 = 0x1002;
@@ -23,14 +23,19 @@ impl Finding {
 }
 
 /// The library through which a kind is reached, where there is one.
-pub fn library(kind: Kind) -> Option<&'static str> {
+pub fn library(kind: Kind, machine: &Machine) -> Option<Library> {
+    names(kind).iter().find_map(|name| machine.library(name))
+}
+
+/// What that library may be called, the likeliest first.
+fn names(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Cuda => Some("libcuda.so.1"),
-        Kind::Rocm => Some("libamdhip64.so"),
-        Kind::OneApi => Some("libze_loader.so.1"),
-        Kind::OpenCl => Some("libOpenCL.so.1"),
-        Kind::Vulkan => Some("libvulkan.so.1"),
-        Kind::Metal | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => None,
+        Kind::Cuda => &["libcuda.so.1"],
+        Kind::Rocm => &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
+        Kind::OneApi => &["libze_loader.so.1"],
+        Kind::OpenCl => &["libOpenCL.so.1"],
+        Kind::Vulkan => &["libvulkan.so.1"],
+        Kind::Metal | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => &[],
     }
 }
 
@@ -76,7 +81,7 @@ fn cuda(machine: &Machine) -> Option<Finding> {
             (None, None) => Finding::new(format!("{what} has no kernel driver"), "install NVIDIA's driver and restart"),
         };
     }
-    let Some(library) = machine.library("libcuda.so.1") else {
+    let Some(library) = library(Kind::Cuda, machine) else {
         let version = machine.nvidia_module.as_ref().map_or(String::new(), |version| format!(" of version {version}"));
         return Finding::new(
             format!("{what} is here, its library libcuda.so.1 is not"),
@@ -132,7 +137,7 @@ fn rocm(machine: &Machine) -> Option<Finding> {
         }
         return Finding::new(format!("{what} has no /dev/kfd"), "install the amdgpu kernel driver of ROCm and restart");
     }
-    match machine.library("libamdhip64.so").and_then(|library| library.flaw.map(|flaw| (library.path, flaw))) {
+    match library(Kind::Rocm, machine).and_then(|library| library.flaw.map(|flaw| (library.path, flaw))) {
         Some((path, flaw)) => Finding::new(format!("{} {flaw}", path.display()), "install ROCm for this architecture"),
         None => Finding::new(
             format!("{what} is here, ROCm does not start"),
@@ -144,9 +149,9 @@ fn rocm(machine: &Machine) -> Option<Finding> {
 /// The interface's own loader, which is no driver yet.
 fn loader(kind: Kind, machine: &Machine) -> Option<Finding> {
     let card = machine.cards.iter().find(|card| card.maker() != "virtual" && card.maker() != "other")?;
-    let name = library(kind)?;
+    let name = names(kind).first()?;
     let package = if kind == Kind::OpenCl { "ocl-icd-libopencl1" } else { "libvulkan1" };
-    match machine.library(name) {
+    match library(kind, machine) {
         Some(library) => {
             let flaw = library.flaw?;
             Finding::new(format!("{} {flaw}", library.path.display()), format!("install the package {package}"))

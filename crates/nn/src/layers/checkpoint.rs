@@ -6,7 +6,7 @@ use crate::layer::{Layer, Pass};
 use crate::module::{Module, Visitor, VisitorMut};
 
 /// A layer whose inner values are computed anew for the gradient ([`Tensor::checkpoint`]): less memory, more work, the same
-/// results to the bit. Around each block of a transformer it keeps what goes from block to block and nothing inside them.
+/// results but for the rounding of sums. Around each block of a transformer it keeps what goes from block to block and nothing inside them.
 ///
 /// The names of parameters are the layer's own, so a model's file fits with and without.
 #[derive(Clone, Debug)]
