@@ -68,7 +68,8 @@ pub fn fuse(graph: &Graph, target: &Target, waits: &[Vec<NodeId>]) -> Vec<Group>
             fusion.place(id, asked[at]);
         }
     }
-    order::in_order(graph, siblings::join(graph, target, fusion.groups))
+    let sparing = waits.iter().any(|before| !before.is_empty());
+    order::in_order(graph, sparing, siblings::join(graph, target, fusion.groups))
 }
 
 impl Fusion<'_> {

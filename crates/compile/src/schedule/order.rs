@@ -1,8 +1,9 @@
 //! When things run: what must wait, and which of the kernels that could run next does.
 //!
 //! A program says that something is to be computed late with [`Op::After`]. It has no kernel: [`release`] turns it into what
-//! the nodes that read it wait for. Among kernels that could run, the one that leaves the least memory in use does
-//! ([`in_order`]), so that what is computed late is also done with early.
+//! the nodes that read it wait for. In such a program, among kernels that could run, the one that leaves the least memory in use
+//! does ([`in_order`]), so that what is computed late is also done with early. In others the program's own order stays: an
+//! LSTM's step took a third longer in the sparing one, which lets nothing be written in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,9 +60,9 @@ fn stored(graph: &Graph, mut at: NodeId) -> Option<NodeId> {
     (!matches!(graph.node(at).op, Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota)).then_some(at)
 }
 
-/// The groups so that each comes after those it waits for. Among those that could come next the one that takes the least
-/// memory more than it gives back is taken; of equals, the one whose root was asked for first.
-pub fn in_order(graph: &Graph, mut groups: Vec<Option<Group>>) -> Vec<Group> {
+/// The groups so that each comes after those it waits for. Among those that could come next, the one whose root was asked for
+/// first is taken; if `sparing`, the one that takes the least memory more than it gives back.
+pub fn in_order(graph: &Graph, sparing: bool, mut groups: Vec<Option<Group>>) -> Vec<Group> {
     let numbers: Vec<usize> = (0..groups.len()).filter(|at| groups[*at].is_some()).collect();
     let group = |at: usize| groups[at].as_ref().expect("only groups that are there are numbered");
     let mut readers: BTreeMap<NodeId, usize> = BTreeMap::new();
@@ -84,7 +85,7 @@ pub fn in_order(graph: &Graph, mut groups: Vec<Option<Group>>) -> Vec<Group> {
             let last = group(at).loads.keys().filter(|read| readers[read] == 1 && !stays(**read));
             taken - last.map(|read| bytes(*read)).sum::<i64>()
         };
-        let next = ready.iter().copied().min_by_key(|at| (more(*at), group(*at).root));
+        let next = ready.iter().copied().min_by_key(|at| (if sparing { more(*at) } else { 0 }, group(*at).root));
         let at = next.expect("groups never wait for one another in a circle");
         ready.remove(&at);
         for read in group(at).loads.keys() {
