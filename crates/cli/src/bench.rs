@@ -1,5 +1,6 @@
 //! `panoply bench`: what a device reaches, against what its memory reaches in the same run.
 
+mod devices;
 mod kernels;
 mod training;
 
@@ -21,6 +22,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// Copies up, down and on the device, launches, and products of matrices; of every device if none is named.
+    Devices(devices::Arguments),
     /// The kernels that ship, beside STREAM's triad and an empty launch.
     Kernels(kernels::Arguments),
     /// Tensor operations.
@@ -53,6 +56,7 @@ struct Profiled {
 /// Prints a row for each benchmark.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.what {
+        What::Devices(arguments) => devices::run(arguments),
         What::Kernels(arguments) => kernels::run(arguments),
         What::Tensors(arguments) => tensors(arguments),
         What::Training(arguments) => training::run(arguments),
@@ -176,8 +180,13 @@ fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) 
         run()?;
         eprintln!("{}\n{}", row.name, profile.finish()?);
     }
+    repeated(options.seconds, run)
+}
+
+/// The median of what runs say they took, over so many seconds.
+fn repeated(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut times = vec![run()?];
-    while times.len() < 10_000 && times.iter().sum::<f64>() < options.seconds {
+    while times.len() < 10_000 && times.iter().sum::<f64>() < seconds {
         times.push(run()?);
     }
     times.sort_by(f64::total_cmp);

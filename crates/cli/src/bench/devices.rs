@@ -1,0 +1,163 @@
+//! `panoply bench devices`: what a device's memory, its way to the host and its launches reach.
+//!
+//! Every row is checked before it is timed. A limit is what the same device reached in the row beside it, since drivers do not
+//! tell theirs: copies up and down are shares of a copy on the device, a product of matrices of the largest one.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use panoply::runtime::report;
+use panoply::{DType, Device, Error, ErrorKind, Result, Rng, Tensor, kernel};
+use serde_json::json;
+
+use super::repeated;
+use crate::contain;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// The device, as `panoply devices` spells it; every one that is not `cpu:checked` if none is named.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Seconds spent on each row.
+    #[arg(long, default_value_t = 0.3)]
+    seconds: f64,
+    /// One JSON line for each row on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Elements that no cache holds.
+const MANY: usize = 1 << 24;
+/// Launches in a row, so that waiting for the last counts little.
+const LAUNCHES: usize = 1000;
+const SIZES: [usize; 3] = [512, 1024, 2048];
+
+/// Nothing: what is left is the launch.
+#[kernel]
+fn nothing(_x: &mut [f32]) {}
+
+/// Prints the rows of each device. A device that cannot do one says why and makes the command fail.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let devices = match &arguments.device {
+        Some(spelling) => {
+            contain::for_device(Some(spelling))?;
+            vec![Device::get(spelling)?]
+        }
+        None => {
+            contain::for_all()?;
+            report()?.devices().filter(|device| device.info().variant.is_none()).cloned().collect()
+        }
+    };
+    let mut failed = false;
+    for device in &devices {
+        if !arguments.json {
+            println!("{device}  {}", device.info().name);
+        }
+        if let Err(error) = device.scope(|| rows(device, arguments)) {
+            eprintln!("panoply: {device}: {error}");
+            failed = true;
+        }
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is moved or computed in a second.
+#[derive(Clone, Copy)]
+enum Rate {
+    /// Bytes.
+    Bytes(f64),
+    /// Floating-point operations.
+    Flops(f64),
+    /// Times something is done.
+    Times,
+}
+
+fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
+    let show = |name: &str, seconds: f64, rate: Rate, limit: Option<f64>| {
+        let (per_second, unit) = match rate {
+            Rate::Bytes(bytes) => (bytes / seconds / 1e9, "GB/s"),
+            Rate::Flops(flops) => (flops / seconds / 1e9, "GFLOP/s"),
+            Rate::Times => (1e-3 / seconds, "thousand/s"),
+        };
+        let share = limit.map(|limit| per_second / limit);
+        if arguments.json {
+            println!(
+                "{}",
+                json!({
+                    "schema": 1, "device": device.spelling(), "name": name, "seconds": seconds, "rate": per_second, "unit": unit,
+                    "limit": limit, "share": share,
+                })
+            );
+        } else {
+            let share = share.map_or(String::new(), |share| format!("  {:>4.0} %", share * 1e2));
+            println!("  {name:<24} {:>12.6} s {per_second:>10.2} {unit:<10}{share}", seconds);
+        }
+        per_second
+    };
+    let most = (device.target().max_buffer_bytes / 4).min(device.memory().total / 32) as usize;
+    let (many, bytes) = (MANY.min(most), (MANY.min(most) * 4) as f64);
+    let host: Vec<f32> = (0..many).map(|i| (i % 8191) as f32).collect();
+    let mut back = vec![0.0f32; many];
+    let (mut x, mut y) = (device.buffer(&host)?, device.zeros::<f32>(many)?);
+    y.copy_from(&x)?;
+    y.read_into(&mut back)?;
+    if back != host {
+        return Err(wrong("a copy up, over and down"));
+    }
+    let copy = repeated(arguments.seconds, || timed(device, || y.copy_from(&x)))?;
+    let limit = show("copy on the device", copy, Rate::Bytes(2.0 * bytes), None);
+    let up = repeated(arguments.seconds, || timed(device, || x.write(&host)))?;
+    show("copy to the device", up, Rate::Bytes(bytes), Some(limit));
+    let down = repeated(arguments.seconds, || timed(device, || y.read_into(&mut back)))?;
+    show("copy from the device", down, Rate::Bytes(bytes), Some(limit));
+    let fill = repeated(arguments.seconds, || timed(device, || x.fill(1.5)))?;
+    show("fill", fill, Rate::Bytes(bytes), Some(limit));
+
+    let mut one = device.zeros::<f32>(1)?;
+    nothing(&mut one).launch(1)?;
+    let wait = repeated(arguments.seconds, || timed(device, || nothing(&mut one).launch(1)))?;
+    show("launch and wait", wait, Rate::Times, None);
+    let many_launches = || (0..LAUNCHES).try_for_each(|_| nothing(&mut one).launch(1));
+    let launches = repeated(arguments.seconds, {
+        let mut many_launches = many_launches;
+        move || timed(device, &mut many_launches)
+    })?;
+    show("launch, one of many", launches / LAUNCHES as f64, Rate::Times, None);
+
+    let mut times = Vec::new();
+    for n in SIZES {
+        let (a, b) = (Rng::seed(1).uniform([n, n]) - 0.5, Rng::seed(2).uniform([n, n]) - 0.5);
+        panoply::eval(&[&a, &b])?;
+        check(&a, &b, n)?;
+        times.push((n, repeated(arguments.seconds, || timed(device, || a.matmul(&b).eval()))?));
+    }
+    let flops = |n: usize| 2.0 * (n as f64).powi(3);
+    let best = times.iter().map(|(n, seconds)| flops(*n) / seconds / 1e9).fold(0.0, f64::max);
+    for (n, seconds) in times {
+        show(&format!("product of f32 {n}²"), seconds, Rate::Flops(flops(n)), Some(best));
+    }
+    Ok(())
+}
+
+/// Compares a row and a column's worth of a product with sums in f64.
+fn check(a: &Tensor, b: &Tensor, n: usize) -> Result<()> {
+    let product = a.matmul(b);
+    let (row, column) = (n / 3, n / 2);
+    let have = product.narrow(0, row, 1).narrow(1, column, 1).item()?;
+    let (left, right) = (a.narrow(0, row, 1), b.narrow(1, column, 1));
+    let terms = left.reshape([-1]).to_vec::<f32>()?.into_iter().zip(right.reshape([-1]).to_vec::<f32>()?);
+    let want: f64 = terms.map(|(x, y)| f64::from(x) * f64::from(y)).sum();
+    if (have - want).abs() > 1e-4 { Err(wrong(&format!("a product of {n}² {}", DType::F32))) } else { Ok(()) }
+}
+
+fn wrong(what: &str) -> Error {
+    Error::new(ErrorKind::Driver, format!("{what} came out wrong; run `panoply selftest` on this device"))
+}
+
+fn timed(device: &Device, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    work()?;
+    device.synchronize()?;
+    Ok(start.elapsed().as_secs_f64())
+}
