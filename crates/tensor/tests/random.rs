@@ -1,7 +1,7 @@
 //! The generator against the published vectors, and the tensors against the host.
 
 use panoply_tensor::random::philox;
-use panoply_tensor::{Device, Rng};
+use panoply_tensor::{Device, MemoryPlan, Rng};
 
 #[test]
 fn philox_matches_the_published_vectors() {
@@ -62,4 +62,13 @@ fn forks_and_permutations_are_determined_by_the_seed() {
     assert_ne!(order, (0..100).collect::<Vec<usize>>());
     order.sort_unstable();
     assert_eq!(order, (0..100).collect::<Vec<usize>>());
+}
+
+#[test]
+fn drawing_takes_little_memory_beside_what_is_drawn() {
+    Device::get("cpu").unwrap().scope(|| {
+        let drawn = Rng::seed(1).normal([1000, 1000]);
+        let plan = MemoryPlan::of(&[&drawn]).unwrap();
+        assert!(plan.scratch <= 2 * plan.outputs + 4096, "{} bytes for {}", plan.scratch, plan.outputs);
+    });
 }
