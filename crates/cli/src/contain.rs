@@ -4,6 +4,7 @@
 //! thread, and one that crashes takes the program with it.
 
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -11,7 +12,9 @@ use panoply::runtime::{Kind, Registry, env};
 use panoply::{Error, Result};
 
 /// How long drivers may take to answer. The first start of some takes seconds.
-const DEADLINE: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(20);
+/// How long a killed process may take to be gone.
+const AFTERMATH: Duration = Duration::from_secs(1);
 
 /// Ask drivers for devices and say nothing: what other commands do first, in a child process.
 #[derive(Args)]
@@ -48,12 +51,18 @@ pub fn for_all() -> Result<()> {
 }
 
 fn contain(mut kinds: Vec<Kind>) -> Result<()> {
-    kinds.retain(|kind| *kind != Kind::Cpu);
-    if kinds.is_empty() || wait(ask(&kinds)?, DEADLINE).is_ok() {
+    static ASKED: Mutex<Vec<Kind>> = Mutex::new(Vec::new());
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    kinds.retain(|kind| *kind != Kind::Cpu && !asked.contains(kind));
+    asked.extend(&kinds);
+    // Where no process can be started the drivers are asked without this care.
+    let fine = |child: std::io::Result<Child>| child.map_or(true, |child| wait(child, DEADLINE).is_ok());
+    if kinds.is_empty() || fine(ask(&kinds)) {
         return Ok(());
     }
-    let alone: Vec<(Kind, Child)> = kinds.iter().map(|kind| Ok((*kind, ask(&[*kind])?))).collect::<Result<_>>()?;
+    let alone: Vec<(Kind, std::io::Result<Child>)> = kinds.iter().map(|kind| (*kind, ask(&[*kind]))).collect();
     for (kind, child) in alone {
+        let Ok(child) = child else { continue };
         if let Err(end) = wait(child, DEADLINE) {
             let tool = match kind {
                 Kind::Cuda => "nvidia-smi",
@@ -73,13 +82,12 @@ fn contain(mut kinds: Vec<Kind>) -> Result<()> {
     Ok(())
 }
 
-fn ask(kinds: &[Kind]) -> Result<Child> {
-    let program = std::env::current_exe().map_err(|error| Error::io("finding this program's own file", error))?;
-    let mut command = Command::new(program);
+fn ask(kinds: &[Kind]) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
     command.arg("probe").args(kinds.iter().map(|kind| kind.name()));
     // What a driver has to say is heard once, when this process asks.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(|error| Error::io("starting a process that asks for devices", error))
+    command.spawn()
 }
 
 /// How a child that did not end well ended.
@@ -92,9 +100,12 @@ fn wait(mut child: Child, deadline: Duration) -> std::result::Result<(), String>
             Ok(Some(status)) => return Err(ending(status)),
             Ok(None) if started.elapsed() < deadline => std::thread::sleep(pause),
             Ok(None) => {
-                // It may have ended by itself by now.
+                // It may have ended by itself by now. One that hangs inside the kernel is not waited for: it may never end.
                 let _ = child.kill();
-                let _ = child.wait();
+                let killed = Instant::now();
+                while killed.elapsed() < AFTERMATH && matches!(child.try_wait(), Ok(None)) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 return Err(format!("did not answer within {} s", deadline.as_secs()));
             }
             Err(error) => return Err(format!("could not be waited for ({error})")),

@@ -38,7 +38,7 @@ impl DeviceChoice {
 }
 
 impl Choice {
-    /// A choice that fails nowhere.
+    /// A choice that is no failure, whatever it is.
     pub fn of(selection: Selection) -> Choice {
         Choice { selection, strict: false }
     }

@@ -83,7 +83,8 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
         .right
         .iter()
         .map(|right| match right {
-            Some(Right::Class(class)) => Some(*class as usize),
+            // A class it was never shown is none it could read.
+            Some(Right::Class(class)) => Some(*class as usize).filter(|class| *class < classes.len()),
             Some(Right::Number(_)) | None => None,
         })
         .collect();

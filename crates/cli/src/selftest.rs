@@ -59,9 +59,9 @@ impl Part {
     fn name(self) -> &'static str {
         match self {
             Part::Contract => "contract",
-            Part::Kernels => "kernel",
-            Part::Functions => "function",
-            Part::Ops => "op",
+            Part::Kernels => "kernels",
+            Part::Functions => "functions",
+            Part::Ops => "ops",
         }
     }
 }
@@ -148,7 +148,7 @@ impl Check {
             Some(false) => '✗',
             None => '-',
         };
-        let line = format!("{mark} {device:<12} {:<8} {:<50} {}", self.part.name(), self.name, self.result);
+        let line = format!("{mark} {device:<12} {:<9} {:<50} {}", self.part.name(), self.name, self.result);
         println!("{}", line.trim_end());
     }
 

@@ -34,7 +34,7 @@ struct Row<'a> {
     tried: Vec<Tried<'a>>,
 }
 
-/// Looks, asks, tries, and says what is to be mended; fails if anything is.
+/// Looks, asks, tries, and says what is to be mended; fails if something that is here does not work.
 pub fn run(arguments: &devices::Arguments) -> Result<ExitCode> {
     let report = devices::asked()?;
     // After the drivers were asked, so that the libraries they loaded are seen.
@@ -42,23 +42,27 @@ pub fn run(arguments: &devices::Arguments) -> Result<ExitCode> {
     let machine = Machine::read(Path::new("/"), &library_path);
     let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
     let wrong = rows.iter().map(Row::wrong).sum::<usize>();
+    let hints = rows.iter().filter(|row| row.finding.is_some()).count();
+    let failed = |tried: &Tried| *tried.device == report.recommended.device && tried.outcome.is_err();
+    let warning = if rows.iter().flat_map(|row| &row.tried).any(failed) { ", which failed above" } else { "" };
     if arguments.json() {
         let mut document = machine_json(&machine);
         document["schema"] = 1.into();
         document["kinds"] = rows.iter().map(Row::json).collect();
         document["recommended"] = report.recommended.device.to_string().into();
         document["to_mend"] = wrong.into();
+        document["hints"] = hints.into();
         output::print_json(&document);
     } else {
         print_machine(&machine);
         println!();
         rows.iter().for_each(Row::print);
         println!();
-        println!("Recommended: {}", report.recommended);
-        match wrong {
-            0 => println!("Nothing to mend."),
-            1 => println!("1 thing to mend."),
-            _ => println!("{wrong} things to mend."),
+        println!("Recommended: {}{warning}", report.recommended);
+        match (wrong, hints) {
+            (0, 0) => println!("All that is here works."),
+            (0, _) => println!("All that is here works; {hints} marked ! could too."),
+            _ => println!("{wrong} that do not work, {hints} marked ! that could."),
         }
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -80,10 +84,10 @@ fn row<'a>(backend: &'a Backend, machine: &Machine) -> Row<'a> {
 }
 
 impl Row<'_> {
-    /// How many things there are to mend.
+    /// How many things that are here do not work. What is only missing may be meant so.
     fn wrong(&self) -> usize {
-        let failed = self.tried.iter().filter(|tried| tried.outcome.is_err()).count();
-        failed + self.backend.refused.len() + usize::from(self.finding.is_some())
+        let refused = if self.backend.state.is_ok() { self.backend.refused.len() } else { 0 };
+        refused + self.tried.iter().filter(|tried| tried.outcome.is_err()).count()
     }
 
     fn print(&self) {
@@ -91,9 +95,9 @@ impl Row<'_> {
         if let Some(library) = &self.library {
             println!("    through {library}");
         }
-        match &self.finding {
-            Some(Finding { what, remedy }) => println!("    ! {what}\n      {remedy}"),
-            None => self.backend.objections().for_each(|line| println!("    {line}")),
+        self.backend.objections().for_each(|line| println!("    {line}"));
+        if let Some(Finding { what, remedy }) = &self.finding {
+            println!("    ! {what}\n      {remedy}");
         }
         for Tried { device, seconds, outcome } in &self.tried {
             match outcome {
@@ -126,7 +130,7 @@ fn print_machine(machine: &Machine) {
         let driver = card.driver.as_deref().unwrap_or("no kernel driver");
         println!("card       {} {} ({:04x}:{:04x}), {driver}", card.address, card.maker(), card.vendor, card.device);
     }
-    if machine.cards.is_empty() {
+    if machine.bus && machine.cards.is_empty() {
         println!("card       none on the PCI bus");
     }
     for node in &machine.nodes {

@@ -31,6 +31,7 @@ use serde_json::json;
 use crate::output::{self, Choice};
 pub use arguments::Arguments;
 use arguments::{Batch, schedule, spelled};
+use dashboard::Dashboard;
 use folder::Folder;
 use manifest::{Commands, Data, Manifest, Outcome, Settings};
 use presets::Sizes;
@@ -49,6 +50,10 @@ struct Job {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.explain();
+    if arguments.tui {
+        // Before anything is written.
+        Dashboard::check()?;
+    }
     let start = Instant::now();
     choice.device().scope(|| {
         let mut job = match &arguments.resume {
@@ -305,7 +310,7 @@ fn begin(
     if let Some(LayerSpec::Standardise {}) = network.layers.first() {
         model.layers.layers[0] = Box::new(Standardise::measured(&train.features, &network.input));
     }
-    // A gradient of squares is as large as the scale of the targets is; the optimiser itself does not mind.
+    // A gradient of squares is as large as the scale of the targets is; the optimiser does not mind until its epsilon counts.
     let mut scale = 1.0;
     if let (Some(LayerSpec::Restore {}), Targets::Numbers { values, width }) = (network.layers.last(), &train.targets) {
         let measured = Standardise::measured(values, &[*width]);

@@ -82,4 +82,5 @@ fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
     screen.tmux(&["send-keys", "-t", "0:1", "C-c"]);
     screen.wait_for(&["ended with 0", "go on:"]);
     assert!(place.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
+    assert!(!place.0.join("runs").exists(), "nothing was begun");
 }

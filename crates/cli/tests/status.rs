@@ -47,6 +47,7 @@ fn status_tries_every_device() {
     let cpu = kind(&status, "kinds", "cpu");
     let tried: Vec<&str> = cpu["tried"].as_array().unwrap().iter().map(|one| one["device"].as_str().unwrap()).collect();
     assert_eq!(tried, ["cpu", "cpu:checked"]);
+    assert_eq!(status["to_mend"], 0);
     for one in status["kinds"].as_array().unwrap().iter().flat_map(|kind| kind["tried"].as_array().unwrap()) {
         assert_eq!(one["computes"], true, "{one}");
     }
@@ -65,13 +66,13 @@ fn selftest_asks_for_every_part() {
         parts
     };
     let all = json(&["selftest", "--device", "cpu"], None);
-    assert_eq!(parts(&all), ["contract", "kernel", "function", "op"]);
+    assert_eq!(parts(&all), ["contract", "kernels", "functions", "ops"]);
     assert_eq!(all["failed"], 0);
     assert!(all["passed"].as_u64().unwrap() > 400, "{}", all["passed"]);
     let sine = all["checks"].as_array().unwrap().iter().find(|check| check["check"] == "sin").unwrap();
     assert!(sine["worst_error"].as_f64().unwrap() > 0.5 && sine["limit"] == 2.0, "{sine}");
     let some = json(&["selftest", "--device", "cpu", "--only", "contract,functions"], None);
-    assert_eq!(parts(&some), ["contract", "function"]);
+    assert_eq!(parts(&some), ["contract", "functions"]);
 }
 
 /// A folder with a libcuda whose code runs when it is loaded.

@@ -308,6 +308,14 @@ fn idx_and_numpy_files_are_learned() {
     assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
     let seen = place.json(&["predict", "runs/mnist-1/model.safetensors"]);
     assert_eq!(seen["right"], 4);
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let labels = panoply::Tensor::from_slice(&[0i32, 1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1], [12]);
+        panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
+    });
+    let seen = place.json(&["predict", "runs/x-1/model.safetensors", "arrays/x.npy"]);
+    let labels = seen["predictions"].as_array().unwrap().iter().map(|one| &one["label"]);
+    assert_eq!(labels.filter(|label| label.is_null()).count(), 12 - seen["known"].as_u64().unwrap() as usize);
+    assert!(seen["known"].as_u64().unwrap() < 12, "it was never shown class 6: {seen}");
     std::fs::remove_file(Path::new(&place.0).join("mnist/train-labels-idx1-ubyte")).unwrap();
     let refusal = place.refused(&["train", "mnist"]);
     assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");

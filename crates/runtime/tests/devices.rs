@@ -10,7 +10,7 @@ use panoply_device::null::Null;
 use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::{DType, Element, Target, bf16, f16};
 use panoply_runtime::env::PoolSetting;
-use panoply_runtime::{Device, DeviceOptions, Launch, LaunchArg, Profile, Storage, Work};
+use panoply_runtime::{Device, DeviceOptions, Kind, Launch, LaunchArg, Profile, Storage, Work};
 
 #[test]
 fn elements_of_every_type_come_back() {
@@ -247,6 +247,8 @@ fn a_trial_tells_a_device_that_computes_from_one_that_does_not() {
     for device in present::devices() {
         device.trial().unwrap();
     }
+    Device::can_compute(Kind::Cpu).unwrap();
+    assert!(Device::can_compute(Kind::WebGpu).is_err(), "no driver for it");
     let null = Device::new(Arc::new(Null::new(Target::cpu())), DeviceOptions::default());
     let error = null.trial().unwrap_err();
     assert!(error.message().starts_with("cpu:null: 0² + 1 came out as 0; run `panoply selftest"), "{error}");

@@ -20,6 +20,7 @@ use crate::tensor::{Node, Source, Tensor};
 impl Tensor {
     /// `body` of these inputs, whose inner values are computed anew for the gradient instead of being kept until then. The
     /// values are the same, the gradients but for the rounding of sums. What `body` captures counts as kept; it runs once, here.
+    /// What it makes and hands out another way gets no gradient through this result.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -65,13 +66,14 @@ impl Tensor {
 }
 
 /// What flows to the operands of a checkpoint when `g` flows into it. After the result they are what it is computed from anew, so
-/// many, and what was captured.
-pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Vec<Option<Tensor>>> {
+/// many, and what was captured. None if nothing flows on.
+pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let (result, edges) = operands.split_first().expect("a checkpoint has a result");
     let late: Vec<Tensor> = edges[..from].iter().map(|input| input.after(g)).collect();
     let instead: Vec<&Tensor> = late.iter().chain(&edges[from..]).collect();
     let flows = pull_back(&rebuilt(result, edges, &instead), g.clone(), &instead)?.flows;
-    Ok([None].into_iter().chain(flows).collect())
+    let any = flows.iter().any(Option::is_some);
+    Ok(any.then(|| [None].into_iter().chain(flows).collect()))
 }
 
 /// The steps that lead to a tensor from others, from these instead.
@@ -89,8 +91,10 @@ fn rebuilt(to: &Tensor, from: &[Tensor], instead: &[&Tensor]) -> Tensor {
             Source::Call(body, output) => Source::Call(body.clone(), *output),
             Source::Detach => Source::Detach,
             Source::Checkpoint(from) => Source::Checkpoint(*from),
+            // Given, not made.
             Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
-                unreachable!("no body makes it, or it is an edge")
+                moved.insert(at(&tensor), tensor);
+                continue;
             }
         };
         let inputs = node.inputs.iter().map(|input| moved[&at(input)].clone()).collect();

@@ -51,7 +51,8 @@ pub fn diagnose(kind: Kind, machine: &Machine) -> Option<Finding> {
 
 fn cuda(machine: &Machine) -> Option<Finding> {
     let card = machine.cards_of(NVIDIA).next();
-    let through_windows = machine.wsl && machine.nodes_under("/dev/dxg").next().is_some();
+    // Under Windows the card is on no bus; its library is there if it is NVIDIA's.
+    let through_windows = machine.wsl && library(Kind::Cuda, machine).is_some();
     if card.is_none() && machine.nvidia_module.is_none() && !through_windows {
         return None;
     }
@@ -103,18 +104,18 @@ fn cuda(machine: &Machine) -> Option<Finding> {
     }
     let file = library.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let version = file.strip_prefix("libcuda.so.").filter(|version| version.contains('.'));
+    // A container may hold a newer library made to work with an older module.
+    let compatible = machine.container.is_some() || library.path.components().any(|part| part.as_os_str() == "compat");
     if let (Some(library), Some(module)) = (version, &machine.nvidia_module)
         && library != module
+        && !compatible
     {
         return Finding::new(
             format!("libcuda is of version {library}, the kernel module of version {module}"),
             "restart the machine, or unload and load the module, so that both are of one version",
         );
     }
-    Finding::new(
-        format!("{what} and its driver are here, CUDA does not start"),
-        "see what `nvidia-smi` and `dmesg` say",
-    )
+    None
 }
 
 fn rocm(machine: &Machine) -> Option<Finding> {
@@ -137,11 +138,13 @@ fn rocm(machine: &Machine) -> Option<Finding> {
         }
         return Finding::new(format!("{what} has no /dev/kfd"), "install the amdgpu kernel driver of ROCm and restart");
     }
-    match library(Kind::Rocm, machine).and_then(|library| library.flaw.map(|flaw| (library.path, flaw))) {
-        Some((path, flaw)) => Finding::new(format!("{} {flaw}", path.display()), "install ROCm for this architecture"),
+    match library(Kind::Rocm, machine) {
+        Some(Library { path, flaw }) => {
+            Finding::new(format!("{} {}", path.display(), flaw?), "install ROCm for this architecture")
+        }
         None => Finding::new(
-            format!("{what} is here, ROCm does not start"),
-            "install ROCm 5 or newer, and see what `rocminfo` says",
+            format!("{what} is here, ROCm's library is not"),
+            "install the HIP runtime of ROCm 5 or newer, or use the card as opencl or vulkan",
         ),
     }
 }

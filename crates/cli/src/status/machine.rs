@@ -27,7 +27,9 @@ pub struct Machine {
     pub container: Option<&'static str>,
     /// Whether this is Linux under Windows, where cards are not on a bus.
     pub wsl: bool,
-    /// Graphics cards and accelerators on the PCI bus.
+    /// Whether the PCI bus could be looked at.
+    pub bus: bool,
+    /// Graphics cards and accelerators on it.
     pub cards: Vec<Card>,
     /// What programs open to reach a card.
     pub nodes: Vec<Node>,
@@ -98,6 +100,7 @@ impl Machine {
             system: format!("{kernel} {}", std::env::consts::ARCH),
             container: container(root, &text("proc/1/cgroup")),
             wsl: version.to_lowercase().contains("microsoft"),
+            bus: root.join("sys/bus/pci/devices").is_dir(),
             cards: cards(&root.join("sys/bus/pci/devices")),
             nodes: nodes(root),
             nvidia_module: module.split_whitespace().find(is_version).map(str::to_string),
@@ -117,10 +120,11 @@ impl Machine {
         if let Some(path) = self.loaded.iter().find(is_it) {
             return Some(Library { path: path.clone(), flaw: None });
         }
-        let path = self.folders.iter().map(|folder| folder.join(name)).find(|path| path.exists())?;
-        let path = fs::canonicalize(&path).unwrap_or(path);
-        let flaw = flaw(&path);
-        Some(Library { path, flaw })
+        let files = self.folders.iter().map(|folder| folder.join(name)).filter(|path| path.exists());
+        let found = files.map(|path| fs::canonicalize(&path).unwrap_or(path));
+        let found: Vec<Library> = found.map(|path| Library { flaw: flaw(&path), path }).collect();
+        // The loader passes over what it cannot load.
+        found.iter().find(|library| library.flaw.is_none()).or(found.first()).cloned()
     }
 
     /// Cards of a vendor.

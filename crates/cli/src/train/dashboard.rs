@@ -107,11 +107,16 @@ fn failed(error: std::io::Error) -> Error {
 }
 
 impl Dashboard {
+    /// Whether there is a terminal to take.
+    pub fn check() -> Result<()> {
+        match stderr().is_terminal() {
+            true => Ok(()),
+            false => Err(Error::mistake("--tui needs a terminal on stderr; leave it out to get lines")),
+        }
+    }
+
     /// Takes the terminal. `history` is what earlier runs reached.
     pub fn open(facts: Facts, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Result<Dashboard> {
-        if !stderr().is_terminal() {
-            return Err(Error::mistake("--tui needs a terminal on stderr; leave it out to get lines"));
-        }
         enable_raw_mode().map_err(failed)?;
         OPEN.store(true, Ordering::SeqCst);
         let entered = execute!(stderr(), EnterAlternateScreen, cursor::Hide);

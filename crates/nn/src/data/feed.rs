@@ -6,7 +6,7 @@
 
 use std::sync::mpsc;
 
-use panoply_tensor::{Result, Tensor};
+use panoply_tensor::{Device, Result, Tensor, eval};
 
 use super::{Batch, Dataset, Targets};
 
@@ -40,17 +40,21 @@ impl<'a> Feed<'a> {
         self.data
     }
 
-    /// On the device, if they fit into a quarter of these free bytes or if nobody knows how many there are.
+    /// On the device, if they fit into one of its buffers and a quarter of these free bytes, of all its bytes if nobody knows how
+    /// many are free.
     pub fn new(data: &'a Dataset, free: Option<u64>) -> Result<Feed<'a>> {
-        let resident = match free {
-            Some(free) if resident_bytes(data, free) == 0 => None,
-            _ => {
-                let (inputs, targets) = data.whole();
-                inputs.check().and_then(|()| targets.check())?;
-                Some((inputs, targets))
-            }
-        };
-        Ok(Feed { data, resident })
+        let device = Device::current()?;
+        let bytes = resident_bytes(data, free.unwrap_or_else(|| device.memory().total));
+        if bytes == 0 || bytes > device.target().max_buffer_bytes {
+            return Ok(Feed::on_host(data));
+        }
+        let (inputs, targets) = data.whole();
+        // They go there now, so that whoever asks next what is free knows.
+        match eval(&[&inputs, &targets]) {
+            Ok(()) => Ok(Feed { data, resident: Some((inputs, targets)) }),
+            Err(error) if error.is_out_of_memory() => Ok(Feed::on_host(data)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Calls `step` with each batch of these positions, until it says to stop. Whether it never did.

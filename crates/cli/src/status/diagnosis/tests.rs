@@ -53,6 +53,8 @@ fn cuda() {
 
     let mut machine = root.machine();
     machine.loaded = vec!["/usr/lib64/libcuda.so.535.104.05".into()];
+    assert_eq!(diagnose(Kind::Cuda, &machine), None, "a container's library may differ from the module");
+    machine.container = None;
     let (what, remedy) = finding(Kind::Cuda, &machine);
     assert_eq!(what, "libcuda is of version 535.104.05, the kernel module of version 550.54.14");
     assert!(remedy.contains("restart"));
@@ -62,11 +64,12 @@ fn cuda() {
 }
 
 #[test]
-fn cuda_under_windows_has_no_card_on_a_bus() {
+fn under_windows_a_card_is_on_no_bus_and_may_be_anybodys() {
     let root = Root::new("wsl");
     root.file("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2").file("dev/dxg", "");
-    let (what, _) = finding(Kind::Cuda, &root.machine());
-    assert_eq!(what, "an NVIDIA card is here, its library libcuda.so.1 is not");
+    assert_eq!(diagnose(Kind::Cuda, &root.machine()), None);
+    root.library("usr/lib/wsl/lib/libcuda.so.1", 3);
+    assert!(finding(Kind::Cuda, &root.machine()).0.ends_with("is for another architecture"));
 }
 
 #[test]
@@ -82,6 +85,10 @@ fn rocm() {
     assert!(what.starts_with("/dev/kfd may not") && remedy.contains("`render`"), "{what}; {remedy}");
     machine.nodes = vec![node("/dev/kfd", true)];
     assert!(finding(Kind::Rocm, &machine).1.contains("ROCm 5"));
+    root.library("usr/lib64/libamdhip64.so.6", OURS);
+    machine = root.machine();
+    machine.nodes = vec![node("/dev/kfd", true)];
+    assert_eq!(diagnose(Kind::Rocm, &machine), None, "the driver's own reason stands");
 }
 
 #[test]

@@ -105,6 +105,9 @@ fn a_library_is_the_loaded_one_else_the_first_the_loader_finds() {
     assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, None);
     root.library("asked/libcuda.so.1", 3);
     let found = root.machine().library("libcuda.so.1").unwrap();
+    assert!(found.path.ends_with("usr/lib64/libcuda.so.1"), "what cannot be loaded is passed over");
+    fs::remove_file(root.path().join("usr/lib64/libcuda.so.1")).unwrap();
+    let found = root.machine().library("libcuda.so.1").unwrap();
     assert!(found.path.ends_with("asked/libcuda.so.1"));
     assert_eq!(found.flaw, Some("is for another architecture"));
     root.file("asked/libcuda.so.1", "not a library, but long enough to be one");
