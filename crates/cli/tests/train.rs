@@ -71,6 +71,8 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert!(refusal.contains("all 4 epochs are made; `--epochs 8` goes on"), "{refusal}");
     let refusal = place.refused(&["train", "--out", "runs/digits-1"]);
     assert!(refusal.contains("runs/digits-1 holds a run already"), "{refusal}");
+    let refusal = place.refused(&["train", "digits", "--epochs", "0"]);
+    assert!(refusal.contains("take a number of at least 1"), "{refusal}");
     let refusal = place.refused(&["train", "--resume", "runs"]);
     assert!(refusal.contains("is this the folder of a run?"), "{refusal}");
     let output = place.run(&["train", "--resume", "runs/digits-1", "--model", "cnn"]);

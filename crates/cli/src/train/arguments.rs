@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, value_enum, conflicts_with = "resume")]
     pub task: Option<TaskName>,
     /// How often every example is seen; 30 if nothing else is said.
-    #[arg(long)]
+    #[arg(long, value_parser = some)]
     pub epochs: Option<usize>,
     /// Examples of a step, or `auto` for as many as fit.
     #[arg(long, default_value = "64", value_parser = batch, conflicts_with = "resume")]
@@ -89,6 +89,10 @@ pub enum Batch {
     Auto,
     /// So many.
     Count(usize),
+}
+
+fn some(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "take a number of at least 1".to_string())
 }
 
 fn batch(text: &str) -> Result<Batch, String> {

@@ -19,13 +19,13 @@ pub fn draw(history: &[EpochReport]) -> String {
     let of = |value: fn(&EpochReport) -> f64| history.iter().map(value).collect::<Vec<f64>>();
     let epochs: Vec<usize> = history.iter().map(|report| report.epoch).collect();
     let best = history.iter().min_by(|a, b| a.validation_loss.total_cmp(&b.validation_loss)).map(|report| report.epoch);
-    let score = match history.first().map(|report| report.measure) {
-        Some(Measure::R2) => "R²",
-        _ => "accuracy",
+    let (score, scale) = match history.first().map(|report| report.measure) {
+        Some(Measure::R2) => ("R²", Scale::Plain),
+        _ => ("accuracy", Scale::Percent),
     };
     let panels = [
-        Panel { title: "loss", train: of(|r| r.loss), held: of(|r| r.validation_loss), share: false },
-        Panel { title: score, train: of(|r| r.train_score), held: of(|r| r.score), share: true },
+        Panel { title: "loss", train: of(|r| r.loss), held: of(|r| r.validation_loss), scale: Scale::FromZero },
+        Panel { title: score, train: of(|r| r.train_score), held: of(|r| r.score), scale },
     ];
     let height = panels.len() as f64 * HEIGHT;
     let mut svg = format!(
@@ -43,7 +43,18 @@ struct Panel {
     title: &'static str,
     train: Vec<f64>,
     held: Vec<f64>,
-    share: bool,
+    scale: Scale,
+}
+
+/// What a panel's axis says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    /// Numbers from 0 on.
+    FromZero,
+    /// Numbers up to 1.
+    Plain,
+    /// Shares up to 100 %.
+    Percent,
 }
 
 impl Panel {
@@ -51,7 +62,10 @@ impl Panel {
         let values = || self.train.iter().chain(&self.held).copied().filter(|value| value.is_finite());
         let (low, high) = values().fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
-        let ticks = ticks(if self.share { low } else { 0.0 }, if self.share { 1.0 } else { high });
+        let ticks = match self.scale {
+            Scale::FromZero => ticks(0.0, high),
+            Scale::Plain | Scale::Percent => ticks(low, 1.0),
+        };
         let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
         let (first, last) = (epochs.first().copied().unwrap_or(0), epochs.last().copied().unwrap_or(1));
         let span = (last.saturating_sub(first)).max(1) as f64;
@@ -60,7 +74,8 @@ impl Panel {
 
         let mut svg = format!("<text class=\"title\" x=\"{LEFT}\" y=\"20\">{}</text>\n", self.title);
         for tick in &ticks {
-            let label = if self.share { format!("{} %", tidy(tick * 100.0)) } else { tidy(*tick) };
+            let percent = self.scale == Scale::Percent;
+            let label = if percent { format!("{} %", tidy(tick * 100.0)) } else { tidy(*tick) };
             let (at, end) = (y(*tick), WIDTH - RIGHT);
             svg += &format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{end}\"/>");
             svg += &format!("<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>\n", LEFT - 8.0, at + 4.0);
@@ -108,7 +123,8 @@ fn legend(best: bool) -> String {
 
 /// Round numbers from below the lowest to above the highest, four to eight of them.
 pub fn ticks(low: f64, high: f64) -> Vec<f64> {
-    let room = (high - low).max(1e-6);
+    // Values as good as equal get room that they can be told apart in.
+    let room = (high - low).max(1e-6 * high.abs().max(1.0));
     let power = 10f64.powf((room / 5.0).log10().floor());
     let step =
         [1.0, 2.0, 5.0, 10.0].map(|step| step * power).into_iter().find(|step| room / step <= 6.0).unwrap_or(power);

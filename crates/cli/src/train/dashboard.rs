@@ -4,8 +4,8 @@
 //! else; [`Dashboard`] owns the terminal and gives it back when it goes away.
 
 use std::io::{IsTerminal, Stderr, stderr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use panoply::nn::fit::StepReport;
@@ -96,6 +96,18 @@ pub fn leave() {
     }
 }
 
+/// A panic's message would go with the screen on which it was written.
+fn say_panics_where_they_are_read() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let say = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            leave();
+            say(panic);
+        }));
+    });
+}
+
 impl Drop for Dashboard {
     fn drop(&mut self) {
         leave();
@@ -117,6 +129,8 @@ impl Dashboard {
 
     /// Takes the terminal. `history` is what earlier runs reached.
     pub fn open(facts: Facts, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Result<Dashboard> {
+        let memory = Device::current()?.stats();
+        say_panics_where_they_are_read();
         enable_raw_mode().map_err(failed)?;
         OPEN.store(true, Ordering::SeqCst);
         let entered = execute!(stderr(), EnterAlternateScreen, cursor::Hide);
@@ -134,7 +148,7 @@ impl Dashboard {
             seen: 0,
             started: now,
             rate: 0.0,
-            memory: Device::current()?.stats(),
+            memory,
             stopping: false,
         };
         let mut dashboard = Dashboard { terminal, facts, state, drawn: now, seen_then: 0, stop };

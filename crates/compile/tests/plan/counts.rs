@@ -307,3 +307,24 @@ fn calls_are_written_out_and_what_they_share_is_computed_once() {
     let outputs = [0, 1].map(|output| b.graph.push(Op::Call(outer.clone(), output), &[x], [8, 16], DType::F32));
     expect("calls within calls", b.done(&outputs), 1, 0);
 }
+
+/// What comes after a sum is computed anew in a kernel of its own; what does not is one with it.
+#[test]
+fn what_is_computed_late_is_no_part_of_what_it_waits_for() {
+    let graph = |late: bool| {
+        let mut b = Build::default();
+        let x = b.f32(&[5, 40]);
+        let first = b.alu(Alu::Math(Math::Tanh), &[x]);
+        let sum = b.sum(first, &[0, 1]);
+        let again = if late { b.after(x, sum) } else { x };
+        let again = b.alu(Alu::Math(Math::Tanh), &[again]);
+        let y = b.alu(Alu::Math(Math::Exp), &[again]);
+        let total = b.sum(y, &[0, 1]);
+        b.done(&[sum, total])
+    };
+    expect("at once", graph(false), 1, 0);
+    expect("late", graph(true), 2, 0);
+    let plan = plan(&graph(true), &Target::cpu(), &|_| true).unwrap();
+    let written = |step: usize| plan.steps[step].buffers().collect::<Vec<_>>();
+    assert!(written(0).contains(&plan.outputs[0]) && written(1).contains(&plan.outputs[1]), "{plan}");
+}

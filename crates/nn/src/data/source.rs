@@ -206,7 +206,7 @@ fn open_table(path: &Path, reading: &Reading) -> Result<Labelled> {
         let data = Dataset::numbers(table.numbers(&columns, path)?, columns.len(), values, 1)?;
         return Ok(Labelled { source, data, classes: Vec::new() });
     }
-    let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.fract() != 0.0);
+    let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() != 0.0);
     if let Some(row) = words.iter().position(fraction) {
         let note =
             "classes are words or whole numbers; `--label COLUMN` names their column, `--task numbers` learns numbers";
