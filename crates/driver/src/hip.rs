@@ -27,12 +27,7 @@ pub struct HipDriver {
 impl HipDriver {
     /// Every device in the driver's order, but for those [`Driver::refused`] names.
     pub fn devices(&self) -> Result<Vec<Arc<HipDevice>>> {
-        let found = discovery::enumerate(self.library.as_deref())?;
-        if found.devices.is_empty() {
-            let none = Error::unavailable("rocm: no device here can be used; see the notes");
-            return Err(found.refused.iter().fold(none, |error, refused| error.note(refused.message())));
-        }
-        Ok(found.devices.into_iter().map(|place| Arc::new(info::device(place))).collect())
+        discovery::enumerate(self.library.as_deref())?.devices(Kind::Rocm, info::device)
     }
 }
 

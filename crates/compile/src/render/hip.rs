@@ -109,6 +109,22 @@ fn atomic(op: AtomicOp, _: DType) -> Option<&'static str> {
     })
 }
 
+/// An operation on memory that other work-items change too.
+macro_rules! fetch {
+    ($name:literal) => {
+        (
+            concat!("atomic_", $name, "("),
+            concat!(
+                "template <class T, class X> static __attribute__((device)) T atomic_",
+                $name,
+                "(T *at, X x) {\n    return __hip_atomic_fetch_",
+                $name,
+                "(at, (T)x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);\n}\n"
+            ),
+        )
+    };
+}
+
 /// What the language has no function for, by how programs mention it; each may mention those before it.
 const LIBRARY: &[(&str, &str)] = &[
     (
@@ -155,30 +171,9 @@ template <class T> static __attribute__((device)) T shuffle(T value, u32 lane) {
 }
 ",
     ),
-    (
-        "atomic_add(",
-        "\
-template <class T, class X> static __attribute__((device)) T atomic_add(T *at, X x) {
-    return __hip_atomic_fetch_add(at, (T)x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-}
-",
-    ),
-    (
-        "atomic_min(",
-        "\
-template <class T, class X> static __attribute__((device)) T atomic_min(T *at, X x) {
-    return __hip_atomic_fetch_min(at, (T)x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-}
-",
-    ),
-    (
-        "atomic_max(",
-        "\
-template <class T, class X> static __attribute__((device)) T atomic_max(T *at, X x) {
-    return __hip_atomic_fetch_max(at, (T)x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-}
-",
-    ),
+    fetch!("add"),
+    fetch!("min"),
+    fetch!("max"),
     (
         "atomic_exchange(",
         "\

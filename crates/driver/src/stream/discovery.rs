@@ -3,8 +3,9 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use panoply_device::{Error, Result};
+use panoply_device::{Error, Kind, Result};
 
+use super::device::StreamDevice;
 use super::functions::{Functions, check};
 use super::library::Opened;
 use super::vendor::{Brand, Vendor};
@@ -56,6 +57,17 @@ pub struct Found {
     pub devices: Vec<Place>,
     /// Why others cannot.
     pub refused: Vec<Error>,
+}
+
+impl Found {
+    /// Every device that can be used, in the driver's order; if there is none, why not.
+    pub fn devices(self, kind: Kind, device: fn(Place) -> StreamDevice) -> Result<Vec<Arc<StreamDevice>>> {
+        if self.devices.is_empty() {
+            let none = Error::unavailable(format!("{kind}: no device here can be used; see the notes"));
+            return Err(self.refused.iter().fold(none, |error, refused| error.note(refused.message())));
+        }
+        Ok(self.devices.into_iter().map(|place| Arc::new(device(place))).collect())
+    }
 }
 
 /// Asks a driver.

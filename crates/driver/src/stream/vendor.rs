@@ -73,6 +73,18 @@ pub struct Codes {
 }
 
 impl Codes {
+    /// Checks a table: in order, and each of these codes of its kind in a sentence that begins as the vendor's names do.
+    #[cfg(test)]
+    pub fn check(&self, expected: &[(i32, ErrorKind)]) {
+        for (code, kind) in expected {
+            let error = self.failed("gpu:0: doing this", *code);
+            assert_eq!(error.kind(), *kind, "{error}");
+            assert!(error.message().starts_with(&format!("gpu:0: doing this: {}", self.prefix)), "{error}");
+            assert!(error.message().contains(&format!("({code}); ")), "{error}");
+        }
+        assert!(self.known.windows(2).all(|pair| pair[0].0 < pair[1].0), "the codes are in order");
+    }
+
     /// The error for a code; `doing` names the device and the attempt.
     pub fn failed(&self, doing: impl Display, code: i32) -> Error {
         let known = self.known.iter().find(|(known, ..)| *known == code);

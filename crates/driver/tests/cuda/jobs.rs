@@ -10,7 +10,7 @@ use panoply_driver::CudaDriver;
 use panoply_driver::cuda::CudaDevice;
 use panoply_fake::{Control, library};
 
-use crate::shared::{Jobs, absent, all, holding, words};
+use crate::shared::{self, Jobs, absent, all, holding, words};
 
 pub const ALL: Jobs = &[
     ("absent", || absent(&driver())),
@@ -105,21 +105,7 @@ fn first_is_broken() {
 }
 
 fn out_of_memory() {
-    let device = device();
-    let total = 16 << 20;
-    assert_eq!(device.memory().total, total);
-    let held = device.allocate(total - 4096).unwrap();
-    let error = device.allocate(1 << 20).unwrap_err();
-    assert!(error.is_out_of_memory(), "{error}");
-    assert_eq!(
-        error.message(),
-        "out of memory on cuda:0: needs 1048576 bytes, 4096 free of 16777216; free buffers or use smaller ones"
-    );
-    assert_eq!(device.memory().free, Some(4096));
-    device.free(held);
-    works(&*device);
-    let again = device.allocate(total - 4096).unwrap();
-    device.free(again);
+    shared::out_of_memory(&*device(), works);
 }
 
 fn everything_is_given_back() {

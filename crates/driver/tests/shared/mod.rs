@@ -38,6 +38,27 @@ pub fn absent(driver: &dyn Driver) {
     assert_eq!(driver.probe().unwrap_err().to_string(), error.to_string(), "asking again is answered alike");
 }
 
+/// Memory runs out of a device of 16 MiB with a sentence, and what is left works on.
+pub fn out_of_memory(device: &dyn Device, works: fn(&dyn Device)) {
+    let total = 16 << 20;
+    assert_eq!(device.memory().total, total);
+    let held = device.allocate(total - 4096).unwrap();
+    let error = device.allocate(1 << 20).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    let spelling = device.info().spelling();
+    assert_eq!(
+        error.message(),
+        format!(
+            "out of memory on {spelling}: needs 1048576 bytes, 4096 free of 16777216; free buffers or use smaller ones"
+        )
+    );
+    assert_eq!(device.memory().free, Some(4096));
+    device.free(held);
+    works(device);
+    let again = device.allocate(total - 4096).unwrap();
+    device.free(again);
+}
+
 /// A whole allocation.
 pub fn all(alloc: AllocId, bytes: u64) -> Region {
     Region { alloc, offset: 0, bytes }
