@@ -1,6 +1,6 @@
 //! `panoply bench devices`: what a device's memory, its way to the host and its launches reach.
 //!
-//! Every row is checked before it is timed. A limit is what the same device reached in the row beside it, since drivers do not
+//! What moves or computes is checked before it is timed. A limit is what the same device reached in the row beside it, since drivers do not
 //! tell theirs: copies up and down are shares of a copy on the device, a product of matrices of the largest one.
 
 use std::process::ExitCode;
@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use clap::Args;
 use panoply::runtime::report;
-use panoply::{DType, Device, Error, ErrorKind, Result, Rng, Tensor, kernel};
+use panoply::{Device, Error, ErrorKind, Result, Rng, Tensor};
 use serde_json::json;
 
+use super::kernels::empty;
 use super::repeated;
 use crate::contain;
 
@@ -32,10 +33,6 @@ const MANY: usize = 1 << 24;
 /// Launches in a row, so that waiting for the last counts little.
 const LAUNCHES: usize = 1000;
 const SIZES: [usize; 3] = [512, 1024, 2048];
-
-/// Nothing: what is left is the launch.
-#[kernel]
-fn nothing(_x: &mut [f32]) {}
 
 /// Prints the rows of each device. A device that cannot do one says why and makes the command fail.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -111,18 +108,20 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     show("copy to the device", up, Rate::Bytes(bytes), Some(limit));
     let down = repeated(arguments.seconds, || timed(device, || y.read_into(&mut back)))?;
     show("copy from the device", down, Rate::Bytes(bytes), Some(limit));
+    x.fill(2.5)?;
+    x.read_into(&mut back)?;
+    if back.iter().any(|element| *element != 2.5) {
+        return Err(wrong("a fill"));
+    }
     let fill = repeated(arguments.seconds, || timed(device, || x.fill(1.5)))?;
     show("fill", fill, Rate::Bytes(bytes), Some(limit));
 
     let mut one = device.zeros::<f32>(1)?;
-    nothing(&mut one).launch(1)?;
-    let wait = repeated(arguments.seconds, || timed(device, || nothing(&mut one).launch(1)))?;
+    empty(&mut one).launch(1)?;
+    let wait = repeated(arguments.seconds, || timed(device, || empty(&mut one).launch(1)))?;
     show("launch and wait", wait, Rate::Times, None);
-    let many_launches = || (0..LAUNCHES).try_for_each(|_| nothing(&mut one).launch(1));
-    let launches = repeated(arguments.seconds, {
-        let mut many_launches = many_launches;
-        move || timed(device, &mut many_launches)
-    })?;
+    let in_a_row = || timed(device, || (0..LAUNCHES).try_for_each(|_| empty(&mut one).launch(1)));
+    let launches = repeated(arguments.seconds, in_a_row)?;
     show("launch, one of many", launches / LAUNCHES as f64, Rate::Times, None);
 
     let mut times = Vec::new();
@@ -140,7 +139,7 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Compares a row and a column's worth of a product with sums in f64.
+/// Compares an element of a product with its sum in f64.
 fn check(a: &Tensor, b: &Tensor, n: usize) -> Result<()> {
     let product = a.matmul(b);
     let (row, column) = (n / 3, n / 2);
@@ -148,7 +147,7 @@ fn check(a: &Tensor, b: &Tensor, n: usize) -> Result<()> {
     let (left, right) = (a.narrow(0, row, 1), b.narrow(1, column, 1));
     let terms = left.reshape([-1]).to_vec::<f32>()?.into_iter().zip(right.reshape([-1]).to_vec::<f32>()?);
     let want: f64 = terms.map(|(x, y)| f64::from(x) * f64::from(y)).sum();
-    if (have - want).abs() > 1e-4 { Err(wrong(&format!("a product of {n}² {}", DType::F32))) } else { Ok(()) }
+    if (have - want).abs() > 1e-4 { Err(wrong(&format!("a product of {n}²"))) } else { Ok(()) }
 }
 
 fn wrong(what: &str) -> Error {

@@ -10,7 +10,7 @@ use panoply::nn::{
 use panoply::{Conv, DType, Device, Profile, Result, Rng, Tensor, eval};
 use serde_json::json;
 
-use super::Profiled;
+use super::{Profiled, repeated};
 
 /// A network with a batch to learn.
 struct Row {
@@ -32,7 +32,8 @@ struct Bench<'a> {
     budget: f64,
     profile: bool,
     rng: Rng,
-    times: Vec<f64>,
+    /// The median of a step, once there is one.
+    median: f64,
     params: usize,
 }
 
@@ -43,11 +44,9 @@ pub fn run(Profiled { options, profile }: &Profiled) -> Result<ExitCode> {
     device.scope(|| {
         ROWS.iter().try_for_each(|row| {
             let rng = Rng::seed(1);
-            let mut bench =
-                Bench { device, budget: options.seconds, profile: *profile, rng, times: Vec::new(), params: 0 };
+            let mut bench = Bench { device, budget: options.seconds, profile: *profile, rng, median: 0.0, params: 0 };
             (row.run)(&mut bench)?;
-            bench.times.sort_by(f64::total_cmp);
-            let seconds = bench.times[bench.times.len() / 2];
+            let seconds = bench.median;
             let steps = 1.0 / seconds;
             if options.json {
                 let (name, device) = (row.name, device.spelling());
@@ -128,9 +127,7 @@ impl Bench<'_> {
             step()?;
             eprintln!("{}", profile.finish()?);
         }
-        while self.times.len() < 10_000 && self.times.iter().sum::<f64>() < self.budget {
-            self.times.push(step()?);
-        }
+        self.median = repeated(self.budget, step)?;
         Ok(())
     }
 }
