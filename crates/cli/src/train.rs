@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use panoply::nn::data::source::{self, Labelled, Reading, Source};
 use panoply::nn::data::{Dataset, Targets};
+use panoply::nn::generate::reads_ahead;
 use panoply::nn::optimiser::AdamWRule;
 use panoply::nn::{
     AdamW, LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Standardise, Training, checkpoint,
@@ -90,6 +91,7 @@ impl Job {
     fn new(arguments: &Arguments, choice: &Choice) -> Result<Job> {
         let reading = arguments.reading();
         let labelled = open(&arguments.data, &reading)?;
+        reading.suits(&labelled.source)?;
         let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labelled.source {
             Source::Text { .. } => presets::Choice::Lstm,
@@ -108,6 +110,12 @@ impl Job {
             precision: spelled(arguments.precision),
         };
         let (train, held, run) = begin(&labelled, &network, &settings)?;
+        if matches!(labelled.source, Source::Text { .. }) && reads_ahead(&run.model, &train)? {
+            let message = format!("{}: what it gives at a time depends on later characters", model.name());
+            return Err(Error::mistake(message).note(
+                "encoders take causal = true, recurrent layers no both = true, and nothing may mix the times otherwise",
+            ));
+        }
         let folder = Folder::new(arguments.out.as_deref(), &stem(&arguments.data))?;
         let shown = folder.0.display();
         let manifest = Manifest {
@@ -137,7 +145,7 @@ impl Job {
         };
         let mut job = Job { folder, manifest, train, held, run };
         if let Batch::Auto = arguments.batch {
-            let suggested = job.run.suggest_batch(&job.training(), &job.train)?;
+            let suggested = job.run.suggest_batch(&job.training(), (&job.train, &job.held))?;
             job.manifest.settings.batch = suggested.ok_or_else(|| {
                 Error::mistake(
                     "--batch auto: not even one example fits into the device's memory; use a smaller network",

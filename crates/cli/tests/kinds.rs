@@ -132,6 +132,18 @@ fn a_text_is_learned_judged_and_written() {
     assert!(refusal.contains("other.txt:1: '\\n' is no character that this network knows"), "{refusal}");
     let refusal = place.refused(&["train", "licence.txt", "--model", "cnn"]);
     assert!(refusal.contains("cnn does not read texts") && refusal.contains("`--model lstm`"), "{refusal}");
+    for (both, seen) in [(true, true), (false, false)] {
+        let layers = format!(
+            "[[layer]]\nkind = \"embedding\"\ncount = {0}\nwidth = 8\n[[layer]]\nkind = \"lstm\"\nhidden = 8\nboth = {both}\n\
+             [[layer]]\nkind = \"linear\"\noutputs = {0}\n",
+            counts.len()
+        );
+        place.write("net.toml", format!("input = [24]\n{layers}"));
+        let output = place.run(&["train", "licence.txt", "--context", "24", "--model", "net.toml", "--epochs", "1"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains("what it gives at a time depends on later characters"), seen, "{said}");
+        assert_eq!(output.status.success(), !seen, "{said}");
+    }
     let refusal = place.refused(&["train", "licence.txt", "--context", "9000"]);
     assert!(
         refusal.contains("characters are too few for two windows of 9000") && refusal.contains("--context N"),
@@ -142,4 +154,21 @@ fn a_text_is_learned_judged_and_written() {
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(place.0.join("runs/licence-1/manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["data"]["source"]["time"], 24);
+}
+
+/// Nothing that is said is passed over.
+#[test]
+fn options_that_the_data_have_no_use_for_are_refused() {
+    let place = Place::new("options");
+    place.write("few.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
+    for (arguments, refused) in [
+        (&["digits", "--label", "foo"][..], "--label: digits have no use for it"),
+        (&["digits", "--task", "text"], "--task: digits have no use for it"),
+        (&["few.csv", "--context", "9"], "--context: tables have no use for it"),
+        (&["few.csv", "--image-size", "8x8"], "--image-size: tables have no use for it"),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!place.0.join("runs").exists(), "nothing was begun");
+    }
 }

@@ -2,7 +2,8 @@
 
 use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 
-use crate::data::text;
+use crate::data::{Dataset, Targets, text};
+use crate::evaluate::predict;
 use crate::layer::{Layer, Pass};
 use crate::network::Model;
 
@@ -20,6 +21,20 @@ impl Default for Sampling {
     fn default() -> Sampling {
         Sampling { count: 200, temperature: 0.8 }
     }
+}
+
+/// Whether what a network gives at a time depends on a later character, which a text that is written does not have yet. Asked of
+/// the network itself, with one of these windows and the same with another last character.
+pub fn reads_ahead(model: &impl Layer, data: &Dataset) -> Result<bool> {
+    let Targets::Classes { classes, places, .. } = data.targets else { return Ok(false) };
+    let window = data.select(&[0]);
+    let mut other = window.clone();
+    if let Some(last) = other.features.last_mut() {
+        *last = (*last + 1.0) % classes as f32;
+    }
+    let (window, other) = (predict(model, &window)?, predict(model, &other)?);
+    let before = classes * places.saturating_sub(1);
+    Ok(window.iter().zip(&other).take(before).any(|(a, b)| (a - b).abs() > 1e-5))
 }
 
 /// The prompt and what a network over `[time]` places of this vocabulary, that gives `[time, vocabulary]`, writes after it.

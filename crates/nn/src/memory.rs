@@ -30,11 +30,14 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
 
     /// The largest power of two whose step fits into the memory that is free now, at most 1024 and the examples there are;
     /// none if not even one example does.
-    pub fn suggest_batch(&self, training: &Training, train: &Dataset) -> Result<Option<usize>> {
+    pub fn suggest_batch(&self, training: &Training, (train, held): (&Dataset, &Dataset)) -> Result<Option<usize>> {
         let Some(free) = free(&Device::current()?) else {
             return Ok(Some(LARGEST.min(train.len().next_power_of_two())));
         };
-        self.largest(training, train, free - resident_bytes(train, free))
+        // As training will keep them on the device: what is learned from, as much of it as is held out, what is held out.
+        let seen = train.select(&(0..train.len().min(held.len())).collect::<Vec<usize>>());
+        let left = [train, &seen, held].into_iter().fold(free, |free, data| free - resident_bytes(data, free));
+        self.largest(training, train, left)
     }
 
     /// The largest batch whose step leaves some of this room.

@@ -3,7 +3,7 @@
 //! A program says that something is to be computed late with [`Op::After`]. It has no kernel: [`release`] turns it into what
 //! the nodes that read it wait for. In such a program, among kernels that could run, the one that leaves the least memory in use
 //! does ([`in_order`]), so that what is computed late is also done with early. In others the program's own order stays: an
-//! LSTM's step took a third longer in the sparing one, which lets nothing be written in place.
+//! LSTM's step took a third longer in the sparing one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

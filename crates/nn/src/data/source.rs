@@ -97,6 +97,28 @@ pub struct Reading {
     pub image_size: Option<(usize, usize)>,
 }
 
+impl Reading {
+    /// A mistake if something is said that such data have no use for.
+    pub fn suits(&self, source: &Source) -> Result<()> {
+        let (what, task) = match source {
+            Source::Digits => ("digits", Task::Classes),
+            Source::Csv { numbers, .. } => ("tables", if *numbers { Task::Numbers } else { Task::Classes }),
+            Source::Text { .. } => ("texts", Task::Text),
+            Source::Images { .. } => ("images", Task::Classes),
+            Source::Idx { .. } | Source::Npy { .. } => ("arrays", Task::Classes),
+        };
+        let unused = |said: bool, used: bool, name: &str| (said && !used).then(|| format!("--{name}"));
+        let idle = unused(self.label.is_some(), matches!(source, Source::Csv { .. }), "label")
+            .or_else(|| unused(self.context.is_some(), task == Task::Text, "context"))
+            .or_else(|| unused(self.image_size.is_some(), matches!(source, Source::Images { .. }), "image-size"))
+            .or_else(|| unused(self.task.is_some(), self.task == Some(task), "task"));
+        match idle {
+            Some(name) => Err(Error::mistake(format!("{name}: {what} have no use for it; leave it out"))),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What is to be learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
