@@ -2,9 +2,14 @@
 
 mod compared;
 
+use std::sync::Arc;
+
 use compared::{Given, check, of};
+use panoply_cpu::vm::isa::Isa;
+use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
+use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Scalar, Type};
 
 /// Sizes around every boundary: of a vector, of a block, of a short row.
@@ -202,6 +207,45 @@ fn lanes_leave_loops_at_different_times() {
     for n in SIZES {
         check(kernel.clone(), [n, 1, 1], &[of(&vec![0_u32; n as usize])]);
     }
+}
+
+#[test]
+fn what_waits_for_its_place_is_computed_there() {
+    let mut b = Builder::new("spiral");
+    let out = b.buffer("out", DType::F32, Access::Out);
+    let i = global_id(&mut b);
+    let start = b.cast(DType::F32, i);
+    let (hundredth, limit) = (b.constant(0.01_f32), b.constant(4_f32));
+    let start = b.alu(Alu::Mul, &[start, hundredth]);
+    let (x, y) = (b.declare("x", start, true), b.declare("y", hundredth, true));
+    let (xv, yv) = (b.get(x), b.get(y));
+    let (xx, yy) = (b.alu(Alu::Mul, &[xv, xv]), b.alu(Alu::Mul, &[yv, yv]));
+    let norm = b.alu(Alu::Add, &[xx, yy]);
+    let (none, one, fifty) = (b.constant(0_u32), b.constant(1_u32), b.constant(50_u32));
+    let turns = b.declare("turns", none, true);
+    let turn = b.get(turns);
+    let (near, early) = (b.alu(Alu::Le, &[norm, limit]), b.alu(Alu::Lt, &[turn, fifty]));
+    let going = b.alu(Alu::And, &[near, early]);
+    b.begin_while(going);
+    let difference = b.alu(Alu::Sub, &[xx, yy]);
+    let next = b.alu(Alu::Add, &[difference, start]);
+    let next = b.bind("next", next);
+    let product = b.alu(Alu::Mul, &[xv, yv]);
+    let doubled = b.alu(Alu::Add, &[product, product]);
+    b.assign(y, doubled);
+    b.assign(x, next);
+    let more = b.alu(Alu::Add, &[turn, one]);
+    b.assign(turns, more);
+    b.end();
+    b.store(out, i, xv, Guard::Checked);
+    let kernel = b.finish().expect("the kernel is valid");
+    for n in SIZES {
+        check(kernel.clone(), [n, 1, 1], &[of(&vec![0_f32; n as usize])]);
+    }
+    let program = Compiled::new(Arc::new(verify(kernel).expect("it is valid")), Isa::best()).expect("it compiles");
+    let program = program.program().to_string();
+    assert_eq!(program.matches("copy").count(), 1, "only the store copies: {program}");
+    assert!(program.contains("sub+add") && program.contains("add+le"), "{program}");
 }
 
 /// A loop to an end of one's own, from a start of one's own, in signed and unsigned counters of every width.

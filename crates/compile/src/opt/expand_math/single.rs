@@ -10,7 +10,7 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 use panoply_ir::DType;
 use panoply_ir::approximate::single as table;
-use table::{ATAN, COS, ERF_FAR, ERF_NEAR, EXP, EXP2, EXPM1, LOG, POW_EXP2, POW_LOG2, SIN, TAN, TANH};
+use table::{ATAN, COS, ERF_FAR, ERF_NEAR, EXP, EXP2, EXPM1, LOG, POW_EXP2, POW_LOG2, SIN, TAN};
 
 use super::double;
 use super::turns::{quarter_turn_words, window};
@@ -142,13 +142,14 @@ pub(super) fn atan(x: V<'_>) -> V<'_> {
 }
 
 pub(super) fn tanh(x: V<'_>) -> V<'_> {
+    // From 10 on the result is 1; a NaN stays one.
     let a = x.abs();
-    let square = a * a;
-    let near = square.poly(&TANH).mad(square * a, a);
-    // From 10 on the result is 1.
-    let far = a.number(1.0) - a.number(2.0) / (exp_normal(a.at_most(10.0) * 2.0) + 1.0);
-    // A NaN is neither below nor above, and stays one in the polynomial.
-    a.more(0.6).then(far, near).copysign(x)
+    let bounded = a.more(10.0).then(a.number(10.0), a);
+    let (n, r) = reduce_exp(bounded * -2.0);
+    let p = r.poly(&EXPM1).mad(r * r, r);
+    // exp(-2 a) = 2^n (1 + p). Minus 2 a, because the divisor then lies just below 2 for small a, where it is rounded least.
+    let scale = exponent(n, 0);
+    (scale.mad(p, scale - 1.0) / scale.mad(p, scale + 1.0)).copysign(x)
 }
 
 pub(super) fn erf(x: V<'_>) -> V<'_> {

@@ -49,7 +49,7 @@ pub(super) fn exp_normal<I: Isa>(x: f32) -> f32 {
 
 /// `n + SHIFT` and `r` with `x = n ln 2 + r`.
 #[inline(always)]
-fn reduce<I: Isa>(x: f32) -> (f32, f32) {
+pub(super) fn reduce<I: Isa>(x: f32) -> (f32, f32) {
     let shifted = mad::<I>(x, std::f32::consts::LOG2_E, SHIFT);
     let n = shifted - SHIFT;
     let r = mad::<I>(n, -LN_2_HI, x);
@@ -58,7 +58,7 @@ fn reduce<I: Isa>(x: f32) -> (f32, f32) {
 
 /// 2^(n + offset), a normal number, from `n + SHIFT`.
 #[inline(always)]
-fn exponent(shifted: f32, offset: i32) -> f32 {
+pub(super) fn exponent(shifted: f32, offset: i32) -> f32 {
     f32::from_bits((shifted.to_bits() << 23).wrapping_add(((127 + offset) as u32) << 23))
 }
 

@@ -1,8 +1,8 @@
-//! Hyperbolic tangent: a polynomial near 0, `1 - 2 / (exp(2 |x|) + 1)` elsewhere.
+//! Hyperbolic tangent: `(1 - exp(-2 x)) / (1 + exp(-2 x))`, both from one polynomial.
 
-use panoply_ir::approximate::single::TANH;
+use panoply_ir::approximate::single::EXPM1;
 
-use super::exp::exp_normal;
+use super::exp::{exponent, reduce};
 use super::{mad, poly};
 use crate::math::Isa;
 
@@ -10,10 +10,12 @@ use crate::math::Isa;
 #[inline(always)]
 pub fn tanh<I: Isa>(x: f32) -> f32 {
     let a = x.abs();
-    let square = a * a;
-    let near = mad::<I>(poly::<I, 5>(square, TANH), square * a, a);
     // From 10 on the result is 1.
-    let bounded = if a < 10.0 { a } else { 10.0 };
-    let far = 1.0 - 2.0 / (exp_normal::<I>(2.0 * bounded) + 1.0);
-    (if a > 0.6 { far } else { near }).copysign(x)
+    let bounded = if a > 10.0 { 10.0 } else { a };
+    let (n, r) = reduce::<I>(-2.0 * bounded);
+    let p = mad::<I>(poly::<I, 6>(r, EXPM1), r * r, r);
+    // exp(-2 a) = 2^n (1 + p). Minus 2 a, because the divisor then lies just below 2 for small a, where it is rounded least.
+    let scale = exponent(n, 0);
+    let (below, above) = (mad::<I>(scale, p, scale - 1.0), mad::<I>(scale, p, scale + 1.0));
+    (below / above).copysign(x)
 }

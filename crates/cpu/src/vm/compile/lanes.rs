@@ -154,7 +154,8 @@ impl State<'_> {
     /// The pair of operations that an expression is with one of its operands, which nothing else needs.
     fn pair(&self, id: ExprId, outer: Alu, args: &[ExprId]) -> Option<(Pair, Vec<ExprId>)> {
         let &[left, right] = args else { return None };
-        let (lane, round) = Lane::of(self.kernel.exprs.ty(id));
+        // A comparison has the lanes of what it compares.
+        let (lane, round) = Lane::of(self.kernel.exprs.ty(if outer.is_comparison() { left } else { id }));
         if outer == Alu::Mul && lane == Lane::U64 {
             let (a, b) = (self.widened(left)?, self.widened(right)?);
             return Some((Pair::WideMul, vec![a, b]));
@@ -196,6 +197,7 @@ impl State<'_> {
         let operand_lane = match pair {
             Pair::WideMul => Lane::U32,
             Pair::High => Lane::U64,
+            Pair::AddLt | Pair::AddLe => Lane::of(self.kernel.exprs.ty(args[0])).0,
             Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd | Pair::XorXor => lane,
         };
         let call = self.select_loop(What::Pair(pair, operand_lane), operand_lane, operands, sink, lane.bytes());

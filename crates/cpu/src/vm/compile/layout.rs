@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use panoply_ir::kernel::Space;
 use panoply_ir::{Error, Result};
 
+use super::forward::forward;
 use super::state::{Register, State};
 use crate::vm::program::{Array, Cover, Instr, Kind, Program, ROUND_LANES, Src, Target, Tools};
 
@@ -37,8 +38,9 @@ pub fn finish(mut state: State<'_>) -> Result<Program> {
     let end = state.region().end;
     state.emit(Instr::Label(end));
     state.emit(Instr::Done);
-    let body = state.open.pop().expect("the body's scope is open").code;
+    let mut body = state.open.pop().expect("the body's scope is open").code;
     let launch = state.open.pop().expect("the launch's scope is open").code;
+    forward(&mut body);
     let cells = cells(&body);
     let lives = lives(&body, &cells, state.registers.len());
     let (places, counts) = assign(&state.registers, &lives);

@@ -2,9 +2,10 @@
 //!
 //! In the order of work: [`shapes`] (what all lanes share, and where they part), then in one walk over the statements
 //! [`stmt`] and [`control`], with [`uniform`] for values in slots and [`lanes`] for values in registers, all on one
-//! [`state`]; at last [`layout`]. It optimises nothing that the kernel IR can express: that was done before.
+//! [`state`]; at last [`forward`] and [`layout`]. It optimises nothing that the kernel IR can express: that was done before.
 
 mod control;
+mod forward;
 mod lanes;
 mod layout;
 mod shapes;

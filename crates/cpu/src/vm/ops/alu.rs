@@ -143,6 +143,7 @@ struct Fma<T>(PhantomData<T>);
 
 impl<T: Float> Ternary for Fma<T> {
     type A = T;
+    type B = T;
     type R = T;
     #[inline(always)]
     fn apply<M: Machine>(a: T, b: T, c: T) -> T {
@@ -155,6 +156,7 @@ struct Select<T>(PhantomData<T>);
 
 impl<T: Copy + 'static> Ternary for Select<T> {
     type A = u8;
+    type B = T;
     type R = T;
     #[inline(always)]
     fn apply<M: Machine>(condition: u8, a: T, b: T) -> T {

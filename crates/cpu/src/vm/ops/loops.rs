@@ -28,14 +28,16 @@ pub trait Binary: 'static {
     fn apply<M: Machine>(a: Self::A, b: Self::A) -> Self::R;
 }
 
-/// An operation on three operands, of which two have the result's type.
+/// An operation on three operands, of which two have one type.
 pub trait Ternary: 'static {
     /// The first operand.
     type A: Copy + 'static;
-    /// The other operands and the result.
+    /// The other operands.
+    type B: Copy + 'static;
+    /// The result.
     type R: Copy + 'static;
     /// One lane; to be marked `#[inline(always)]`.
-    fn apply<M: Machine>(a: Self::A, b: Self::R, c: Self::R) -> Self::R;
+    fn apply<M: Machine>(a: Self::A, b: Self::B, c: Self::B) -> Self::R;
 }
 
 /// An operand of a loop.
@@ -74,7 +76,7 @@ fn map2<M: Machine, O: Binary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl 
 }
 
 #[inline(always)]
-fn map3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::R>, c: impl Operand<O::R>) {
+fn map3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::B>, c: impl Operand<O::B>) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(a.lane(i), b.lane(i), c.lane(i));
     }
@@ -88,7 +90,11 @@ fn update2<M: Machine, O: Binary<R = <O as Binary>::A>>(dst: &mut [O::R], b: imp
 }
 
 #[inline(always)]
-fn update3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::R>) {
+fn update3<M: Machine, O: Ternary<R = <O as Ternary>::B>>(
+    dst: &mut [O::R],
+    a: impl Operand<O::A>,
+    b: impl Operand<O::B>,
+) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(a.lane(i), b.lane(i), *out);
     }
@@ -97,8 +103,8 @@ fn update3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: i
 #[inline(always)]
 fn update1of3<M: Machine, O: Ternary<A = <O as Ternary>::R>>(
     dst: &mut [O::R],
-    b: impl Operand<O::R>,
-    c: impl Operand<O::R>,
+    b: impl Operand<O::B>,
+    c: impl Operand<O::B>,
 ) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(*out, b.lane(i), c.lane(i));
@@ -188,8 +194,8 @@ macro_rules! ternary_loops {
                 map3::<M, O>(
                     destination!(O::R, dst, n),
                     operand!($a, O::A, a, n),
-                    operand!($b, O::R, b, n),
-                    operand!($c, O::R, c, n),
+                    operand!($b, O::B, b, n),
+                    operand!($c, O::B, c, n),
                 );
             }
         }
@@ -212,10 +218,10 @@ macro_rules! ternary_updates {
         $(#[$doc])*
         pub struct $name<O>(PhantomData<O>);
 
-        impl<O: Ternary> Body for $name<O> {
+        impl<O: Ternary<R = <O as Ternary>::B>> Body for $name<O> {
             #[inline(always)]
             unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
-                update3::<M, O>(destination!(O::R, dst, n), operand!($a, O::A, a, n), operand!($b, O::R, b, n));
+                update3::<M, O>(destination!(O::R, dst, n), operand!($a, O::A, a, n), operand!($b, O::B, b, n));
             }
         }
     )*};
@@ -236,7 +242,7 @@ macro_rules! ternary_updates_of_first {
         impl<O: Ternary<A = <O as Ternary>::R>> Body for $name<O> {
             #[inline(always)]
             unsafe fn run<M: Machine>(n: usize, dst: *mut u8, _: *const u8, b: *const u8, c: *const u8) {
-                update1of3::<M, O>(destination!(O::R, dst, n), operand!($b, O::R, b, n), operand!($c, O::R, c, n));
+                update1of3::<M, O>(destination!(O::R, dst, n), operand!($b, O::B, b, n), operand!($c, O::B, c, n));
             }
         }
     )*};

@@ -23,6 +23,10 @@ pub enum Pair {
     AddAdd,
     /// `(a - b) + c`.
     SubAdd,
+    /// `a + b < c`.
+    AddLt,
+    /// `a + b <= c`.
+    AddLe,
     /// `a ^ b ^ c`.
     XorXor,
     /// The u64 product of the u32 `a` and `b`.
@@ -40,6 +44,8 @@ impl Pair {
             (Alu::Mul, Alu::Sub, true) => Pair::SubMul,
             (Alu::Add, Alu::Add, _) => Pair::AddAdd,
             (Alu::Sub, Alu::Add, _) => Pair::SubAdd,
+            (Alu::Add, Alu::Lt, false) => Pair::AddLt,
+            (Alu::Add, Alu::Le, false) => Pair::AddLe,
             (Alu::Xor, Alu::Xor, _) => Pair::XorXor,
             _ => return None,
         })
@@ -53,7 +59,8 @@ impl Pair {
     /// How many operands it has.
     pub fn arity(self) -> usize {
         match self {
-            Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd | Pair::XorXor => 3,
+            Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd => 3,
+            Pair::AddLt | Pair::AddLe | Pair::XorXor => 3,
             Pair::WideMul => 2,
             Pair::High => 1,
         }
@@ -67,6 +74,8 @@ impl Pair {
             Pair::SubMul => "sub-mul",
             Pair::AddAdd => "add+add",
             Pair::SubAdd => "sub+add",
+            Pair::AddLt => "add+lt",
+            Pair::AddLe => "add+le",
             Pair::XorXor => "xor+xor",
             Pair::WideMul => "widemul",
             Pair::High => "high",
@@ -75,14 +84,15 @@ impl Pair {
 }
 
 macro_rules! pairs {
-    ($bound:ident, $find:ident: $($name:ident |$a:ident, $b:ident, $c:ident| $value:expr;)*) => {
+    ($bound:ident -> $result:ty, $find:ident in $mode:ident: $($name:ident |$a:ident, $b:ident, $c:ident| $value:expr;)*) => {
         $(
             struct $name<T>(PhantomData<T>);
             impl<T: $bound> Ternary for $name<T> {
                 type A = T;
-                type R = T;
+                type B = T;
+                type R = $result;
                 #[inline(always)]
-                fn apply<M: Machine>($a: T, $b: T, $c: T) -> T {
+                fn apply<M: Machine>($a: T, $b: T, $c: T) -> $result {
                     $value
                 }
             }
@@ -90,14 +100,14 @@ macro_rules! pairs {
 
         fn $find<M: Machine, T: $bound>(pair: Pair, mode: Mode) -> Option<VecFn> {
             match pair {
-                $(Pair::$name => in_mode::<M, $name<T>>(mode),)*
+                $(Pair::$name => $mode::<M, $name<T>>(mode),)*
                 _ => None,
             }
         }
     };
 }
 
-pairs! { Number, of_floats:
+pairs! { Number -> T, of_numbers in any_mode:
     MulAdd |a, b, c| a.mul(b).add(c);
     MulSub |a, b, c| a.mul(b).sub(c);
     SubMul |a, b, c| c.sub(a.mul(b));
@@ -105,7 +115,12 @@ pairs! { Number, of_floats:
     SubAdd |a, b, c| a.sub(b).add(c);
 }
 
-pairs! { Bits, of_bits:
+pairs! { Number -> u8, comparing in fresh_mode:
+    AddLt |a, b, c| u8::from(a.add(b) < c);
+    AddLe |a, b, c| u8::from(a.add(b) <= c);
+}
+
+pairs! { Bits -> T, of_bits in any_mode:
     XorXor |a, b, c| a.xor(b).xor(c);
 }
 
@@ -145,16 +160,26 @@ pub fn find<M: Machine>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn in_mode<M: Machine, O: Ternary<A = <O as Ternary>::R>>(mode: Mode) -> Option<VecFn> {
+fn of_floats<M: Machine, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
+    of_numbers::<M, T>(pair, mode).or_else(|| comparing::<M, T>(pair, mode))
+}
+
+fn fresh_mode<M: Machine, O: Ternary>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vvv => Some(M::compile::<Vvv<O>>()),
         Mode::Vvs => Some(M::compile::<Vvs<O>>()),
         Mode::Vsv => Some(M::compile::<Vsv<O>>()),
         Mode::Vss => Some(M::compile::<Vss<O>>()),
+        _ => None,
+    }
+}
+
+fn any_mode<M: Machine, O: Ternary<A = <O as Ternary>::R, B = <O as Ternary>::R>>(mode: Mode) -> Option<VecFn> {
+    match mode {
         Mode::Vvi => Some(M::compile::<Vvi<O>>()),
         Mode::Vsi => Some(M::compile::<Vsi<O>>()),
         Mode::Ivv => Some(M::compile::<Ivv<O>>()),
         Mode::Ivs => Some(M::compile::<Ivs<O>>()),
-        Mode::V | Mode::Vv | Mode::Vs | Mode::Sv | Mode::Iv | Mode::Is => None,
+        _ => fresh_mode::<M, O>(mode),
     }
 }
