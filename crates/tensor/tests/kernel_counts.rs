@@ -1,6 +1,8 @@
 //! How many kernels and routines an expression takes: a change that splits one is seen here, not in a benchmark.
 
-use panoply_compile::plan::plan;
+use panoply_compile::plan::{PlanStep, plan};
+use panoply_ir::Target;
+use panoply_ir::kernel::{Kernel, Space};
 use panoply_tensor::realize::Traced;
 use panoply_tensor::{Attention, Conv, Device, Order, Tensor, Window};
 
@@ -86,4 +88,34 @@ fn expressions_take_no_more_kernels_than_they_should() {
         }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Kernels of an expression and of its gradients, on a GPU without routines, that do not bring their operands through shared
+/// memory.
+fn untiled(op: fn(&[Tensor]) -> Tensor, shapes: &[&[usize]]) -> Vec<String> {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let inputs: Vec<Tensor> =
+            shapes.iter().map(|shape| Tensor::from_slice(&vec![0.5f32; shape.iter().product()], *shape)).collect();
+        let value = op(&inputs);
+        let gradients = value.square().sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).unwrap();
+        let roots: Vec<&Tensor> = std::iter::once(&value).chain(&gradients).collect();
+        let graph = Traced::new(&device, &roots).unwrap().graph;
+        let plan = plan(&graph, &Target::opencl_minimum(), &|_| false).unwrap();
+        let shares = |kernel: &Kernel| kernel.mems.iter().any(|mem| matches!(mem.space, Space::Shared(_)));
+        let untiled = plan.steps.iter().filter_map(|step| match step {
+            PlanStep::Kernel { kernel, .. } => (!shares(kernel)).then(|| kernel.name.clone()),
+            PlanStep::Routine { .. } | PlanStep::Copy { .. } => Some("not a kernel".to_string()),
+        });
+        untiled.collect()
+    })
+}
+
+#[test]
+fn products_and_convolutions_run_in_tiles_on_a_gpu() {
+    let none: [&str; 0] = [];
+    assert_eq!(untiled(|x| x[0].matmul(&x[1]), &[&[8, 48, 64], &[64, 32]]), none);
+    assert_eq!(untiled(|x| x[0].conv(&x[1], &padded()), &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
+    let strided = |x: &[Tensor]| x[0].conv(&x[1], &Conv { stride: [2, 2], ..padded() });
+    assert_eq!(untiled(strided, &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
 }

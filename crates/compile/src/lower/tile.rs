@@ -1,10 +1,14 @@
 //! Products of matrices on a GPU: tiles through shared memory.
 //!
-//! A nest is a product if all it combines is the sum along one loop of `a × b`, where `a` does not depend on one outer
-//! variable (the *column*) and `b` not on another (the *row*). Every group computes a tile of rows × columns: it brings
+//! A nest is a product if all it combines is the sum along one loop of `a × b`, where `a` does not depend on some outer
+//! variables (the *columns*) and `b` not on others (the *rows*). Every group computes a tile of rows × columns: it brings
 //! a slab of both operands at a time into shared memory, whatever they are computed from, and every work-item accumulates
 //! a small block of the tile in registers. What is computed from the sums, bias and activation for instance, is computed
 //! and stored right there.
+//!
+//! Rows, columns and the steps of the sum may each be combinations of several variables. So a convolution is a product too,
+//! and so are its gradients: of filters by windows, whose elements are found, and masked where they hang over the edge, on
+//! their way into shared memory.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::Graph;
@@ -25,11 +29,14 @@ pub struct Tiling {
     sum: ValueId,
     a: ValueId,
     b: ValueId,
-    row: Var,
-    column: Var,
-    inner: Var,
+    /// What only `a` depends on.
+    row: Axis,
+    /// What only `b` depends on.
+    column: Axis,
+    /// What the sum runs along.
+    inner: Axis,
     /// The other outer variables: one product for each combination.
-    batch: Vec<Var>,
+    batch: Axis,
     /// Work-items of a group along columns and along rows.
     items: [u64; 2],
     /// Columns and rows of a work-item's block.
@@ -39,15 +46,29 @@ pub struct Tiling {
     dtype: DType,
 }
 
+/// Variables counted by one number, the last one fastest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Axis(Vec<Var>);
+
+impl Axis {
+    /// How many combinations there are.
+    fn extent(&self) -> u64 {
+        self.0.iter().map(|var| var.extent).product()
+    }
+}
+
 /// Elements between the slab's rows beyond their length, so that work-items that write a column of it use different banks.
 const SKEW: u64 = 4;
+
+/// Fewer rows, columns or steps would leave most of a tile empty.
+const SMALLEST: u64 = 16;
 
 /// How to divide a nest, if it is a product large enough for tiles.
 pub fn tiling(nest: &Nest, levels: &Levels, target: &Target) -> Option<Tiling> {
     if target.style != Style::Gpu {
         return None;
     }
-    let [inner] = nest.loops.first().filter(|_| nest.loops.len() == 1)?[..] else { return None };
+    let [inner] = &nest.loops[..] else { return None };
     let combined = |value: &Value| matches!(value, Value::Reduced(..) | Value::Scanned(..));
     let mut sums = (0..nest.values.len()).filter(|id| combined(&nest.values[*id].0));
     let (sum, None) = (sums.next()?, sums.next()) else { return None };
@@ -56,15 +77,16 @@ pub fn tiling(nest: &Nest, levels: &Levels, target: &Target) -> Option<Tiling> {
     let (a, b, dtype) = (operands[0], operands[1], nest.values[sum].1);
     let stores = nest.stores.iter().all(|store| levels.of_store(nest, store).0 == Place::Row);
     let (in_a, in_b) = (outer_vars(nest, a), outer_vars(nest, b));
-    let only = |this: &[Var], other: &[Var]| this.iter().copied().rfind(|var| !other.contains(var));
+    let only = |this: &[Var], other: &[Var]| Axis(this.iter().copied().filter(|var| !other.contains(var)).collect());
     let (left, right) = (only(&in_a, &in_b), only(&in_b, &in_a));
-    let (left, right) = (left?, right?);
-    // The column is the variable further in, along which results lie side by side.
-    let position = |var: Var| nest.outer.iter().position(|other| *other == var);
-    let swapped = position(left) > position(right);
+    // The columns are those further in, along which results lie side by side.
+    let innermost = |axis: &Axis| nest.outer.iter().rposition(|var| axis.0.contains(var));
+    let swapped = innermost(&left) > innermost(&right);
     let (row, column, a, b) = if swapped { (right, left, b, a) } else { (left, right, a, b) };
-    let batch: Vec<Var> = nest.outer.iter().copied().filter(|var| *var != row && *var != column).collect();
-    let large = row.extent >= 32 && column.extent >= 32 && inner.extent >= 16;
+    let shared = |var: &&Var| !row.0.contains(var) && !column.0.contains(var);
+    let batch = Axis(nest.outer.iter().filter(shared).copied().collect());
+    let inner = Axis(inner.clone());
+    let large = row.extent() >= SMALLEST && column.extent() >= SMALLEST && inner.extent() >= SMALLEST;
     if !stores || !large || dtype != DType::F32 {
         return None;
     }
@@ -91,11 +113,11 @@ fn outer_vars(nest: &Nest, id: ValueId) -> Vec<Var> {
 impl Tiling {
     /// The largest tiles that leave the device enough groups and fit its limits.
     fn sized(mut self, target: &Target) -> Option<Tiling> {
-        let batch: u64 = self.batch.iter().map(|var| var.extent).product();
         for (items, block) in [([16, 16], [8, 8]), ([16, 16], [4, 4]), ([8, 8], [4, 4])] {
             (self.items, self.block) = (items, block);
             let [columns, rows] = self.tile();
-            let groups = batch * self.column.extent.div_ceil(columns) * self.row.extent.div_ceil(rows);
+            let tiles = self.column.extent().div_ceil(columns) * self.row.extent().div_ceil(rows);
+            let groups = self.batch.extent() * tiles;
             let slabs = self.slab * (columns + rows + 2 * SKEW) * self.dtype.bytes() as u64;
             let fits = items[0] * items[1] <= target.max_group_items as u64
                 && items.iter().zip(target.max_group).all(|(items, most)| *items <= most as u64)
@@ -128,10 +150,10 @@ struct Tiles<'a> {
 
 /// An operand of the product on its way through shared memory.
 #[derive(Clone, Copy)]
-struct Operand {
+struct Operand<'a> {
     value: ValueId,
-    /// Its row or column.
-    var: Var,
+    /// Its rows or columns.
+    axis: &'a Axis,
     /// The first of the tile's rows or columns.
     first: ExprId,
     /// How many of them.
@@ -139,13 +161,13 @@ struct Operand {
     slab: MemId,
 }
 
-impl Tiles<'_> {
+impl<'a> Tiles<'a> {
     fn write(&mut self) -> [u64; 3] {
         let t = self.t;
         let [columns, rows] = t.tile();
         self.e.b.group([t.items[0] as u32, t.items[1] as u32, 1]);
         let batch = self.e.b.builtin(Builtin::GroupId(2));
-        self.e.take_apart(batch, &t.batch);
+        self.e.take_apart(batch, &t.batch.0);
         let first = |tiles: &mut Self, axis: u8, size: u64| {
             let group = tiles.e.b.builtin(Builtin::GroupId(axis));
             let first = tiles.times(group, size);
@@ -156,11 +178,11 @@ impl Tiles<'_> {
             tiles.e.b.shared(name, t.dtype, (t.slab * (count + SKEW)) as u32)
         };
         let (slab_a, slab_b) = (shared(self, "a", rows), shared(self, "b", columns));
-        let a = Operand { value: t.a, var: t.row, first: row, count: rows, slab: slab_a };
-        let b = Operand { value: t.b, var: t.column, first: column, count: columns, slab: slab_b };
+        let a = Operand { value: t.a, axis: &t.row, first: row, count: rows, slab: slab_a };
+        let b = Operand { value: t.b, axis: &t.column, first: column, count: columns, slab: slab_b };
         let zero = self.e.b.constant(Scalar { dtype: t.dtype, bits: 0 });
         let sums: Vec<LocalId> = (0..t.block[0] * t.block[1]).map(|_| self.e.b.declare("sum", zero, true)).collect();
-        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.inner.extent), self.e.b.index(t.slab));
+        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.inner.extent()), self.e.b.index(t.slab));
         let slab = self.e.b.begin_for("slab", start, end, step);
         self.bring(a, slab);
         self.bring(b, slab);
@@ -169,9 +191,8 @@ impl Tiles<'_> {
         self.e.b.barrier();
         self.e.b.end();
         self.finish(a, b, &sums);
-        let batch: u64 = t.batch.iter().map(|var| var.extent).product();
         let [x, y] = t.items;
-        [t.column.extent.div_ceil(columns) * x, t.row.extent.div_ceil(rows) * y, batch]
+        [t.column.extent().div_ceil(columns) * x, t.row.extent().div_ceil(rows) * y, t.batch.extent()]
     }
 
     fn times(&mut self, value: ExprId, by: u64) -> ExprId {
@@ -185,7 +206,7 @@ impl Tiles<'_> {
     }
 
     /// Brings a slab of an operand into shared memory: `slab[step][position]`.
-    fn bring(&mut self, operand: Operand, slab: ExprId) {
+    fn bring(&mut self, operand: Operand<'a>, slab: ExprId) {
         let t = self.t;
         let items = t.items[0] * t.items[1];
         let (x, y) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.builtin(Builtin::LocalId(1)));
@@ -211,18 +232,18 @@ impl Tiles<'_> {
     }
 
     /// An operand's element, zero beyond its extents.
-    fn checked(&mut self, operand: Operand, inner: ExprId, outer: ExprId) -> ExprId {
+    fn checked(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
         let t = self.t;
         self.e.forget();
-        self.e.vars.insert(t.inner.id, inner);
-        self.e.vars.insert(operand.var.id, outer);
-        let open_inner = !t.inner.extent.is_multiple_of(t.slab);
-        let open_outer = !operand.var.extent.is_multiple_of(operand.count);
+        self.e.take_apart(inner, &t.inner.0);
+        self.e.take_apart(outer, &operand.axis.0);
+        let open_inner = !t.inner.extent().is_multiple_of(t.slab);
+        let open_outer = !operand.axis.extent().is_multiple_of(operand.count);
         self.e.beyond = open_inner || open_outer;
         let value = self.e.value(operand.value);
         self.e.beyond = false;
         let mut inside = None;
-        for (open, at, extent) in [(open_inner, inner, t.inner.extent), (open_outer, outer, operand.var.extent)] {
+        for (open, at, extent) in [(open_inner, inner, t.inner.extent()), (open_outer, outer, operand.axis.extent())] {
             if open {
                 let extent = self.e.b.index(extent);
                 let one = self.e.b.alu(Alu::Lt, &[at, extent]);
@@ -235,11 +256,12 @@ impl Tiles<'_> {
 
     /// Whether most of what an operand loads lies side by side along the inner variable.
     fn runs_along_inner(&self, operand: ValueId) -> bool {
-        let nest = self.e.nest;
+        let (nest, fastest) = (self.e.nest, self.t.inner.0.last());
         let (mut open, mut score) = (vec![operand], 0);
         while let Some(next) = open.pop() {
             if let Value::Load(_, form) = &nest.values[next].0 {
-                score += if form.coefficient(self.t.inner) == Some(1) { 1 } else { -1 };
+                let by_one = fastest.is_some_and(|var| form.coefficient(*var) == Some(1));
+                score += if by_one { 1 } else { -1 };
             }
             open.extend(nest.values[next].0.operands());
         }
@@ -247,7 +269,7 @@ impl Tiles<'_> {
     }
 
     /// Adds the products of a slab to a work-item's sums.
-    fn multiply(&mut self, a: Operand, b: Operand, sums: &[LocalId]) {
+    fn multiply(&mut self, a: Operand<'a>, b: Operand<'a>, sums: &[LocalId]) {
         let t = self.t;
         let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.slab), self.e.b.index(1));
         let inner = self.e.b.begin_for("step", start, end, step);
@@ -263,7 +285,7 @@ impl Tiles<'_> {
     }
 
     /// The elements of a slab's row that a work-item's block needs.
-    fn registers(&mut self, operand: Operand, axis: u8, inner: ExprId) -> Vec<ExprId> {
+    fn registers(&mut self, operand: Operand<'a>, axis: u8, inner: ExprId) -> Vec<ExprId> {
         let row = self.times(inner, operand.count + SKEW);
         let mut registers = Vec::new();
         for number in 0..self.t.block[axis as usize] {
@@ -284,7 +306,7 @@ impl Tiles<'_> {
     }
 
     /// Computes and stores what follows from the sums.
-    fn finish(&mut self, a: Operand, b: Operand, sums: &[LocalId]) {
+    fn finish(&mut self, a: Operand<'a>, b: Operand<'a>, sums: &[LocalId]) {
         let t = self.t;
         for y in 0..t.block[1] {
             for x in 0..t.block[0] {
@@ -293,14 +315,15 @@ impl Tiles<'_> {
                 let row = self.e.b.alu(Alu::Add, &[a.first, row]);
                 let column = self.e.b.alu(Alu::Add, &[b.first, column]);
                 let mut open = 0;
-                for (at, var, count) in [(row, t.row, a.count), (column, t.column, b.count)] {
-                    self.e.vars.insert(var.id, at);
-                    if !var.extent.is_multiple_of(count) {
-                        let extent = self.e.b.index(var.extent);
+                for (at, operand) in [(row, a), (column, b)] {
+                    let extent = operand.axis.extent();
+                    if !extent.is_multiple_of(operand.count) {
+                        let extent = self.e.b.index(extent);
                         let inside = self.e.b.alu(Alu::Lt, &[at, extent]);
                         self.e.b.begin_if(inside);
                         open += 1;
                     }
+                    self.e.take_apart(at, &operand.axis.0);
                 }
                 let sum = sums[(y * t.block[0] + x) as usize];
                 self.e.row[t.sum] = Some(self.e.b.get(sum));

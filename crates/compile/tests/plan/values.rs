@@ -193,7 +193,17 @@ graphs! {
         let u = b.matmul(padded, q);
         let (m, n) = (b.matmul(x, wt), b.matmul(x, wt));
         let both = b.alu(Alu::Sub, &[m, n]);
-        [y, z, v, u, both]
+        let (several, shared) = (b.f32(&[5, 7, 17]), b.f32(&[17, 18]));
+        let flat = b.reshape(shared, &[1, 17, 18]);
+        let flat = b.expand(flat, &[5, 17, 18]);
+        let rows = b.matmul(several, flat);
+        let (grid, deep) = (b.f32(&[20, 4, 6]), b.f32(&[4, 6, 19]));
+        let turned = b.permute(grid, &[0, 2, 1]);
+        let turned = b.reshape(turned, &[20, 24]);
+        let deep = b.permute(deep, &[1, 0, 2]);
+        let deep = b.reshape(deep, &[24, 19]);
+        let steps = b.matmul(turned, deep);
+        [y, z, v, u, both, rows, steps]
     }
     product_of_a_number_spread_out |b| {
         let x = b.f32(&[4, 6]);

@@ -22,6 +22,11 @@ pub const ROWS: &[Row] = &[
     smooth("conv2d", &[IMAGE, any(&[4, 3, 3, 2])], |x| {
         x[0].conv(&x[1], &Conv { stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 1 })
     }),
+    // Large enough for tiles on a GPU, which none of the lengths divides.
+    smooth("conv2d of many channels", &[any(&[2, 16, 4, 5]), any(&[17, 16, 3, 3])], |x| {
+        x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() })
+    }),
+    smooth("matmul of many rows", &[any(&[2, 9, 20]), any(&[20, 18])], |x| x[0].matmul(&x[1])),
     smooth("conv2d in groups", &[any(&[2, 4, 5, 5]), any(&[6, 2, 3, 3])], |x| {
         x[0].conv(&x[1], &Conv { groups: 2, padding: [1, 1], ..Conv::default() })
     }),
