@@ -28,6 +28,7 @@ pub mod tensor;
 pub use memory_plan::MemoryPlan;
 pub use ops::attention::{Attention, Rotary};
 pub use ops::conv::Conv;
+pub use ops::factor::Triangle;
 pub use ops::index::Put;
 pub use ops::loss::CrossEntropy;
 pub use ops::movement::Range;

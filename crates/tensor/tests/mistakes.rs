@@ -1,6 +1,6 @@
 //! What wrong expressions get: one sentence with the operands and the line, and never a panic.
 
-use panoply_tensor::{Attention, Conv, DType, Device, Put, Tensor, Window, eval, plan_counts};
+use panoply_tensor::{Attention, Conv, DType, Device, Put, Tensor, Triangle, Window, eval, plan_counts};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -88,14 +88,23 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (image.group_norm(2, 1e-5), "group_norm: the channels of f32[2, 3, 5, 5]"),
             (matrix.diagonal(), "diagonal: f32[4, 6]"),
             (matrix.outer(&matrix), "outer: f32[4, 6]"),
-            (matrix.fft(0), "fft: f32[4, 6]"),
+            (matrix.cholesky(), "cholesky: needs square matrices, not f32[4, 6]"),
+            (matrix.inverse(), "inverse: needs square matrices, not f32[4, 6]"),
+            (ones(&[4]).qr().0, "qr: needs matrices, not f32[4]"),
+            (matrix.cast(DType::F16).qr().1, "qr: needs f32 or f64, not f16[4, 6]"),
+            (ones(&[0, 0]).determinant(), "determinant: needs elements, not f32[0, 0]"),
+            (matrix.least_squares(&matrix), "least_squares: 4 equations do not determine 6 unknowns"),
+            (ones(&[3, 3]).solve(&matrix), "solve: 3 equations do not fit a right side of 4 × 6"),
+            (ones(&[2, 3, 3]).solve(&ones(&[4, 3, 1])), "solve: "),
+            (ones(&[3, 3]).solve_triangular(&Tensor::iota(3), Triangle::Lower), "element types f32 and i32 differ"),
+            (matrix.fft(0), "fft: needs complex numbers, not f32[4, 6]"),
             (ones(&[4, 2]).fft(1), "fft: axis 1 is out of range for the 1 of complex numbers f32[4, 2]"),
-            (ones(&[0, 2]).ifft(0), "ifft: axis 0 of f32[0, 2]"),
-            (ones(&[4, 2]).cast(DType::F16).fft(0), "is neither f32 nor f64; cast it first"),
+            (ones(&[0, 2]).ifft(0), "ifft: there are no elements along axis 0 of f32[0, 2]"),
+            (ones(&[4, 2]).cast(DType::F16).fft(0), "fft: needs f32 or f64, not f16[4, 2]"),
             (ones(&[4, 2]).irfft(9, 0), "irfft: 9 numbers have 5 frequencies, not the 4 of f32[4, 2]"),
-            (Tensor::iota(4).rfft(0), "rfft: i32[4, 2]"),
-            (ones(&[3, 4]).real(), "real: f32[3, 4]"),
-            (ones(&[3, 2]).complex_mul(&matrix), "complex_mul: f32[4, 6]"),
+            (Tensor::iota(4).rfft(0), "rfft: needs complex numbers, not i32[4, 2]"),
+            (ones(&[3, 4]).real(), "real: needs complex numbers, not f32[3, 4]"),
+            (ones(&[3, 2]).complex_mul(&matrix), "complex_mul: needs complex numbers, not f32[4, 6]"),
             (matrix.index(&[]), "index: positions for 0 of the 2 axes of f32[4, 6]"),
             (matrix.index(&[&matrix]), "index: positions are f32[4, 6]"),
             (matrix.index(&[&Tensor::iota(3), &Tensor::iota(2)]), "index: the positions do not broadcast"),

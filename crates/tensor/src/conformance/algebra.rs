@@ -1,7 +1,7 @@
-//! The op table, continued: Fourier transforms.
+//! The op table, continued: Fourier transforms, factorisations.
 
 use super::row::{Row, any, smooth};
-use crate::Tensor;
+use crate::{Tensor, Triangle};
 
 /// Every row.
 pub const ROWS: &[Row] = &[
@@ -22,4 +22,46 @@ pub const ROWS: &[Row] = &[
     smooth("fft2", &[any(&[2, 5, 6, 2])], |x| x[0].fft2()),
     smooth("ifft2", &[any(&[5, 6, 2])], |x| x[0].ifft2()),
     smooth("rfft2 and back", &[any(&[4, 7])], |x| x[0].rfft2().exp().irfft2(7)),
+    // Factorisations, of matrices that are far from singular.
+    smooth("cholesky", &[any(&[2, 5, 5])], |x| positive(&x[0]).cholesky()),
+    smooth("cholesky of blocks", &[any(&[40, 40])], |x| positive(&x[0]).cholesky()),
+    smooth("solve_triangular", &[any(&[2, 5, 5]), any(&[5, 3])], |x| {
+        steady(&x[0]).solve_triangular(&x[1], Triangle::Lower)
+    }),
+    smooth("solve_triangular, upper", &[any(&[5, 5]), any(&[5])], |x| {
+        steady(&x[0]).solve_triangular(&x[1], Triangle::Upper)
+    }),
+    smooth("solve_triangular of blocks", &[any(&[70, 70]), any(&[70, 2])], |x| {
+        steady(&x[0]).solve_triangular(&x[1], Triangle::Upper)
+    }),
+    smooth("qr", &[any(&[2, 7, 4])], |x| {
+        let (q, r) = steady(&x[0]).qr();
+        q.matmul(&r.exp())
+    }),
+    smooth("qr of wide", &[any(&[4, 7])], |x| {
+        let (q, r) = steady(&x[0]).qr();
+        q.matmul(&r.exp())
+    }),
+    smooth("qr of blocks", &[any(&[45, 40])], |x| steady(&x[0]).qr().0),
+    smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
+    smooth("least_squares", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).least_squares(&x[1].unsqueeze(1))),
+    smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inverse()),
+    smooth("determinant", &[any(&[3, 4, 4])], |x| (steady(&x[0]) / 4.0).determinant()),
+    smooth("slogdet", &[any(&[3, 4, 4])], |x| {
+        let (sign, logarithm) = steady(&x[0]).slogdet();
+        sign * logarithm
+    }),
 ];
+
+/// Symmetric positive definite matrices.
+fn positive(x: &Tensor) -> Tensor {
+    steady(&x.matmul(&x.t()))
+}
+
+/// Matrices with a heavy diagonal.
+fn steady(x: &Tensor) -> Tensor {
+    let &[.., rows, columns] = x.0.shape.dims() else { unreachable!("the rows above have matrices") };
+    let places = [rows, columns].map(Tensor::iota);
+    let scale = rows.max(columns) as f64;
+    x / scale.sqrt() + places[0].unsqueeze(1).eq(&places[1]).cast(x.dtype()) * (scale.sqrt() + 1.0)
+}

@@ -111,9 +111,7 @@ impl Tensor {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
-        let mut widths = vec![(0, 0); self.0.shape.rank() + 1];
-        widths[place + 1..].iter_mut().last().expect("there is an axis of parts").1 = 1;
-        let complex = self.unsqueeze(-1).pad(&widths);
+        let complex = Tensor::complex(self, &self.zeros_like());
         match complex.complex_axis("rfft", place as isize) {
             Ok(_) => complex.transformed(place, false).narrow(place as isize, 0, self.0.shape.dims()[place] / 2 + 1),
             Err(mistake) => mistake,
@@ -187,7 +185,7 @@ impl Tensor {
         if self.0.shape.dims().last() == Some(&2) && self.dtype().is_float() {
             return Ok(());
         }
-        let message = format!("{op}: {self:?} holds no complex numbers");
+        let message = format!("{op}: needs complex numbers, not {self:?}");
         let note = "their real and imaginary parts are a last axis of 2 floats; `Tensor::complex` makes one";
         Err(Tensor::mistake(Error::mistake(message).note(note)))
     }
@@ -201,9 +199,9 @@ impl Tensor {
         let wrong = if !(0..rank).contains(&place) {
             format!("axis {axis} is out of range for the {rank} of complex numbers {self:?}")
         } else if dims[place as usize] == 0 {
-            format!("axis {axis} of {self:?} has no elements")
+            format!("there are no elements along axis {axis} of {self:?}")
         } else if !matches!(self.dtype(), DType::F32 | DType::F64) {
-            format!("{self:?} is neither f32 nor f64; cast it first")
+            format!("needs f32 or f64, not {self:?}")
         } else {
             return Ok(place as usize);
         };

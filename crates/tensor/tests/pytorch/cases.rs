@@ -1,6 +1,6 @@
 //! One line for each case of `ops.safetensors`.
 
-use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Window};
+use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Triangle, Window};
 
 use super::{Fixture, close, devices};
 
@@ -203,10 +203,36 @@ const CASES: &[Case] = &[
     ("rfft2", |x| x[0].rfft2()),
     ("irfft2", |x| x[0].irfft2(7)),
     ("complex_mul", |x| x[0].complex_mul(&x[1])),
+    ("cholesky", |x| positive(&x[0]).cholesky()),
+    ("cholesky of blocks", |x| positive(&x[0]).cholesky()),
+    ("cholesky of a triangle", |x| x[0].cholesky()),
+    ("solve_triangular, lower", |x| x[0].solve_triangular(&x[1], Triangle::Lower)),
+    ("solve_triangular, upper", |x| x[0].solve_triangular(&x[1], Triangle::Upper)),
+    ("solve_triangular of blocks", |x| x[0].solve_triangular(&x[1], Triangle::Upper)),
+    ("qr, q", |x| x[0].qr().0),
+    ("qr, r", |x| x[0].qr().1),
+    ("qr of squares, q", |x| x[0].qr().0),
+    ("qr of squares, r", |x| x[0].qr().1),
+    ("qr of wide, q", |x| x[0].qr().0),
+    ("qr of wide, r", |x| x[0].qr().1),
+    ("qr of blocks, q", |x| x[0].qr().0),
+    ("qr of blocks, r", |x| x[0].qr().1),
+    ("solve", |x| x[0].solve(&x[1])),
+    ("solve for a vector", |x| x[0].solve(&x[1])),
+    ("least_squares", |x| x[0].least_squares(&x[1])),
+    ("inverse", |x| x[0].inverse()),
+    ("determinant", |x| x[0].determinant()),
+    ("slogdet, sign", |x| x[0].slogdet().0),
+    ("slogdet", |x| x[0].slogdet().1),
 ];
 
 fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
     Tensor::einsum(formula, &x.iter().collect::<Vec<&Tensor>>())
+}
+
+fn positive(x: &Tensor) -> Tensor {
+    let [_, _, n] = x.dims().unwrap();
+    x.matmul(&x.t()) / n as f64 + Tensor::eye(n, DType::F32)
 }
 
 /// A single number in which every element counts differently, as in `make.py`.
