@@ -86,13 +86,15 @@ fn reflections_neither_overflow_nor_vanish() {
     });
 }
 
+type Loss = fn(&Tensor) -> Tensor;
+
 /// The second derivative along a direction by differences of the first, in f64.
 #[test]
 fn gradients_have_gradients() {
     on_cpu(|| {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed(8).normal([4, 4]).cast(DType::F64);
-        let losses: [(&str, fn(&Tensor) -> Tensor); 4] = [
+        let losses: [(&str, Loss); 4] = [
             ("cholesky", |x| (x.matmul(&x.t()).cholesky() + 1.0).square().sum(..)),
             ("qr", |x| (x.qr().0 + 0.3).square().sum(..) + x.qr().1.exp().sum(..)),
             ("solve", |x| x.solve(&Tensor::ones([4, 2], DType::F64)).exp().sum(..)),

@@ -71,7 +71,7 @@ impl Tensor {
                 [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(flow)]
             },
         );
-        x.as_given(right)
+        x.in_form_of(right)
     }
 
     /// Q and R with Q · R = A, of matrices `[…, m, n]` of f32 or f64: Q `[…, m, k]` has orthonormal columns, R `[…, k, n]` is upper
@@ -106,7 +106,7 @@ impl Tensor {
                 [Some(-flow.matmul(&x.t())), Some(flow)]
             },
         );
-        x.as_given(right)
+        x.in_form_of(right)
     }
 
     /// The X for which A · X comes nearest to `right`, of matrices `[…, m, n]` with independent columns and `[…, m, l]`.
@@ -220,7 +220,7 @@ impl Tensor {
     }
 
     /// A solution in the form of its right side.
-    fn as_given(self, right: &Tensor) -> Tensor {
+    fn in_form_of(self, right: &Tensor) -> Tensor {
         if right.0.shape.rank() == 1 && !self.is_mistake() { self.squeeze(-1) } else { self }
     }
 

@@ -124,7 +124,7 @@ impl Tensor {
     }
 
     /// Whether positions are below a length, and the positions as i32.
-    fn within(&self, length: usize) -> (Tensor, Tensor) {
+    pub(crate) fn within(&self, length: usize) -> (Tensor, Tensor) {
         let inside = self.ge(&self.literal(0.0)).bitand(&self.lt(&self.literal(length as f64)));
         (inside, self.cast(DType::I32))
     }
