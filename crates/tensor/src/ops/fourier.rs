@@ -65,7 +65,7 @@ impl Tensor {
             return mistake;
         }
         let signs = Tensor::iota(2).cast(self.dtype()) * self.literal(2.0) - self.literal(1.0);
-        self.turned(&other.narrow(-1, 0, 1), &(other.narrow(-1, 1, 1) * signs), -1)
+        self.turned(&other.narrow(-1, 0, 1), &(other.narrow(-1, 1, 1) * signs))
     }
 
     /// Magnitudes of complex numbers: `[…, 2]` becomes `[…]`.
@@ -218,10 +218,9 @@ impl Tensor {
         line(&flat, inverse).reshaped(dims).transpose(place as isize, last)
     }
 
-    /// Complex numbers, whose parts are along an axis, times others: their real parts, and their imaginary parts with the sign
-    /// that each part takes.
-    fn turned(&self, real: &Tensor, signed: &Tensor, axis: isize) -> Tensor {
-        self * real + self.flip(axis) * signed
+    /// Complex numbers times others: their real parts, and their imaginary parts with the sign that each part takes.
+    fn turned(&self, real: &Tensor, signed: &Tensor) -> Tensor {
+        self * real + self.flip(-1) * signed
     }
 }
 
@@ -257,16 +256,15 @@ fn by_factors(x: &Tensor, table: &Tensor) -> Tensor {
     let factors = factors(n).expect("it was asked before");
     let (last, early) = factors.split_last().expect("there is a factor");
     let (mut groups, mut rest, mut read) = (batch, n, Reader { table, at: 0 });
-    // Parts before places: the sums over j₁ of both parts are one product from the left.
+    // Parts before places: the sums over j₁ of both parts are one product from the left, which gives them and, in the place of
+    // each, i times them. So twiddles are a product element by element, and nothing moves in between.
     let mut data = if early.is_empty() { x.clone() } else { x.permuted(vec![0, 2, 1]) };
-    for (number, r) in early.iter().enumerate() {
+    for r in early {
         let m = rest / r;
-        let matrix = read.next(&[2 * r, 2 * r]);
-        let sums = matrix.matmul(&data.reshaped([groups, 2 * r, m].into())).reshaped([groups, 2, *r, m].into());
-        let sums = sums.turned(&read.next(&[*r, m]), &read.next(&[2, *r, m]), 1);
-        // The last sums are a product from the right, for which the parts stand behind.
-        let order = if number + 1 == early.len() { vec![0, 2, 3, 1] } else { vec![0, 2, 1, 3] };
-        (groups, rest, data) = (groups * r, m, sums.permuted(order));
+        let sums = read.next(&[4 * r, 2 * r]).matmul(&data.reshaped([groups, 2 * r, m].into()));
+        let half = |which: usize| sums.narrow(1, which * 2 * r, 2 * r);
+        data = half(0) * read.next(&[2 * r, m]) + half(1) * read.next(&[2 * r, m]);
+        (groups, rest) = (groups * r, m);
     }
     let sums = data.reshaped([groups, 2 * last].into()).matmul(&read.next(&[2 * last, 2 * last]));
     let count = factors.len();
@@ -281,9 +279,9 @@ fn by_convolution(x: &Tensor, chirp: &Tensor, there: &Tensor, back: &Tensor) -> 
     let m = (2 * n - 1).next_power_of_two();
     let mut read = Reader { table: chirp, at: 0 };
     let (real, signed) = (read.next(&[n, 1]), read.next(&[n, 2]));
-    let spectrum = by_factors(&x.turned(&real, &signed, -1).pad(&[(0, 0), (0, m - n), (0, 0)]), there);
-    let product = spectrum.turned(&read.next(&[m, 1]), &read.next(&[m, 2]), -1);
-    by_factors(&product, back).narrow(1, 0, n).turned(&real, &signed, -1)
+    let spectrum = by_factors(&x.turned(&real, &signed).pad(&[(0, 0), (0, m - n), (0, 0)]), there);
+    let product = spectrum.turned(&read.next(&[m, 1]), &read.next(&[m, 2]));
+    by_factors(&product, back).narrow(1, 0, n).turned(&real, &signed)
 }
 
 /// Parts of a table, one after another.
@@ -381,27 +379,28 @@ fn matrices(n: usize, inverse: bool) -> Vec<f64> {
     };
     for r in early {
         let m = rest / r;
-        for (to, k, from) in (0..2 * r * 2).map(|row| (row / (2 * r), row / 2 % r, row % 2)) {
-            numbers.extend((0..*r).map(|j| share(root(j * k, *r, inverse), to, from)));
+        for (turned, k, to) in (0..4 * r).map(|row| (row / (2 * r), row / 2 % r, row % 2)) {
+            // i times a number has its imaginary part, of the other sign, as real part.
+            let (sign, to) = if turned == 0 { (1.0, to) } else { (if to == 0 { -1.0 } else { 1.0 }, 1 - to) };
+            let places = (0..2).flat_map(|from| (0..*r).map(move |j| (from, j)));
+            numbers.extend(places.map(|(from, j)| sign * share(root(j * k, *r, inverse), to, from)));
         }
-        let twiddles: Vec<Complex> = (0..rest).map(|at| root(at / m * (at % m), rest, inverse)).collect();
-        push(&twiddles, &mut numbers);
+        for part in 0..2 {
+            let twiddle = |k: usize, j: usize| root(k * j, rest, inverse)[part];
+            numbers.extend((0..2 * r).flat_map(|row| (0..m).map(move |j| twiddle(row / 2, j))));
+        }
         rest = m;
     }
-    for (j, from) in (0..2 * last).map(|row| (row / 2, row % 2)) {
+    // The parts stand behind the places in what is given, and before them in sums.
+    let apart = |row: usize| if early.is_empty() { (row / 2, row % 2) } else { (row % last, row / last) };
+    for (j, from) in (0..2 * last).map(apart) {
         numbers.extend((0..2 * last).map(|column| share(root(j * (column / 2), *last, inverse), column % 2, from)));
     }
     numbers
 }
 
-/// Real parts, then imaginary parts with the signs that a product's parts take: all for the real parts, then all for the others.
+/// Real parts, then imaginary parts twice, with the signs that they take for a product's real and imaginary part.
 fn push(factors: &[Complex], numbers: &mut Vec<f64>) {
-    numbers.extend(factors.iter().map(|[c, _]| c));
-    numbers.extend(factors.iter().map(|[_, s]| -s).chain(factors.iter().map(|[_, s]| *s)));
-}
-
-/// The same where the parts stand behind.
-fn push_pairs(factors: &[Complex], numbers: &mut Vec<f64>) {
     numbers.extend(factors.iter().map(|[c, _]| c));
     numbers.extend(factors.iter().flat_map(|[_, s]| [-s, *s]));
 }
@@ -420,8 +419,8 @@ fn chirp(n: usize, inverse: bool) -> Vec<f64> {
     }
     butterflies(&mut filter);
     let mut numbers = Vec::new();
-    push_pairs(&chirp, &mut numbers);
-    push_pairs(&filter, &mut numbers);
+    push(&chirp, &mut numbers);
+    push(&filter, &mut numbers);
     numbers
 }
 
