@@ -4,13 +4,14 @@ mod attention;
 mod conv;
 mod gemm;
 mod pool;
+mod sort;
 mod tile;
 
 use std::ptr;
 
 use panoply_device::Result;
 use panoply_ir::DType;
-use panoply_ir::routine::Routine;
+use panoply_ir::routine::{Routine, Sort};
 
 use crate::pool::Pool;
 use crate::vm::isa::Isa;
@@ -44,12 +45,26 @@ pub fn offers(routine: &Routine) -> bool {
             is_whole(attention.dtype) && !routine.is_empty()
         }
         Routine::MaxPoolGradient(pool) => is_whole(pool.dtype) && !routine.is_empty(),
+        Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
 
 /// Whether elements are as wide as they are summed in.
 fn is_whole(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
+}
+
+/// What sorts elements of a type.
+fn sorter(dtype: DType) -> Option<unsafe fn(&Pool, &Sort, &[*mut u8])> {
+    match dtype {
+        DType::F32 => Some(sort::rows::<f32>),
+        DType::F64 => Some(sort::rows::<f64>),
+        DType::I32 => Some(sort::rows::<i32>),
+        DType::I64 => Some(sort::rows::<i64>),
+        DType::U32 => Some(sort::rows::<u32>),
+        DType::U64 => Some(sort::rows::<u64>),
+        DType::Bool | DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::F16 | DType::BF16 => None,
+    }
 }
 
 /// Runs a routine on its buffers, whose first bytes are given in the order the routine names.
@@ -78,6 +93,7 @@ pub unsafe fn run(pool: &Pool, isa: Isa, routine: &Routine, buffers: &[*mut u8])
                 pool::max_gradient::<f64>(pool, like, buffers)
             }
             Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, like, buffers),
+            Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
         }
     }
     Ok(())

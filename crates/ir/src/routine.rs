@@ -10,6 +10,7 @@ mod attention;
 mod conv;
 mod gemm;
 mod pool;
+mod sort;
 
 use std::fmt;
 
@@ -18,6 +19,7 @@ use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
+pub use sort::Sort;
 
 use crate::dtype::DType;
 use crate::kernel::Access;
@@ -42,6 +44,8 @@ pub enum Routine {
     /// What flows back from the largest elements of windows, which share it where several are. Buffers: input, output, what
     /// flows to it (In); what flows to the input (Out).
     MaxPoolGradient(Pool),
+    /// Rows in order. Buffers: input (In); values, positions (Out).
+    Sort(Sort),
 }
 
 /// A buffer of a routine.
@@ -78,6 +82,7 @@ impl Routine {
             Routine::Attention(_) => "attention",
             Routine::AttentionGradient(_) => "attention_gradient",
             Routine::MaxPoolGradient(_) => "max_pool_gradient",
+            Routine::Sort(_) => "sort",
         }
     }
 
@@ -92,6 +97,7 @@ impl Routine {
             Routine::Attention(attention) => attention.operand(at),
             Routine::AttentionGradient(attention) => attention.gradient_operand(at),
             Routine::MaxPoolGradient(pool) => pool.operand(at),
+            Routine::Sort(sort) => sort.operand(at),
         })
     }
 
@@ -109,6 +115,7 @@ impl fmt::Display for Routine {
             Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => conv.fmt(f),
             Routine::Attention(attention) | Routine::AttentionGradient(attention) => attention.fmt(f),
             Routine::MaxPoolGradient(pool) => pool.fmt(f),
+            Routine::Sort(sort) => sort.fmt(f),
         }
     }
 }

@@ -48,7 +48,8 @@ pub use panoply_runtime::{
     Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{
-    Attention, Conv, CrossEntropy, Ends, Order, Range, Rng, Rotary, Shape, Tensor, Window, eval, plan_counts,
+    Attention, Conv, CrossEntropy, Ends, Order, Put, Range, Rng, Rotary, Shape, Tensor, Triangle, Window, eval,
+    plan_counts,
 };
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.

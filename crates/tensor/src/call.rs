@@ -16,10 +16,12 @@ use std::panic::Location;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use panoply_ir::graph::Call;
+use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Error, Result, Shape};
 
-use crate::gradient::pull_back;
+use crate::batch::Batch;
+use crate::gradient::{pull_back, push_forward};
 use crate::realize::describe;
 use crate::settings::Settings;
 use crate::tensor::{Source, Tensor};
@@ -48,9 +50,14 @@ pub(crate) struct Body {
     pub call: Arc<Call>,
     /// What flows back from each output, once somebody asked.
     flows: Vec<OnceLock<Option<Flows>>>,
+    /// How an output moves when these inputs do, from the inputs and how those move; none if it does not.
+    moves: Mutex<Moves>,
     /// What flows back if its author says so.
     rule: Option<Rule>,
 }
+
+/// By output and which inputs move.
+type Moves = HashMap<(u32, Vec<bool>), Option<Arc<Body>>>;
 
 /// An author's gradient: from the inputs, the output, the derivative by the output and the settings to the derivatives by
 /// the inputs, none where there is none.
@@ -222,7 +229,7 @@ impl Body {
     ) -> Result<Body> {
         let call = Arc::new(Call::offered(name, describe(name, &outputs)?, routine));
         let flows = outputs.iter().map(|_| OnceLock::new()).collect();
-        Ok(Body { inputs, outputs, call, flows, rule })
+        Ok(Body { inputs, outputs, call, flows, moves: Mutex::default(), rule })
     }
 
     /// An output of the operation on these inputs.
@@ -262,6 +269,101 @@ impl Body {
         Ok(Some(to.iter().map(|to| to.map(|output| body.apply(&given, output))).collect()))
     }
 
+    /// How `y`, an output on these inputs, moves when they do, none where one does not; none if there is no derivative.
+    pub fn moves(
+        &self,
+        output: u32,
+        inputs: &[Tensor],
+        y: &Tensor,
+        moves: &[Option<Tensor>],
+    ) -> Result<Option<Tensor>> {
+        if output == 0 && self.rule.is_some() {
+            return self.transposed(inputs, y, moves);
+        }
+        let which = (output, moves.iter().map(Option::is_some).collect::<Vec<bool>>());
+        let known = || self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().get(&which).cloned();
+        let body = match found {
+            Some(body) => body,
+            None => {
+                let derived = self.derive_moves(output, &which.1)?.map(Arc::new);
+                known().entry(which).or_insert(derived).clone()
+            }
+        };
+        let given: Vec<&Tensor> = inputs.iter().chain(moves.iter().flatten()).collect();
+        Ok(body.map(|body| body.apply(&given, 0)))
+    }
+
+    fn derive_moves(&self, output: u32, which: &[bool]) -> Result<Option<Body>> {
+        let moving: Vec<&Tensor> = self.inputs.iter().zip(which).filter(|(_, moves)| **moves).map(|(x, _)| x).collect();
+        let numbered = moving.iter().zip(self.inputs.len() as u32..);
+        let directions: Vec<Tensor> = numbered.map(|(input, n)| input.stand_in(n)).collect();
+        let result = &self.outputs[output as usize];
+        let Some(moved) = push_forward(result, &moving, &directions.iter().collect::<Vec<&Tensor>>())?.moved else {
+            return Ok(None);
+        };
+        let inputs = self.inputs.iter().cloned().chain(directions).collect();
+        Body::new(&format!("derivative of {}", self.call.name), inputs, vec![moved], None, None).map(Some)
+    }
+
+    /// What its author says flows back is linear in what flows in, whatever that is: how the output moves is the transpose.
+    fn transposed(&self, inputs: &[Tensor], y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
+        let g = y.zeros_like();
+        let Some(flows) = self.flows(0, inputs, y, &g)? else { return Ok(None) };
+        let mut sum: Option<Tensor> = None;
+        for (flow, moved) in flows.iter().zip(moves) {
+            let (Some(flow), Some(moved)) = (flow, moved) else { continue };
+            let term = pull_back(flow, moved.clone(), &[&g])?.flows.remove(0);
+            sum = sum.into_iter().chain(term).reduce(|sum, term| sum + term);
+        }
+        Ok(sum)
+    }
+
+    /// The operation on many examples: `each` says which inputs have an axis for them in front.
+    #[track_caller]
+    pub fn batched(self: &Arc<Body>, batch: Batch, each: &[bool]) -> Result<Arc<Body>> {
+        let whole = |(n, input): (usize, &Tensor)| match each[n] {
+            true => {
+                let shape = batch.shape(&input.0.shape);
+                Tensor::new(Source::Input(n as u32), Vec::new(), shape, input.dtype(), None)
+            }
+            false => input.clone(),
+        };
+        let inputs: Vec<Tensor> = self.inputs.iter().enumerate().map(whole).collect();
+        let outputs = batch.apply(of_each(&self.inputs, &inputs, each), &self.outputs);
+        outputs.iter().try_for_each(|output| output.check())?;
+        let rule = self.rule.is_some().then(|| {
+            let (one, each) = (self.clone(), each.to_vec());
+            Box::new(move |inputs: &[Tensor], y: &Tensor, g: &Tensor| one.flows_of_each(batch, &each, inputs, y, g))
+                as Rule
+        });
+        Body::new(&self.call.name, inputs, outputs, None, rule).map(Arc::new)
+    }
+
+    /// What its author says flows back for each of many examples; their sum to an input that is the same for all.
+    #[track_caller]
+    fn flows_of_each(
+        &self,
+        batch: Batch,
+        each: &[bool],
+        inputs: &[Tensor],
+        y: &Tensor,
+        g: &Tensor,
+    ) -> Vec<Option<Tensor>> {
+        let rule = self.rule.as_ref().expect("it is asked of bodies with a rule");
+        let one = |(input, each): (&Tensor, &bool)| if *each { input.single() } else { input.clone() };
+        let (singles, single_y, single_g) =
+            (inputs.iter().zip(each).map(one).collect::<Vec<_>>(), y.single(), g.single());
+        let flows = rule(&singles, &single_y, &single_g);
+        let given = of_each(&singles, inputs, each).chain([(&single_y, y.clone()), (&single_g, g.clone())]);
+        let mut whole = batch.apply(given, &flows.iter().flatten().cloned().collect::<Vec<Tensor>>()).into_iter();
+        let flow = |(flow, each): (&Option<Tensor>, &bool)| {
+            let whole = flow.as_ref().and_then(|_| whole.next())?;
+            Some(if *each { whole } else { whole.reduced(ReduceOp::Sum, vec![0]).squeeze(0) })
+        };
+        flows.iter().zip(each).map(flow).collect()
+    }
+
     fn derive(&self, output: u32) -> Result<Option<Flows>> {
         let result = &self.outputs[output as usize];
         let g = result.stand_in(self.inputs.len() as u32);
@@ -288,6 +390,12 @@ impl Tensor {
     fn stand_in(&self, n: u32) -> Tensor {
         Tensor::new(Source::Input(n), Vec::new(), self.0.shape.clone(), self.dtype(), None)
     }
+}
+
+/// What stands for one example, with what stands for all, of the inputs that differ.
+fn of_each<'a>(one: &'a [Tensor], whole: &'a [Tensor], each: &'a [bool]) -> impl Iterator<Item = (&'a Tensor, Tensor)> {
+    let pairs = one.iter().zip(whole).zip(each);
+    pairs.filter(|(_, each)| **each).map(|((one, whole), _)| (one, whole.clone()))
 }
 
 fn lock() -> std::sync::MutexGuard<'static, HashMap<Key, Arc<Body>>> {

@@ -4,6 +4,7 @@
 //! that what it computes is right. The tests ask it of every device they have, and `panoply selftest` of a user's. The
 //! [`oracle`] walks the graph one element at a time in f64 and shares nothing with the compiler.
 
+pub mod algebra;
 pub mod composed;
 pub mod functions;
 pub mod oracle;
@@ -19,7 +20,7 @@ pub use row::Row;
 
 /// Every row of the op table.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    table::ROWS.iter().chain(composed::ROWS)
+    table::ROWS.iter().chain(composed::ROWS).chain(algebra::ROWS)
 }
 
 /// How a device did in one point.

@@ -8,6 +8,7 @@
 //! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3 (reverse accumulation).
 
 mod flows;
+mod forward;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,26 +20,18 @@ use panoply_ir::{Alu, Error, Math, Result, Shape};
 use crate::checkpoint;
 use crate::tensor::{Node, Source, Tensor};
 use flows::Flows;
+pub(crate) use forward::push_forward;
 
 impl Tensor {
     /// The derivatives of this single number with respect to each of `wanted`, in their shapes.
     pub fn gradients(&self, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
-        self.check()?;
-        wanted.iter().try_for_each(|tensor| tensor.check())?;
+        self.has_derivatives("gradients", wanted)?;
         if self.0.shape.elems() != 1 {
             return Err(Error::mistake(format!(
                 "gradients: {self:?} is not a single number; reduce it, for example with `.mean(..)`"
             )));
         }
-        if let Some(integer) = [self].iter().chain(wanted).find(|tensor| !tensor.dtype().is_float()) {
-            return Err(Error::mistake(format!("gradients: {integer:?} is not a float and has no derivative")));
-        }
-        let PulledBack { flows, cut } = pull_back(self, self.ones_like(), wanted)?;
-        let result = flows.into_iter().zip(wanted).map(|(flow, tensor)| match flow {
-            Some(gradient) => gradient.check().map(|()| gradient),
-            None => Err(no_path(self, tensor, cut.as_ref())),
-        });
-        result.collect()
+        self.pulled("gradients", self.ones_like(), wanted)
     }
 }
 
@@ -79,8 +72,8 @@ pub(crate) fn pull_back(y: &Tensor, g: Tensor, wanted: &[&Tensor]) -> Result<Pul
     Ok(PulledBack { flows: wanted.iter().map(|tensor| flows.of(tensor)).collect(), cut })
 }
 
-fn no_path(from: &Tensor, to: &Tensor, cut: Option<&Tensor>) -> Error {
-    let error = Error::mistake(format!("gradients: {from:?} does not depend on {to:?} in a differentiable way"));
+fn no_path(op: &str, from: &Tensor, to: &Tensor, cut: Option<&Tensor>) -> Error {
+    let error = Error::mistake(format!("{op}: {from:?} does not depend on {to:?} in a differentiable way"));
     match cut {
         Some(tensor) => error.note(format!("the path ends at {}, {tensor:?}", op_name(tensor))),
         None => error,
@@ -146,12 +139,7 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
         }
         Op::Reduce(ReduceOp::Sum, _) => one(g.expand_to(&x().0.shape)),
         Op::Reduce(ReduceOp::Prod, axes) => one(product_adjoint(x(), g, axes)),
-        Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => {
-            // Equal extremes share the flow, as in PyTorch's `amax`.
-            let hit = x().eq(y).cast(y.dtype());
-            let share = &hit / hit.reduced(ReduceOp::Sum, axes.clone());
-            one(share * g)
-        }
+        Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => one(share_of_extremes(x(), y, axes) * g),
         Op::Scan(ReduceOp::Sum, axis) => one(g.flip(*axis as isize).cumsum(*axis as isize).flip(*axis as isize)),
         Op::Scan(other, _) => {
             let message = format!("gradients: the running {} has no gradient here", other.name());
@@ -200,6 +188,12 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
             Ok(Some(vec![Some(g.clone()), None, Some(rows)]))
         }
     }
+}
+
+/// What share of an extreme each element is: equal ones share alike, as in PyTorch's `amax`.
+fn share_of_extremes(x: &Tensor, y: &Tensor, axes: &[usize]) -> Tensor {
+    let hit = x.eq(y).cast(y.dtype());
+    &hit / hit.reduced(ReduceOp::Sum, axes.to_vec())
 }
 
 /// The product of the others, exact when factors are zero: running products from both ends, each excluding the element.

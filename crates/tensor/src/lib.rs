@@ -6,11 +6,13 @@
 //! and needs no `?`; whoever first asks for a result gets the leftmost mistake, with its operands and source line.
 //!
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
-//! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives), [`random`], [`realize`], `memory_plan`, [`display`],
+//! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
+//! and one for the forward direction), `batch` (functions of one example for many), [`random`], [`realize`], `memory_plan`, [`display`],
 //! [`conformance`] (what every device must compute).
 
 #![forbid(unsafe_code)]
 
+mod batch;
 pub mod call;
 mod checkpoint;
 pub mod conformance;
@@ -28,6 +30,8 @@ pub mod tensor;
 pub use memory_plan::MemoryPlan;
 pub use ops::attention::{Attention, Rotary};
 pub use ops::conv::Conv;
+pub use ops::factor::Triangle;
+pub use ops::index::Put;
 pub use ops::loss::CrossEntropy;
 pub use ops::movement::Range;
 pub use ops::resize::Ends;

@@ -52,7 +52,12 @@ const ROWS: &[Row] = &[
         1,
         10,
     ),
-    row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 2, 4),
+    row("fft of 128", &[&[8, 128, 2]], |x| x[0].fft(-1), 1, 3),
+    row("fft of 1024", &[&[8, 1024, 2]], |x| x[0].fft(-1), 5, 9),
+    row("rfft of 4096", &[&[8, 4096]], |x| x[0].rfft(-1), 5, 10),
+    row("fft of 1009", &[&[8, 1009, 2]], |x| x[0].fft(-1), 9, 18),
+    row("fft2 of 256", &[&[2, 256, 256, 2]], |x| x[0].fft2(), 9, 18),
+    row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 1, 3),
 ];
 
 fn padded() -> Conv<2> {

@@ -1,6 +1,6 @@
 //! What wrong expressions get: one sentence with the operands and the line, and never a panic.
 
-use panoply_tensor::{Attention, Conv, DType, Device, Tensor, Window, eval, plan_counts};
+use panoply_tensor::{Attention, Conv, DType, Device, Put, Tensor, Triangle, Window, eval, plan_counts};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -71,11 +71,51 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (attend(&ones(&[2, 3, 5, 4])), "attention: lengths of queries, keys and values do not fit"),
             (Tensor::einsum("ij,jk->ik", &[&matrix, &matrix]), "einsum: `ij,jk->ik`: `j` is 6 and 4 long"),
             (Tensor::einsum("ij->z", &[&matrix]), "no operand has `z`"),
+            (Tensor::einsum("...i->i", &[&matrix]), "the operands' `...` has axes, the result has no `...` for them"),
+            (Tensor::einsum("ij", &[&image]), "2 labels for 4 axes"),
+            (Tensor::einsum("abc...", &[&matrix]), "3 labels for 2 axes"),
+            (Tensor::einsum("ii", &[&matrix]), "`i` is 4 and 6 long"),
+            (Tensor::einsum("ii", &[&ones(&[1, 3])]), "`i` is 1 and 3 long"),
+            (Tensor::einsum("...a...", &[&matrix]), "`.` is no label"),
+            (Tensor::einsum("i.j", &[&matrix]), "`.` is no label"),
+            (Tensor::einsum("i->j->i", &[&matrix]), "einsum: `i->j->i`: "),
+            (Tensor::einsum("ij->ijj", &[&matrix]), "the result names a label twice"),
+            (Tensor::einsum("...,...", &[&matrix, &ones(&[5])]), "an axis of `...` is 6 and 5 long"),
+            (Tensor::einsum("ij,jk", &[&matrix]), "it names 2 operands, 1 are given"),
+            (Tensor::einsum("", &[]), "it names 1 operands, 0 are given"),
             (matrix.top_k(7, 1).0, "top_k: no 7 in order along axis 1"),
             (matrix.split(&[1, 2], 0).remove(1), "split: [1, 2] do not add up"),
             (image.group_norm(2, 1e-5), "group_norm: the channels of f32[2, 3, 5, 5]"),
             (matrix.diagonal(), "diagonal: f32[4, 6]"),
             (matrix.outer(&matrix), "outer: f32[4, 6]"),
+            (matrix.cholesky(), "cholesky: needs square matrices, not f32[4, 6]"),
+            (matrix.inverse(), "inverse: needs square matrices, not f32[4, 6]"),
+            (ones(&[4]).qr().0, "qr: needs matrices, not f32[4]"),
+            (matrix.cast(DType::F16).qr().1, "qr: needs f32 or f64, not f16[4, 6]"),
+            (ones(&[0, 0]).determinant(), "determinant: needs elements, not f32[0, 0]"),
+            (matrix.least_squares(&matrix), "least_squares: 4 equations do not determine 6 unknowns"),
+            (ones(&[3, 3]).solve(&matrix), "solve: 3 equations do not fit a right side of 4 × 6"),
+            (ones(&[2, 3, 3]).solve(&ones(&[4, 3, 1])), "solve: "),
+            (ones(&[3, 3]).solve_triangular(&Tensor::iota(3), Triangle::Lower), "element types f32 and i32 differ"),
+            (matrix.fft(0), "fft: needs complex numbers, not f32[4, 6]"),
+            (ones(&[4, 2]).fft(1), "fft: axis 1 is out of range for the 1 of complex numbers f32[4, 2]"),
+            (ones(&[0, 2]).ifft(0), "ifft: there are no elements along axis 0 of f32[0, 2]"),
+            (ones(&[4, 2]).cast(DType::F16).fft(0), "fft: needs f32 or f64, not f16[4, 2]"),
+            (ones(&[4, 2]).irfft(9, 0), "irfft: 9 numbers have 5 frequencies, not the 4 of f32[4, 2]"),
+            (Tensor::iota(4).rfft(0), "rfft: needs complex numbers, not i32[4, 2]"),
+            (ones(&[3, 4]).real(), "real: needs complex numbers, not f32[3, 4]"),
+            (ones(&[3, 2]).complex_mul(&matrix), "complex_mul: needs complex numbers, not f32[4, 6]"),
+            (matrix.index(&[]), "index: positions for 0 of the 2 axes of f32[4, 6]"),
+            (matrix.index(&[&matrix]), "index: positions are f32[4, 6]"),
+            (matrix.index(&[&Tensor::iota(3), &Tensor::iota(2)]), "index: the positions do not broadcast"),
+            (matrix.index_put(&[&Tensor::iota(3)], &ones(&[3, 5]), Put::Add), "cannot be put into [3, 6] places"),
+            (matrix.index_put(&[&Tensor::iota(3)], &Tensor::iota(6), Put::Replace), "places of type f32"),
+            (matrix.put_along(&Tensor::iota(6), &matrix, 0, Put::Add), "put_along: i32[6]"),
+            (matrix.masked_fill(&matrix, 1.0), "select: the condition is f32[4, 6]"),
+            (Tensor::meshgrid(&[&Tensor::iota(2), &matrix]).remove(0), "meshgrid: f32[4, 6]"),
+            (matrix.search_sorted(&matrix, false), "search_sorted: f32[4, 6]"),
+            (matrix.bin_count(3), "scatter_add: positions are f32[24]"),
+            (matrix.move_axis(0, 2), "move_axis: axis 2 is out of range"),
         ] {
             let error = wrong.check().unwrap_err();
             assert!(error.message().contains(part), "{error}");

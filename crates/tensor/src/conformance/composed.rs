@@ -1,7 +1,7 @@
 //! The op table, continued: windows, attention, normalisation, order, losses.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
-use crate::{Attention, Conv, CrossEntropy, DType, Ends, Order, Rotary, Tensor, Window};
+use crate::{Attention, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Window};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);
@@ -69,12 +69,45 @@ pub const ROWS: &[Row] = &[
     smooth("split", &[any(&[6, 4])], |x| x[0].split(&[1, 3, 2], 0).swap_remove(1).exp()),
     smooth("take_along", &[any(&[4, 5]), whole(&[4, 3], 5.0)], |x| x[0].take_along(&x[1], 1).exp()),
     smooth("take_along rows", &[any(&[4, 5]), whole(&[2, 5], 4.0)], |x| x[0].take_along(&x[1], 0).exp()),
+    smooth("repeat_each", &[any(&[2, 3])], |x| x[0].repeat_each(3, 0).exp()),
+    smooth("move_axis", &[any(&[2, 3, 4])], |x| x[0].move_axis(-1, 0).exp()),
+    smooth("meshgrid", &[any(&[3]), any(&[4]), any(&[2])], |x| {
+        let grid = Tensor::meshgrid(&[&x[0], &x[1], &x[2]]);
+        &grid[0] * &grid[1] + &grid[2]
+    }),
+    smooth("diagonal_matrix", &[any(&[2, 4])], |x| x[0].diagonal_matrix().exp()),
+    smooth("trace", &[any(&[2, 4, 4])], |x| x[0].trace()),
+    smooth("diff", &[any(&[3, 6])], |x| x[0].diff(1)),
+    smooth("masked_fill", &[A], |x| x[0].masked_fill(&x[0].gt(&Tensor::scalar(0.5).cast(x[0].dtype())), -1.5).exp()),
+    flat("search_sorted", &[any(&[9]), any(&[4, 3])], |x| x[0].sort(0, Order::Ascending).search_sorted(&x[1], true)),
+    flat("bin_count", &[whole(&[3, 9], 7.0)], |x| x[0].bin_count(5)),
+    smooth("index", &[any(&[4, 5, 3]), whole(&[2, 1], 4.0), whole(&[6], 5.0)], |x| x[0].index(&[&x[1], &x[2]]).exp()),
+    smooth("index out of range on two axes", &[any(&[4, 5]), whole(&[8], 6.0), whole(&[8], 6.0)], |x| {
+        x[0].index(&[&(&x[1] - Tensor::scalar(1i32)), &x[2]]).exp()
+    }),
+    smooth("index_put adds", &[any(&[4, 5, 3]), whole(&[7], 4.0), whole(&[7], 6.0), any(&[7, 3])], |x| {
+        x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Add).exp()
+    }),
+    smooth("index_put replaces", &[any(&[4, 5, 3]), whole(&[9], 4.0), whole(&[9], 6.0), any(&[9, 1])], |x| {
+        x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Replace).exp()
+    }),
+    smooth("index_put along one axis", &[any(&[6, 4]), whole(&[2, 4], 6.0), any(&[4])], |x| {
+        x[0].index_put(&[&x[1]], &x[2], Put::Replace).exp()
+    }),
+    smooth("put_along adds", &[any(&[4, 5]), whole(&[4, 3], 6.0), any(&[4, 1])], |x| {
+        x[0].put_along(&x[1], &x[2], 1, Put::Add).exp()
+    }),
+    smooth("put_along replaces", &[any(&[4, 5]), whole(&[9, 5], 4.0), any(&[9, 5])], |x| {
+        x[0].put_along(&x[1], &x[2], 0, Put::Replace).exp()
+    }),
     // Over axes.
     smooth("var", &[any(&[3, 4, 5])], |x| x[0].var([0, 2], 1)),
     smooth("std", &[any(&[3, 40])], |x| x[0].std(-1, 0)),
     smooth("norm", &[A], |x| x[0].norm(1)),
     smooth("logsumexp without its axis", &[any(&[4, 9])], |x| x[0].logsumexp(0)),
     smooth("cummin", &[any(&[3, 9])], |x| x[0].cummin(0)),
+    smooth("logcumsumexp", &[any(&[3, 9])], |x| x[0].logcumsumexp(1)),
+    smooth("logcumsumexp of columns", &[any(&[17, 2])], |x| (&x[0] * 40.0).logcumsumexp(0)),
     flat("count_nonzero", &[whole(&[5, 7], 3.0)], |x| x[0].count_nonzero()),
     smooth("sort", &[any(&[4, 9])], |x| x[0].sort(1, Order::Ascending)),
     smooth("sort rows down", &[any(&[7, 2, 3])], |x| x[0].sort(0, Order::Descending)),
@@ -88,6 +121,10 @@ pub const ROWS: &[Row] = &[
     smooth("cosh", &[A], |x| x[0].cosh()),
     smooth("asin", &[SHARE], |x| x[0].asin()),
     smooth("acos", &[SHARE], |x| x[0].acos()),
+    smooth("asinh", &[A], |x| x[0].asinh()),
+    smooth("acosh", &[within(&[5, 7], 1.1, 4.0)], |x| x[0].acosh()),
+    smooth("atanh", &[SHARE], |x| x[0].atanh()),
+    smooth("log10", &[SHARE], |x| x[0].log10()),
     smooth("atan2", &[any(&[20, 9]), any(&[20, 9])], |x| x[0].atan2(&x[1])),
     smooth("logaddexp", &[A, B], |x| x[0].logaddexp(&x[1])),
     smooth("lerp", &[A, B], |x| x[0].lerp(&x[1], 0.3)),
@@ -103,6 +140,18 @@ pub const ROWS: &[Row] = &[
         Tensor::einsum("ij,jk,ik->i", &[&x[0], &x[1], &x[2]])
     }),
     smooth("einsum of a trace", &[any(&[4, 4]), any(&[3])], |x| Tensor::einsum("ii,k", &[&x[0], &x[1]])),
+    smooth("einsum with an ellipsis", &[any(&[2, 1, 3, 4]), any(&[5, 4])], |x| {
+        Tensor::einsum("...ij,...j->i...", &[&x[0], &x[1]])
+    }),
+    smooth("einsum of diagonals", &[any(&[4, 3, 4]), any(&[3, 3])], |x| {
+        Tensor::einsum("i...i,jj->...ji", &[&x[0], &x[1]])
+    }),
+    smooth("einsum of what repeats", &[any(&[1, 3]), any(&[5, 3]), any(&[5])], |x| {
+        Tensor::einsum("ij,ij,i->j", &[&x[0], &x[1], &x[2]])
+    }),
+    smooth("einsum of four", &[any(&[2, 9]), any(&[9, 3]), any(&[3, 8]), any(&[8, 2])], |x| {
+        Tensor::einsum("ab,bc,cd,de", &[&x[0], &x[1], &x[2], &x[3]])
+    }),
     // Activations.
     smooth("softmin", &[A], |x| x[0].softmin(1)),
     smooth("log_sigmoid", &[A], |x| x[0].log_sigmoid()),

@@ -104,31 +104,108 @@ impl Tensor {
         starts.zip(lengths).map(|(start, length)| self.narrow(axis, start, *length)).collect()
     }
 
-    /// Along an axis the element at each of `positions` (i32), which has this tensor's shape but for that axis. Positions
-    /// count from 0 and lie within the axis.
+    /// Each element that many times, one after another, along an axis.
     #[track_caller]
-    pub fn take_along(&self, positions: &Tensor, axis: isize) -> Tensor {
-        let place = match self.axis("take_along", axis) {
+    pub fn repeat_each(&self, times: usize, axis: isize) -> Tensor {
+        let place = match self.axis("repeat_each", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
-        if positions.is_mistake() {
-            return positions.clone();
+        let dims = self.0.shape.dims();
+        let repeated = Shape::new([&dims[..=place], &[times], &dims[place + 1..]].concat());
+        let joined = Shape::new([&dims[..place], &[times * dims[place]], &dims[place + 1..]].concat());
+        self.unsqueeze(place as isize + 1).expand_to(&repeated).reshaped(joined)
+    }
+
+    /// An axis moved to another place; the others keep their order.
+    #[track_caller]
+    pub fn move_axis(&self, from: isize, to: isize) -> Tensor {
+        match (self.axis("move_axis", from), self.axis("move_axis", to)) {
+            (Ok(from), Ok(to)) => {
+                let mut perm: Vec<usize> = (0..self.0.shape.rank()).collect();
+                perm.remove(from);
+                perm.insert(to, from);
+                self.permuted(perm)
+            }
+            (Err(mistake), _) | (_, Err(mistake)) => mistake,
         }
-        let (dims, wanted) = (self.0.shape.dims(), positions.0.shape.dims());
-        let fits = dims.len() == wanted.len() && (0..dims.len()).all(|i| i == place || dims[i] == wanted[i]);
-        if !fits || positions.dtype() != DType::I32 {
-            let message = format!("take_along: {positions:?} are no i32 positions along axis {axis} of {self:?}");
-            return Tensor::mistake(Error::mistake(message));
+    }
+
+    /// The coordinates of a grid: for vectors of lengths a, b, … as many tensors of shape `[a, b, …]`, each of which varies
+    /// along its own axis (NumPy's `meshgrid` with `indexing="ij"`).
+    #[track_caller]
+    pub fn meshgrid(vectors: &[&Tensor]) -> Vec<Tensor> {
+        let wrong = vectors.iter().find(|vector| vector.is_mistake() || vector.0.shape.rank() != 1);
+        if let Some(wrong) = wrong {
+            let message = || Tensor::mistake(Error::mistake(format!("meshgrid: {wrong:?} is no vector")));
+            let mistake = if wrong.is_mistake() { (*wrong).clone() } else { message() };
+            return vec![mistake; vectors.len()];
         }
-        let strides = self.0.shape.strides();
-        let mut flat = positions * positions.literal(strides[place] as f64);
-        for (i, stride) in strides.into_iter().enumerate().filter(|(i, _)| *i != place) {
-            let mut around = vec![1; dims.len()];
-            around[i] = dims[i];
-            let along = Tensor::iota(dims[i]);
-            flat = flat + (&along * along.literal(stride as f64)).reshaped(Shape::new(around));
+        let shape = Shape::new(vectors.iter().map(|vector| vector.0.shape.elems()).collect::<Vec<usize>>());
+        let along = |(axis, vector): (usize, &&Tensor)| {
+            let mut dims = vec![1; vectors.len()];
+            dims[axis] = vector.0.shape.elems();
+            vector.reshaped(dims.into()).expand_to(&shape)
+        };
+        vectors.iter().enumerate().map(along).collect()
+    }
+
+    /// Matrices with these elements on the main diagonal and zeros elsewhere: `[…, n]` becomes `[…, n, n]`.
+    #[track_caller]
+    pub fn diagonal_matrix(&self) -> Tensor {
+        let size = match self.axis("diagonal_matrix", -1) {
+            Ok(axis) => self.0.shape.dims()[axis],
+            Err(mistake) => return mistake,
+        };
+        let places = Tensor::iota(size);
+        self.unsqueeze(-1).where_(&places.unsqueeze(1).eq(&places), &self.literal(0.0))
+    }
+
+    /// The sum of the main diagonal of square matrices: `[…, n, n]` becomes `[…]`.
+    #[track_caller]
+    pub fn trace(&self) -> Tensor {
+        self.diagonal().sum(-1)
+    }
+
+    /// Each element along an axis less the one before; the axis becomes one shorter.
+    #[track_caller]
+    pub fn diff(&self, axis: isize) -> Tensor {
+        let length = match self.axis("diff", axis) {
+            Ok(place) => self.0.shape.dims()[place],
+            Err(mistake) => return mistake,
+        };
+        let rest = length.saturating_sub(1);
+        self.narrow(axis, length - rest, rest) - self.narrow(axis, 0, rest)
+    }
+
+    /// A number where the condition holds, `self` elsewhere.
+    #[track_caller]
+    pub fn masked_fill(&self, condition: &Tensor, number: f64) -> Tensor {
+        self.slot(number).where_(condition, self)
+    }
+
+    /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. The work is
+    /// that of comparing each with all.
+    #[track_caller]
+    pub fn search_sorted(&self, values: &Tensor, or_equal: bool) -> Tensor {
+        if let Some(mistake) = [self, values].into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
         }
-        self.reshaped([self.0.shape.elems()].into()).index_select(0, &flat)
+        if self.0.shape.rank() != 1 {
+            return Tensor::mistake(Error::mistake(format!("search_sorted: {self:?} is no vector")));
+        }
+        let values = values.unsqueeze(-1);
+        let before = if or_equal { self.le(&values) } else { self.lt(&values) };
+        before.cast(DType::I32).sum(-1)
+    }
+
+    /// How often each integer from 0 to below `classes` occurs: i32 `[classes]`. Others are left out.
+    #[track_caller]
+    pub fn bin_count(&self, classes: usize) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let line = self.reshaped([self.0.shape.elems()].into());
+        Tensor::zeros([classes], DType::I32).scatter_add(0, &line, &Tensor::ones([self.0.shape.elems()], DType::I32))
     }
 }

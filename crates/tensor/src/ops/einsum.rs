@@ -1,22 +1,35 @@
-//! Einstein's summation: `einsum("bij,bjk->bik", [x, y])`.
+//! Einstein's summation, as NumPy has it: `einsum("bij,bjk->bik", [x, y])`, `einsum("...ij,...j", [x, y])`.
 //!
-//! Operands are combined from the left, each time by one matrix product over the labels that no later operand and not the
-//! result needs.
+//! Two operands at a time become one, by one matrix product over the labels that nobody else needs, or element by element
+//! where there are none: each time the two whose product takes the fewest multiplications, the leftmost of equal ones.
 
+use std::collections::BTreeMap;
+
+use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{Error, Shape};
 
 use crate::tensor::Tensor;
 
 impl Tensor {
     /// Sums products of elements over the labels that the result does not name. Labels are letters; a label twice within
-    /// an operand takes its diagonal; without `->` the result has the labels named once, in alphabetical order.
+    /// an operand takes its diagonal; `...` stands for all other axes of an operand, which broadcast from the right. An axis
+    /// of length 1 repeats to the length that others of its label have. Without `->` the result has the axes of `...` and
+    /// then the labels named once, in alphabetical order.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    /// assert_eq!(Tensor::einsum("ii", &[&x]).item()?, 5.0);
+    /// assert_eq!(Tensor::einsum("...i->...", &[&x]).to_vec::<f32>()?, [3.0, 7.0]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
     #[track_caller]
     pub fn einsum(formula: &str, operands: &[&Tensor]) -> Tensor {
         if let Some(mistake) = operands.iter().find(|operand| operand.is_mistake()) {
             return (*mistake).clone();
         }
-        let (inputs, result) = match parse(formula, operands) {
-            Ok(parsed) => parsed,
+        let Formula { inputs, result, lengths } = match Formula::new(formula, operands) {
+            Ok(formula) => formula,
             Err(what) => {
                 let mut error = Error::mistake(format!("einsum: `{formula}`: {what}"));
                 for operand in operands {
@@ -25,57 +38,126 @@ impl Tensor {
                 return Tensor::mistake(error);
             }
         };
-        let mut terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(operand, labels));
-        let Some(mut product) = terms.next() else { return Tensor::mistake(Error::mistake("einsum: no operands")) };
-        for (at, term) in terms.enumerate() {
-            let later = |label: &char| result.contains(label) || inputs[at + 2..].iter().any(|l| l.contains(label));
-            product = product.times(&term, &later);
+        let terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(operand, labels, &lengths));
+        let mut terms: Vec<Term> = terms.collect();
+        while let Some((left, right)) = cheapest(&terms, &lengths) {
+            let (right, left) = (terms.remove(right), terms.remove(left));
+            let later = |label: &char| result.contains(label) || terms.iter().any(|term| term.labels.contains(label));
+            let product = left.times(&right, &later);
+            terms.push(product);
         }
-        product.over(&result).ordered(&result).tensor
+        match terms.pop() {
+            Some(product) => product.over(&result).ordered(&result).tensor,
+            None => Tensor::mistake(Error::mistake("einsum: no operands were given")),
+        }
     }
 }
 
-/// The labels of each operand and of the result.
-fn parse(formula: &str, operands: &[&Tensor]) -> Result<(Vec<Vec<char>>, Vec<char>), String> {
-    let formula: String = formula.chars().filter(|c| !c.is_whitespace()).collect();
-    let (left, right) = match formula.split_once("->") {
-        Some((left, right)) => (left, Some(right)),
-        None => (formula.as_str(), None),
-    };
-    let inputs: Vec<Vec<char>> = left.split(',').map(|labels| labels.chars().collect()).collect();
-    let mut named: Vec<char> = inputs.concat();
-    named.sort_unstable();
-    let result: Vec<char> = match right {
-        Some(labels) => labels.chars().collect(),
-        None => named.iter().copied().filter(|label| named.iter().filter(|l| *l == label).count() == 1).collect(),
-    };
-    if let Some(odd) = named.iter().chain(&result).find(|label| !label.is_alphabetic()) {
-        return Err(format!("`{odd}` is no label; labels are letters"));
-    }
-    if inputs.len() != operands.len() {
-        return Err(format!("it names {} operands, {} are given", inputs.len(), operands.len()));
-    }
-    if let Some(label) = result.iter().find(|label| !named.contains(label)) {
-        return Err(format!("no operand has `{label}`"));
-    }
-    if (1..result.len()).any(|i| result[..i].contains(&result[i])) {
-        return Err("the result names a label twice".to_string());
-    }
-    let mut lengths: Vec<(char, usize)> = Vec::new();
-    for (labels, operand) in inputs.iter().zip(operands) {
-        let dims = operand.0.shape.dims();
-        if labels.len() != dims.len() {
-            return Err(format!("{} labels for {} axes", labels.len(), dims.len()));
+/// The two terms whose product has the fewest multiplications; none if there are no two.
+fn cheapest(terms: &[Term], lengths: &BTreeMap<char, usize>) -> Option<(usize, usize)> {
+    let pairs = (0..terms.len()).flat_map(|left| (left + 1..terms.len()).map(move |right| (left, right)));
+    pairs.min_by_key(|(left, right)| {
+        let (left, right) = (&terms[*left].labels, &terms[*right].labels);
+        let all = left.iter().chain(right.iter().filter(|label| !left.contains(label)));
+        all.fold(1usize, |product, label| product.saturating_mul(lengths[label]))
+    })
+}
+
+/// What a formula says of operands that fit it.
+struct Formula {
+    /// The labels of each operand's axes.
+    inputs: Vec<Vec<char>>,
+    /// Those of the result, each once.
+    result: Vec<char>,
+    lengths: BTreeMap<char, usize>,
+}
+
+impl Formula {
+    fn new(formula: &str, operands: &[&Tensor]) -> Result<Formula, String> {
+        let formula: String = formula.chars().filter(|c| !c.is_whitespace()).collect();
+        let (left, right) = match formula.split_once("->") {
+            Some((left, right)) => (left, Some(right)),
+            None => (formula.as_str(), None),
+        };
+        let parts: Vec<&str> = left.split(',').collect();
+        if parts.len() != operands.len() {
+            return Err(format!("it names {} operands, {} are given", parts.len(), operands.len()));
         }
-        for (label, length) in labels.iter().zip(dims) {
-            match lengths.iter().find(|(known, _)| known == label) {
-                Some((_, known)) if known != length => return Err(format!("`{label}` is {known} and {length} long")),
-                Some(_) => {}
-                None => lengths.push((*label, *length)),
+        let dims = || operands.iter().map(|operand| operand.0.shape.dims());
+        let inputs = parts.iter().zip(dims()).map(|(part, dims)| labels(part, Some(dims.len())));
+        let inputs = inputs.collect::<Result<Vec<Vec<char>>, String>>()?;
+        let lengths = lengths(&inputs, dims())?;
+        let broadcast = lengths.keys().filter(|label| is_unnamed(label)).count();
+        let result = match right {
+            Some(right) => labels(right, right.contains("...").then(|| broadcast + right.len() - 3))?,
+            None => implied(&inputs, broadcast),
+        };
+        if let Some(label) = result.iter().find(|label| !lengths.contains_key(label)) {
+            return Err(format!("no operand has `{label}`"));
+        }
+        if (1..result.len()).any(|i| result[..i].contains(&result[i])) {
+            return Err("the result names a label twice".to_string());
+        }
+        if broadcast > 0 && !result.iter().any(is_unnamed) {
+            return Err("the operands' `...` has axes, the result has no `...` for them".to_string());
+        }
+        Ok(Formula { inputs, result, lengths })
+    }
+}
+
+/// What the axis that many places from the right of those in `...` is called: no letter.
+fn unnamed(from_right: usize) -> char {
+    char::from_u32(0xE000 + from_right as u32).expect("ranks are small, and there are 6400 private characters")
+}
+
+fn is_unnamed(label: &char) -> bool {
+    *label >= unnamed(0)
+}
+
+/// The labels of an operand with so many axes, or of the result. None: as many as there are letters.
+fn labels(part: &str, rank: Option<usize>) -> Result<Vec<char>, String> {
+    let (before, after, open) = match part.split_once("...") {
+        Some((before, after)) => (before, after, true),
+        None => (part, "", false),
+    };
+    if let Some(odd) = before.chars().chain(after.chars()).find(|label| !label.is_ascii_alphabetic()) {
+        return Err(format!("`{odd}` is no label; labels are letters, and `...` stands once for all other axes"));
+    }
+    let letters = before.len() + after.len();
+    let rank = rank.unwrap_or(letters);
+    if letters > rank || (letters < rank && !open) {
+        return Err(format!("{letters} labels for {rank} axes"));
+    }
+    Ok(before.chars().chain((0..rank - letters).rev().map(unnamed)).chain(after.chars()).collect())
+}
+
+/// The length of each label; axes of length 1 repeat, but not within an operand.
+fn lengths<'a>(inputs: &[Vec<char>], dims: impl Iterator<Item = &'a [usize]>) -> Result<BTreeMap<char, usize>, String> {
+    let mut lengths = BTreeMap::new();
+    for (labels, dims) in inputs.iter().zip(dims) {
+        for (at, (label, length)) in labels.iter().zip(dims).enumerate() {
+            let known = lengths.entry(*label).or_insert(*length);
+            let twin = labels[..at].iter().position(|other| other == label).map(|twin| dims[twin]);
+            let clash = twin.filter(|twin| twin != length);
+            if let Some(known) = clash.or((*known != *length && *known != 1 && *length != 1).then_some(*known)) {
+                let label = if is_unnamed(label) { "an axis of `...`".to_string() } else { format!("`{label}`") };
+                return Err(format!("{label} is {known} and {length} long"));
+            }
+            if *known == 1 {
+                *known = *length;
             }
         }
     }
-    Ok((inputs, result))
+    Ok(lengths)
+}
+
+/// The result of a formula that does not say it.
+fn implied(inputs: &[Vec<char>], broadcast: usize) -> Vec<char> {
+    let mut named: Vec<char> = inputs.concat();
+    named.retain(|label| !is_unnamed(label));
+    named.sort_unstable();
+    let once = |label: &char| named.iter().filter(|other| *other == label).count() == 1;
+    (0..broadcast).rev().map(unnamed).chain(named.iter().copied().filter(once)).collect()
 }
 
 /// A tensor whose axes have labels, each once.
@@ -85,7 +167,8 @@ struct Term {
 }
 
 impl Term {
-    fn new(tensor: &Tensor, labels: &[char]) -> Term {
+    /// An operand with its diagonals taken, without the axes of length 1 that repeat.
+    fn new(tensor: &Tensor, labels: &[char], lengths: &BTreeMap<char, usize>) -> Term {
         let mut term = Term { tensor: tensor.clone(), labels: labels.to_vec() };
         while let Some(second) = (1..term.labels.len()).find(|i| term.labels[..*i].contains(&term.labels[*i])) {
             let label = term.labels[second];
@@ -95,7 +178,8 @@ impl Term {
             term.tensor = term.tensor.permuted(order).diagonal();
             term.labels = rest.iter().map(|i| term.labels[*i]).chain([label]).collect();
         }
-        term
+        let kept: Vec<char> = term.labels.iter().copied().filter(|l| term.length(*l) == lengths[l]).collect();
+        term.over(&kept)
     }
 
     fn length(&self, label: char) -> usize {
@@ -108,7 +192,7 @@ impl Term {
         let (stay, go): (Vec<usize>, Vec<usize>) =
             (0..self.labels.len()).partition(|i| kept.contains(&self.labels[*i]));
         let shape: Vec<usize> = stay.iter().map(|i| self.tensor.0.shape.dims()[*i]).collect();
-        let tensor = self.tensor.reduced(panoply_ir::kernel::ReduceOp::Sum, go).reshaped(Shape::new(shape));
+        let tensor = self.tensor.reduced(ReduceOp::Sum, go).reshaped(Shape::new(shape));
         Term { tensor, labels: stay.iter().map(|i| self.labels[*i]).collect() }
     }
 
@@ -133,6 +217,11 @@ impl Term {
         let inner = chosen(&left, &|label| shared(label) && !later(label));
         let rows = chosen(&left, &|label| !shared(label));
         let columns = chosen(&right, &|label| !left.labels.contains(label));
+        if inner.is_empty() || (rows.is_empty() && columns.is_empty()) {
+            let labels = [&batch[..], &rows, &columns, &inner].concat();
+            let tensor = left.spread(&labels) * right.spread(&labels);
+            return Term { tensor, labels }.over(&[&batch[..], &rows, &columns].concat());
+        }
         let product = |term: &Term, labels: &[char]| labels.iter().map(|l| term.length(*l)).product::<usize>();
         let (m, k, n) = (product(&left, &rows), product(&left, &inner), product(&right, &columns));
         let outer = product(&left, &batch);
@@ -141,5 +230,13 @@ impl Term {
         let dims = batch.iter().chain(&rows).map(|l| left.length(*l)).chain(columns.iter().map(|l| right.length(*l)));
         let shape = Shape::new(dims.collect::<Vec<usize>>());
         Term { tensor: a.matmul(&b).reshaped(shape), labels: [batch, rows, columns].concat() }
+    }
+
+    /// The tensor with its axes in the order of these labels, and an axis of length 1 for each that is not its own.
+    fn spread(&self, labels: &[char]) -> Tensor {
+        let own: Vec<char> = labels.iter().copied().filter(|label| self.labels.contains(label)).collect();
+        let ordered = self.ordered(&own);
+        let dims = labels.iter().map(|label| if own.contains(label) { ordered.length(*label) } else { 1 });
+        ordered.tensor.reshaped(Shape::new(dims.collect::<Vec<usize>>()))
     }
 }

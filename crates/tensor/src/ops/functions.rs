@@ -1,6 +1,6 @@
 //! Functions of the mathematics library that are no primitives, composed.
 
-use std::f64::consts::{FRAC_PI_2, PI};
+use std::f64::consts::{FRAC_PI_2, LN_2, LOG10_2, PI};
 
 use panoply_ir::DType;
 
@@ -41,6 +41,45 @@ impl Tensor {
         let one = self.literal(1.0);
         let steep = ((&one - self) / (one + self)).sqrt();
         steep.atan() * self.literal(2.0)
+    }
+
+    /// Inverse hyperbolic sine.
+    #[track_caller]
+    pub fn asinh(&self) -> Tensor {
+        let inverse = self.abs().inverse_hyperbolic(|x| {
+            let (one, square) = (x.literal(1.0), x.square());
+            (x + &square / ((&square + &one).sqrt() + one)).log1p()
+        });
+        inverse * self.sign()
+    }
+
+    /// Inverse hyperbolic cosine; NaN below 1.
+    #[track_caller]
+    pub fn acosh(&self) -> Tensor {
+        self.inverse_hyperbolic(|x| {
+            let above = x - x.literal(1.0);
+            (&above + above.sqrt() * (&above + x.literal(2.0)).sqrt()).log1p()
+        })
+    }
+
+    /// The logarithm of the double where that is as good, elsewhere what `near` makes of numbers whose squares do not overflow.
+    #[track_caller]
+    fn inverse_hyperbolic(&self, near: fn(&Tensor) -> Tensor) -> Tensor {
+        let bound = self.literal(if self.dtype() == DType::F16 { 128.0 } else { 1e9 });
+        let far = self.maximum(&self.literal(1.0)).ln() + self.literal(LN_2);
+        far.where_(&self.gt(&bound), &near(&self.minimum(&bound)))
+    }
+
+    /// Inverse hyperbolic tangent; NaN beyond -1 ..= 1.
+    #[track_caller]
+    pub fn atanh(&self) -> Tensor {
+        (self.log1p() - (-self).log1p()) * self.literal(0.5)
+    }
+
+    /// Logarithm to base 10.
+    #[track_caller]
+    pub fn log10(&self) -> Tensor {
+        self.log2() * self.literal(LOG10_2)
     }
 
     /// Angle of the point (x, self), in -π ..= π; 0 at the origin.

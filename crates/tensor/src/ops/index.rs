@@ -1,11 +1,171 @@
 //! By position: gather, scatter, write, one-hot.
+//!
+//! Which of several elements put at one position stays is decided by a small kernel ([`last_writers`]); all the rest is
+//! composed, so whatever is put has its gradient.
 
+use panoply_ir::builder::Builder;
 use panoply_ir::graph::Op;
-use panoply_ir::{DType, Error, Shape};
+use panoply_ir::kernel::{Access, AtomicOp, Builtin, Guard, Kernel};
+use panoply_ir::{Alu, DType, Error, Shape, Type};
 
 use crate::tensor::Tensor;
 
+/// What becomes of an element at whose position something is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// All that is put there is added to it.
+    Add,
+    /// The last that is put there, in row-major order, takes its place.
+    Replace,
+}
+
 impl Tensor {
+    /// The elements at positions along the first axes, NumPy's `x[i, j]`: one tensor of positions (i32 or i64) for each axis,
+    /// which broadcast; their axes take the place of those. Positions count from 0. Out of range: zero.
+    #[track_caller]
+    pub fn index(&self, positions: &[&Tensor]) -> Tensor {
+        match self.at_leading("index", positions) {
+            Ok((rows, places)) => rows.index_select(0, &places),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// `self` with `values` put at positions along the first axes, NumPy's `x[i, j] = v` and `x[i, j] += v`: one tensor of
+    /// positions (i32 or i64) for each axis, which broadcast; the values broadcast to what [`Tensor::index`] gives. Out of
+    /// range: dropped. Deterministic.
+    #[track_caller]
+    pub fn index_put(&self, positions: &[&Tensor], values: &Tensor, put: Put) -> Tensor {
+        let (rows, places) = match self.at_leading("index_put", positions) {
+            Ok(found) => found,
+            Err(mistake) => return mistake,
+        };
+        let wanted = [places.0.shape.dims(), &rows.0.shape.dims()[1..]].concat();
+        rows.put_rows("index_put", &places, values, wanted.into(), put).reshaped(self.0.shape.clone())
+    }
+
+    /// `self` with values put along an axis at `positions` (i32), which has this tensor's shape but for that axis: what
+    /// [`Tensor::take_along`] would take. The values broadcast to the positions. Out of range: dropped. Deterministic.
+    #[track_caller]
+    pub fn put_along(&self, positions: &Tensor, values: &Tensor, axis: isize, put: Put) -> Tensor {
+        let places = match self.at_along("put_along", positions, axis) {
+            Ok(places) => places,
+            Err(mistake) => return mistake,
+        };
+        let line = self.reshaped([self.0.shape.elems()].into());
+        let wanted = positions.0.shape.clone();
+        line.put_rows("put_along", &places, values, wanted, put).reshaped(self.0.shape.clone())
+    }
+
+    /// Along an axis the element at each of `positions` (i32), which has this tensor's shape but for that axis. Positions
+    /// count from 0. Out of range: zero.
+    #[track_caller]
+    pub fn take_along(&self, positions: &Tensor, axis: isize) -> Tensor {
+        match self.at_along("take_along", positions, axis) {
+            Ok(places) => self.reshaped([self.0.shape.elems()].into()).index_select(0, &places),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// This tensor with its first axes, for which there are positions, as one, and the positions along that; -1 out of range.
+    #[track_caller]
+    fn at_leading(&self, op: &str, positions: &[&Tensor]) -> Result<(Tensor, Tensor), Tensor> {
+        if let Some(mistake) = [self].iter().chain(positions).find(|operand| operand.is_mistake()) {
+            return Err((*mistake).clone());
+        }
+        let dims = self.0.shape.dims();
+        if positions.is_empty() || positions.len() > dims.len() {
+            let message = format!("{op}: positions for {} of the {} axes of {self:?}", positions.len(), dims.len());
+            return Err(Tensor::mistake(Error::mistake(message)));
+        }
+        let (lead, rest) = dims.split_at(positions.len());
+        let mut places = Tensor::constant(0i32.into());
+        let mut inside = Tensor::constant(true.into());
+        for (axis, (along, length)) in positions.iter().zip(lead).enumerate() {
+            self.indexed(op, axis as isize, along)?;
+            let (within, along) = along.within(*length);
+            let stride: usize = lead[axis + 1..].iter().product();
+            places = places + &along * along.literal(stride as f64);
+            inside = inside.bitand(&within);
+        }
+        let rows = self.reshaped([&[lead.iter().product()], rest].concat().into());
+        rows.counted(op)?;
+        let places = places.where_(&inside, &places.literal(-1.0));
+        if let Err(error) = places.check() {
+            let message = format!("{op}: the positions do not broadcast");
+            return Err(Tensor::mistake(Error::mistake(message).note(error.message())));
+        }
+        Ok((rows, places))
+    }
+
+    /// For positions along an axis the positions among all elements; -1 out of range.
+    #[track_caller]
+    fn at_along(&self, op: &str, positions: &Tensor, axis: isize) -> Result<Tensor, Tensor> {
+        let place = self.axis(op, axis)?;
+        if positions.is_mistake() {
+            return Err(positions.clone());
+        }
+        let (dims, wanted) = (self.0.shape.dims(), positions.0.shape.dims());
+        let fits = dims.len() == wanted.len() && (0..dims.len()).all(|i| i == place || dims[i] == wanted[i]);
+        if !fits || positions.dtype() != DType::I32 {
+            let message = format!("{op}: {positions:?} are no i32 positions along axis {axis} of {self:?}");
+            return Err(Tensor::mistake(Error::mistake(message)));
+        }
+        self.counted(op)?;
+        let strides = self.0.shape.strides();
+        let (inside, along) = positions.within(dims[place]);
+        let mut places = &along * along.literal(strides[place] as f64);
+        for (i, stride) in strides.into_iter().enumerate().filter(|(i, _)| *i != place) {
+            let mut around = vec![1; dims.len()];
+            around[i] = dims[i];
+            let along = Tensor::iota(dims[i]);
+            places = places + (&along * along.literal(stride as f64)).reshaped(Shape::new(around));
+        }
+        Ok(places.where_(&inside, &places.literal(-1.0)))
+    }
+
+    /// Whether positions are below a length, and the positions as i32.
+    pub(crate) fn within(&self, length: usize) -> (Tensor, Tensor) {
+        let inside = self.ge(&self.literal(0.0)).bitand(&self.lt(&self.literal(length as f64)));
+        (inside, self.cast(DType::I32))
+    }
+
+    /// The mistake of having more elements than i32 counts.
+    #[track_caller]
+    fn counted(&self, op: &str) -> Result<(), Tensor> {
+        if self.0.shape.elems() <= i32::MAX as usize {
+            return Ok(());
+        }
+        Err(Tensor::mistake(Error::mistake(format!("{op}: {self:?} has more elements than an i32 can count"))))
+    }
+
+    /// Rows with values put at places among them; `wanted` is the shape of values for all places.
+    #[track_caller]
+    fn put_rows(&self, op: &str, places: &Tensor, values: &Tensor, wanted: Shape, put: Put) -> Tensor {
+        if values.is_mistake() {
+            return values.clone();
+        }
+        let fits = values.0.shape.broadcast(&wanted).ok().as_ref() == Some(&wanted);
+        if !fits || values.dtype() != self.dtype() {
+            let message = format!("{op}: {values:?} cannot be put into {wanted} places of type {}", self.dtype());
+            return Tensor::mistake(Error::mistake(message));
+        }
+        let (count, length) = (places.0.shape.elems(), self.0.shape.dims()[0]);
+        if count == 0 || self.0.shape.elems() == 0 {
+            return self.clone();
+        }
+        let places = places.reshaped([count].into());
+        let values = values.expand_to(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
+        if put == Put::Add {
+            return self.scatter_add(0, &places, &values);
+        }
+        let none = Tensor::full([length], -1i32);
+        let [last] = Tensor::kernel(last_writers, &[&none, &places], [[length].into()], count);
+        let mut column = vec![1; self.0.shape.rank()];
+        column[0] = length;
+        let hit = last.ge(&last.literal(0.0)).reshaped(column.into());
+        values.index_select(0, &last).where_(&hit, self)
+    }
+
     /// Elements at positions along an axis, which is replaced by the axes of `positions` (i32 or i64). Out of range: zero.
     #[track_caller]
     pub fn index_select(&self, axis: isize, positions: &Tensor) -> Tensor {
@@ -89,4 +249,25 @@ impl Tensor {
         }
         self.unsqueeze(-1).eq(&Tensor::iota(classes).cast(self.dtype())).cast(dtype)
     }
+}
+
+/// The kernel that finds for each place the last of the positions that name it; -1, which was there before, where none does.
+fn last_writers() -> panoply_ir::Result<Kernel> {
+    let mut b = Builder::new("last_writers");
+    let last = b.buffer("last", DType::I32, Access::InOut);
+    let positions = b.buffer("positions", DType::I32, Access::In);
+    let (item, count) = (b.builtin(Builtin::GlobalId(0)), b.len(positions));
+    let inside = b.alu(Alu::Lt, &[item, count]);
+    b.begin_if(inside);
+    let place = b.load(positions, item, Guard::Checked);
+    let place = b.bind("place", place);
+    let zero = b.constant(0i32);
+    let known = b.alu(Alu::Le, &[zero, place]);
+    b.begin_if(known);
+    let at = b.cast(Type::Index, place);
+    let number = b.cast(DType::I32, item);
+    b.atomic(AtomicOp::Max, last, at, number, None, Guard::Checked);
+    b.end();
+    b.end();
+    b.finish()
 }

@@ -12,6 +12,8 @@ pub mod create;
 pub mod ctc;
 pub mod einsum;
 pub mod elementwise;
+pub mod factor;
+pub mod fourier;
 pub mod functions;
 pub mod index;
 pub mod linalg;

@@ -63,6 +63,33 @@ impl Tensor {
         }
     }
 
+    /// ln of the running sum of e to the x along an axis; does not overflow. The work is that of a pass over all elements for
+    /// each doubling of the axis.
+    #[track_caller]
+    pub fn logcumsumexp(&self, axis: isize) -> Tensor {
+        let axis = match self.axis("logcumsumexp", axis) {
+            Ok(axis) => axis,
+            Err(mistake) => return mistake,
+        };
+        Tensor::call("logcumsumexp", [self], axis, |[x], axis| {
+            let (rank, length) = (x.0.shape.rank(), x.0.shape.dims()[*axis]);
+            let mut column = vec![1; rank];
+            column[*axis] = length;
+            let places = Tensor::iota(length).reshaped(column.into());
+            let (mut sums, mut reach) = (x.clone(), 1);
+            // Each sum takes in that of as many elements before it (Hillis and Steele 1986).
+            while reach < length {
+                let mut widths = vec![(0, 0); rank];
+                widths[*axis] = (reach, 0);
+                let before = sums.narrow(*axis as isize, 0, length - reach).pad(&widths);
+                let far = places.ge(&places.literal(reach as f64));
+                sums = sums.logaddexp(&before).where_(&far, &sums);
+                reach *= 2;
+            }
+            sums
+        })
+    }
+
     #[track_caller]
     fn scan(&self, op: ReduceOp, axis: usize) -> Tensor {
         Tensor::primitive(Op::Scan(op, axis), &[self], self.0.shape.clone(), self.dtype())

@@ -1,11 +1,14 @@
-//! Order along an axis, by counting: an element's place is how many come before it.
+//! Order along an axis, which a device may do whole. Where none does, by counting: an element's place is how many come
+//! before it.
 //!
-//! Two fused sums and no data-dependent movement, so it is stable, deterministic and differentiable on every device. The
-//! work grows with the square of the axis: good for up to some thousands of elements a row.
+//! That is two fused sums and no data-dependent movement, so it is stable and deterministic on every device. The work grows
+//! with the square of the axis: good for up to some thousands of elements a row.
 
 use panoply_ir::kernel::ReduceOp;
+use panoply_ir::routine::{Routine, Sort};
 use panoply_ir::{DType, Error};
 
+use crate::call::Operation;
 use crate::tensor::Tensor;
 
 /// Which end comes first. NaN counts as larger than everything.
@@ -60,14 +63,8 @@ impl Tensor {
             return (mistake.clone(), mistake);
         }
         let last = self.transpose(place as isize, -1);
-        let rank = last.0.shape.rank() as isize;
-        // A place in the result along the axis before, an element along the last one.
-        let hit = last.ranks(order).unsqueeze(-2).eq(&Tensor::iota(count).unsqueeze(1));
-        let gathered = |values: Tensor| {
-            let chosen = values.where_(&hit, &values.literal(0.0));
-            chosen.reduced(ReduceOp::Sum, vec![rank as usize]).squeeze(-1).transpose(place as isize, -1)
-        };
-        (gathered(last.unsqueeze(-2)), gathered(Tensor::iota(length)))
+        let [values, positions] = in_order(&last, order, count);
+        (values.transpose(place as isize, -1), positions.transpose(place as isize, -1))
     }
 
     /// How many elements of the last axis come before each.
@@ -84,4 +81,52 @@ impl Tensor {
         let before = less.bitor(&equal.bitand(&earlier)).cast(DType::I32);
         before.reduced(ReduceOp::Sum, vec![self.0.shape.rank()]).squeeze(-1)
     }
+}
+
+/// The first `count` elements of the last axis in order, and their positions.
+#[track_caller]
+fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
+    Operation {
+        name: "sort",
+        body: |[x], (descending, count): &(bool, usize)| by_counting(x, order_of(*descending), *count),
+        gradient: Some(|[x], _, g, (descending, count)| {
+            let [_, positions] = in_order(x, order_of(*descending), *count);
+            [Some(flow(x, &positions, g))]
+        }),
+        routine: |[x], (descending, count)| {
+            let (rows, length) = rows_of(x);
+            Some(Routine::Sort(Sort { dtype: x.dtype(), rows, length, count: *count, descending: *descending }))
+        },
+    }
+    .on([x], (order == Order::Descending, count))
+}
+
+fn order_of(descending: bool) -> Order {
+    if descending { Order::Descending } else { Order::Ascending }
+}
+
+/// How many rows along the last axis there are, and how long they are.
+fn rows_of(x: &Tensor) -> (usize, usize) {
+    let (length, lead) = x.0.shape.dims().split_last().expect("there is an axis to sort along");
+    (lead.iter().product(), *length)
+}
+
+/// What goes back to the elements that stood at these positions.
+fn flow(x: &Tensor, positions: &Tensor, g: &Tensor) -> Tensor {
+    let (_, length) = rows_of(x);
+    if rows_of(positions).1 == length {
+        // The order of the positions says where each element went.
+        let [_, places] = in_order(positions, Order::Ascending, length);
+        return g.take_along(&places, -1);
+    }
+    let hit = positions.unsqueeze(-2).eq(&Tensor::iota(length).unsqueeze(1));
+    g.unsqueeze(-2).where_(&hit, &g.literal(0.0)).sum(-1)
+}
+
+/// The same, by counting how many elements come before each.
+fn by_counting(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
+    // A place in the result along the axis before, an element along the last one.
+    let hit = x.ranks(order).unsqueeze(-2).eq(&Tensor::iota(count).unsqueeze(1));
+    let gathered = |values: Tensor| values.where_(&hit, &values.literal(0.0)).sum(-1);
+    [gathered(x.unsqueeze(-2)), gathered(Tensor::iota(rows_of(x).1))]
 }

@@ -1,6 +1,6 @@
 //! One line for each case of `ops.safetensors`.
 
-use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Rotary, Tensor, Window};
+use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Triangle, Window};
 
 use super::{Fixture, close, devices};
 
@@ -157,7 +157,83 @@ const CASES: &[Case] = &[
         let alike = x[2].cast(DType::F32) * 2.0 - 1.0;
         x[0].cosine_embedding(&x[1], &alike, 0.1)
     }),
+    ("einsum ...ij,...jk", |x| einsum("...ij,...jk", x)),
+    ("einsum ij...,jk...->ik...", |x| einsum("ij...,jk...->ik...", x)),
+    ("einsum i...i->...", |x| einsum("i...i->...", x)),
+    ("einsum iij->ij", |x| einsum("iij->ij", x)),
+    ("einsum ba", |x| einsum("ba", x)),
+    ("einsum i->i", |x| einsum("i->i", x)),
+    ("einsum A,b->bA", |x| einsum("A,b->bA", x)),
+    ("einsum ij,ij->i", |x| einsum("ij,ij->i", x)),
+    ("einsum ab,bc,cd,de", |x| einsum("ab,bc,cd,de", x)),
+    ("einsum bi,bj,bk,ijk->b", |x| einsum("bi,bj,bk,ijk->b", x)),
+    ("index", |x| x[0].index(&[&x[1], &x[2]])),
+    ("index_put adds", |x| x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Add)),
+    ("index_put replaces", |x| x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Replace)),
+    ("index_put keeps the last", |x| x[0].index_put(&[&x[1]], &x[2], Put::Replace)),
+    ("put_along adds", |x| x[0].put_along(&x[1], &x[2], 1, Put::Add)),
+    ("put_along replaces", |x| x[0].put_along(&x[1], &x[2], 1, Put::Replace)),
+    ("masked_fill", |x| x[0].masked_fill(&x[0].gt(&Tensor::scalar(0.5f32)), -1.5)),
+    ("repeat_each", |x| x[0].repeat_each(3, 0)),
+    ("move_axis", |x| x[0].move_axis(-1, 0)),
+    ("meshgrid", |x| Tensor::meshgrid(&[&x[0], &x[1]]).into_iter().reduce(|x, y| x * y).unwrap()),
+    ("diagonal_matrix", |x| x[0].diagonal_matrix()),
+    ("trace", |x| x[0].trace()),
+    ("diff", |x| x[0].diff(0)),
+    ("logcumsumexp", |x| x[0].logcumsumexp(1)),
+    ("asinh", |x| x[0].asinh()),
+    ("acosh", |x| x[0].acosh()),
+    ("atanh", |x| x[0].atanh()),
+    ("log10", |x| x[0].log10()),
+    ("search_sorted", |x| x[0].search_sorted(&x[1], true)),
+    ("bin_count", |x| x[0].bin_count(6)),
+    ("fft of 1", |x| x[0].fft(-1)),
+    ("fft of 2", |x| x[0].fft(-1)),
+    ("fft of 15", |x| x[0].fft(-1)),
+    ("fft of 128", |x| x[0].fft(-1)),
+    ("fft of 200", |x| x[0].fft(-1)),
+    ("fft of 131", |x| x[0].fft(-1)),
+    ("ifft", |x| x[0].ifft(0)),
+    ("rfft of 9", |x| x[0].rfft(-1)),
+    ("rfft of 150", |x| x[0].rfft(-1)),
+    ("irfft of 9", |x| x[0].irfft(9, -1)),
+    ("irfft of 150", |x| x[0].irfft(150, -1)),
+    ("fft2", |x| x[0].fft2()),
+    ("ifft2", |x| x[0].ifft2()),
+    ("rfft2", |x| x[0].rfft2()),
+    ("irfft2", |x| x[0].irfft2(7)),
+    ("complex_mul", |x| x[0].complex_mul(&x[1])),
+    ("cholesky", |x| positive(&x[0]).cholesky()),
+    ("cholesky of blocks", |x| positive(&x[0]).cholesky()),
+    ("cholesky of a triangle", |x| x[0].cholesky()),
+    ("solve_triangular, lower", |x| x[0].solve_triangular(&x[1], Triangle::Lower)),
+    ("solve_triangular, upper", |x| x[0].solve_triangular(&x[1], Triangle::Upper)),
+    ("solve_triangular of blocks", |x| x[0].solve_triangular(&x[1], Triangle::Upper)),
+    ("qr, q", |x| x[0].qr().0),
+    ("qr, r", |x| x[0].qr().1),
+    ("qr of squares, q", |x| x[0].qr().0),
+    ("qr of squares, r", |x| x[0].qr().1),
+    ("qr of wide, q", |x| x[0].qr().0),
+    ("qr of wide, r", |x| x[0].qr().1),
+    ("qr of blocks, q", |x| x[0].qr().0),
+    ("qr of blocks, r", |x| x[0].qr().1),
+    ("solve", |x| x[0].solve(&x[1])),
+    ("solve for a vector", |x| x[0].solve(&x[1])),
+    ("least_squares", |x| x[0].least_squares(&x[1])),
+    ("inverse", |x| x[0].inverse()),
+    ("determinant", |x| x[0].determinant()),
+    ("slogdet, sign", |x| x[0].slogdet().0),
+    ("slogdet", |x| x[0].slogdet().1),
 ];
+
+fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
+    Tensor::einsum(formula, &x.iter().collect::<Vec<&Tensor>>())
+}
+
+fn positive(x: &Tensor) -> Tensor {
+    let [_, _, n] = x.dims().unwrap();
+    x.matmul(&x.t()) / n as f64 + Tensor::eye(n, DType::F32)
+}
 
 /// A single number in which every element counts differently, as in `make.py`.
 fn weighted(tensor: &Tensor) -> Tensor {

@@ -1,0 +1,67 @@
+//! The op table, continued: Fourier transforms, factorisations.
+
+use super::row::{Row, any, smooth};
+use crate::{Tensor, Triangle};
+
+/// Every row.
+pub const ROWS: &[Row] = &[
+    // Fourier transforms.
+    smooth("complex", &[any(&[3, 4]), any(&[3, 4])], |x| Tensor::complex(&x[0], &x[1]).exp()),
+    smooth("complex_mul", &[any(&[3, 4, 2]), any(&[4, 2])], |x| x[0].complex_mul(&x[1])),
+    smooth("complex_abs", &[any(&[5, 2])], |x| x[0].complex_abs() + x[0].real() * x[0].imaginary()),
+    smooth("fft", &[any(&[3, 15, 2])], |x| x[0].fft(-1)),
+    smooth("fft of one", &[any(&[3, 1, 2])], |x| x[0].fft(-1).exp()),
+    smooth("fft of columns", &[any(&[6, 4, 2])], |x| x[0].fft(0)),
+    smooth("fft of two factors", &[any(&[2, 200, 2])], |x| x[0].fft(-1)),
+    smooth("fft of a prime", &[any(&[2, 131, 2])], |x| x[0].fft(-1)),
+    smooth("ifft", &[any(&[2, 144, 2])], |x| x[0].ifft(-1)),
+    smooth("rfft", &[any(&[2, 150])], |x| x[0].rfft(-1)),
+    smooth("rfft of columns", &[any(&[9, 4])], |x| x[0].rfft(0)),
+    smooth("irfft", &[any(&[2, 76, 2])], |x| x[0].irfft(150, -1)),
+    smooth("irfft of odd length", &[any(&[5, 3, 2])], |x| x[0].irfft(9, 0)),
+    smooth("fft2", &[any(&[2, 5, 6, 2])], |x| x[0].fft2()),
+    smooth("ifft2", &[any(&[5, 6, 2])], |x| x[0].ifft2()),
+    smooth("rfft2 and back", &[any(&[4, 7])], |x| x[0].rfft2().exp().irfft2(7)),
+    // Factorisations, of matrices that are far from singular.
+    smooth("cholesky", &[any(&[2, 5, 5])], |x| positive(&x[0]).cholesky()),
+    smooth("cholesky of blocks", &[any(&[40, 40])], |x| positive(&x[0]).cholesky()),
+    smooth("solve_triangular", &[any(&[2, 5, 5]), any(&[5, 3])], |x| {
+        steady(&x[0]).solve_triangular(&x[1], Triangle::Lower)
+    }),
+    smooth("solve_triangular, upper", &[any(&[5, 5]), any(&[5])], |x| {
+        steady(&x[0]).solve_triangular(&x[1], Triangle::Upper)
+    }),
+    smooth("solve_triangular of blocks", &[any(&[70, 70]), any(&[70, 2])], |x| {
+        steady(&x[0]).solve_triangular(&x[1], Triangle::Upper)
+    }),
+    smooth("qr", &[any(&[2, 7, 4])], |x| {
+        let (q, r) = steady(&x[0]).qr();
+        q.matmul(&r.exp())
+    }),
+    smooth("qr of wide", &[any(&[4, 7])], |x| {
+        let (q, r) = steady(&x[0]).qr();
+        q.matmul(&r.exp())
+    }),
+    smooth("qr of blocks", &[any(&[45, 40])], |x| steady(&x[0]).qr().0),
+    smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
+    smooth("least_squares", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).least_squares(&x[1].unsqueeze(1))),
+    smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inverse()),
+    smooth("determinant", &[any(&[3, 4, 4])], |x| (steady(&x[0]) / 4.0).determinant()),
+    smooth("slogdet", &[any(&[3, 4, 4])], |x| {
+        let (sign, logarithm) = steady(&x[0]).slogdet();
+        sign * logarithm
+    }),
+];
+
+/// Symmetric positive definite matrices.
+fn positive(x: &Tensor) -> Tensor {
+    steady(&x.matmul(&x.t()))
+}
+
+/// Matrices with a heavy diagonal.
+fn steady(x: &Tensor) -> Tensor {
+    let &[.., rows, columns] = x.0.shape.dims() else { unreachable!("the rows above have matrices") };
+    let places = [rows, columns].map(Tensor::iota);
+    let scale = rows.max(columns) as f64;
+    x / scale.sqrt() + places[0].unsqueeze(1).eq(&places[1]).cast(x.dtype()) * (scale.sqrt() + 1.0)
+}

@@ -1,0 +1,386 @@
+//! Matrices as products: Cholesky, QR, and what they solve.
+//!
+//! Large matrices are divided until a block fits a work-group; the kernels of [`kernels`] do the blocks, one work-group for
+//! each matrix or one work-item for each column, and matrix products do all the rest, so that every device has them at the
+//! speed of its products. Gradients are their authors' formulas over the same operations.
+//!
+//! Nothing is an error that only the values could tell: what has no Cholesky factor gives NaN, what is singular infinities or
+//! NaN.
+//!
+//! Sources: Golub and Van Loan, Matrix Computations, 4th ed. 2013, chapters 3 to 5; Murray, Differentiation of the Cholesky
+//! Decomposition, 2016; Walter, Lehmann and Lamour, On Evaluating Higher-Order Derivatives of the QR Decomposition, 2012;
+//! Joffrain, Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
+
+mod kernels;
+
+use panoply_ir::kernel::ReduceOp;
+use panoply_ir::{DType, Error, Scalar, Shape};
+
+use crate::tensor::Tensor;
+use kernels::BLOCK;
+
+/// Which half of a matrix counts; the other one is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Triangle {
+    /// On and below the diagonal.
+    Lower,
+    /// On and above the diagonal.
+    Upper,
+}
+
+impl Tensor {
+    /// The lower triangular L with L · Lᵀ = A, of symmetric positive definite matrices `[…, n, n]` of f32 or f64. Only the lower
+    /// triangle is read; the gradient is symmetric. Where a matrix is not positive definite the last element of the
+    /// diagonal is NaN, and so is all from the column on where that shows.
+    #[track_caller]
+    pub fn cholesky(&self) -> Tensor {
+        if let Err(mistake) = self.matrices("cholesky", true) {
+            return mistake;
+        }
+        Tensor::call_with_gradient(
+            "cholesky",
+            [self],
+            (),
+            |[a], ()| in_batches(a, cholesky),
+            |[_], l, g, ()| {
+                let flow = l.t().matmul(g);
+                let half = (flow.tril(0) + flow.tril(-1)) * flow.literal(0.5);
+                let left = l.t().solve_triangular(&half, Triangle::Upper);
+                let whole = l.t().solve_triangular(&left.t(), Triangle::Upper);
+                [Some((&whole + whole.t()) * flow.literal(0.5))]
+            },
+        )
+    }
+
+    /// The X with A · X = `right`, of triangular matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64.
+    #[track_caller]
+    pub fn solve_triangular(&self, right: &Tensor, triangle: Triangle) -> Tensor {
+        let (a, b) = match self.system("solve_triangular", right) {
+            Ok(system) => system,
+            Err(mistake) => return mistake,
+        };
+        let x = Tensor::call_with_gradient(
+            "solve_triangular",
+            [&a, &b],
+            triangle == Triangle::Lower,
+            |[a, b], lower| in_batches_of_two(a, b, if *lower { forward } else { backward }),
+            |[a, _], x, g, lower| {
+                let other = if *lower { Triangle::Upper } else { Triangle::Lower };
+                let flow = a.t().solve_triangular(g, other);
+                let to_a = -flow.matmul(&x.t());
+                [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(flow)]
+            },
+        );
+        x.in_form_of(right)
+    }
+
+    /// Q and R with Q · R = A, of matrices `[…, m, n]` of f32 or f64: Q `[…, m, k]` has orthonormal columns, R `[…, k, n]` is upper
+    /// triangular, k is the smaller of m and n. The signs are LAPACK's. The gradient needs the first k columns to be
+    /// independent.
+    #[track_caller]
+    pub fn qr(&self) -> (Tensor, Tensor) {
+        if let Err(mistake) = self.matrices("qr", false) {
+            return (mistake.clone(), mistake);
+        }
+        let &[.., m, n] = self.0.shape.dims() else { unreachable!("it was checked") };
+        let q = self.narrow(-1, 0, m.min(n)).orthonormal();
+        let r = q.t().matmul(self).triu(0);
+        (q, r)
+    }
+
+    /// The X with A · X = `right`, of square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64.
+    #[track_caller]
+    pub fn solve(&self, right: &Tensor) -> Tensor {
+        let (a, b) = match self.system("solve", right) {
+            Ok(system) => system,
+            Err(mistake) => return mistake,
+        };
+        let x = Tensor::call_with_gradient(
+            "solve",
+            [&a, &b],
+            (),
+            |[a, b], ()| a.least_squares(b),
+            |[a, _], x, g, ()| {
+                let (q, r) = a.qr();
+                let flow = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
+                [Some(-flow.matmul(&x.t())), Some(flow)]
+            },
+        );
+        x.in_form_of(right)
+    }
+
+    /// The X for which A · X comes nearest to `right`, of matrices `[…, m, n]` with independent columns and `[…, m, l]`.
+    #[track_caller]
+    pub fn least_squares(&self, right: &Tensor) -> Tensor {
+        if let Err(mistake) = self.matrices("least_squares", false) {
+            return mistake;
+        }
+        let &[.., m, n] = self.0.shape.dims() else { unreachable!("it was checked") };
+        if m < n {
+            let message = format!("least_squares: {m} equations do not determine {n} unknowns of {self:?}");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        let (q, r) = self.qr();
+        r.solve_triangular(&q.t().matmul(right), Triangle::Upper)
+    }
+
+    /// The inverses of square matrices `[…, n, n]`; to solve a system [`Tensor::solve`] is better.
+    #[track_caller]
+    pub fn inverse(&self) -> Tensor {
+        match self.matrices("inverse", true) {
+            Ok(size) => self.solve(&Tensor::eye(size, self.dtype())),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// The determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs independent columns.
+    #[track_caller]
+    pub fn determinant(&self) -> Tensor {
+        match self.pivots("determinant") {
+            Ok((diagonal, sign)) => diagonal.prod(-1) * sign,
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// The signs of the determinants of square matrices and the logarithms of their magnitudes, which do not overflow.
+    #[track_caller]
+    pub fn slogdet(&self) -> (Tensor, Tensor) {
+        match self.pivots("slogdet") {
+            Ok((diagonal, sign)) => (diagonal.sign().prod(-1) * sign, diagonal.abs().ln().sum(-1)),
+            Err(mistake) => (mistake.clone(), mistake),
+        }
+    }
+
+    /// The diagonal of R, and the determinant of Q.
+    #[track_caller]
+    fn pivots(&self, op: &str) -> Result<(Tensor, Tensor), Tensor> {
+        self.matrices(op, true)?;
+        let (_, r) = self.qr();
+        let sign = Tensor::call("sign of q", [&self.detach()], (), |[a], ()| {
+            // Each reflection that is one turns the sign.
+            let turns = |a: &Tensor| {
+                let diagonals = reflectors(a).into_iter().map(|v| v.diagonal_of_tall().ne(&a.literal(0.0)));
+                let sign = |turned: Tensor| a.literal(-1.0).where_(&turned, &a.literal(1.0)).prod(-1);
+                diagonals.map(sign).reduce(|x, y| x * y).expect("there is a column")
+            };
+            let dims = a.0.shape.dims();
+            let lead = Shape::from(&dims[..dims.len() - 2]);
+            if a.batch() == 0 {
+                return Tensor::zeros(lead, a.dtype());
+            }
+            let flat = a.reshaped([&[a.batch()], &dims[dims.len() - 2..]].concat().into());
+            turns(&flat).reshaped(lead)
+        });
+        Ok((r.diagonal(), sign))
+    }
+
+    /// Whether this is matrices of a type that can be factored, square ones if they must be; the length of the last axis.
+    #[track_caller]
+    fn matrices(&self, op: &str, square: bool) -> Result<usize, Tensor> {
+        if self.is_mistake() {
+            return Err(self.clone());
+        }
+        let needed = match *self.0.shape.dims() {
+            [.., rows, columns] if square && rows != columns => "square matrices",
+            [.., rows, columns] if rows == 0 || columns == 0 => "elements",
+            [.., _, columns] if matches!(self.dtype(), DType::F32 | DType::F64) => return Ok(columns),
+            [.., _, _] => "f32 or f64",
+            _ => "matrices",
+        };
+        Err(Tensor::mistake(Error::mistake(format!("{op}: needs {needed}, not {self:?}"))))
+    }
+
+    /// Square matrices and right sides with equal leading axes; a vector as a column.
+    #[track_caller]
+    fn system(&self, op: &str, right: &Tensor) -> Result<(Tensor, Tensor), Tensor> {
+        let size = self.matrices(op, true)?;
+        if right.is_mistake() {
+            return Err(right.clone());
+        }
+        let wrong = |what: String| {
+            let note = format!("left {self:?}, right {right:?}");
+            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note)))
+        };
+        let column = if right.0.shape.rank() == 1 { right.unsqueeze(1) } else { right.clone() };
+        let (a, b) = (self.0.shape.dims(), column.0.shape.dims());
+        let &[.., rows, columns] = b else { return wrong("a single number is no right side".to_string()) };
+        if rows != size || columns == 0 {
+            return wrong(format!("{size} equations do not fit a right side of {rows} × {columns}"));
+        }
+        if self.dtype() != right.dtype() {
+            return wrong(format!("element types {} and {} differ", self.dtype(), right.dtype()));
+        }
+        let lead = Shape::from(&a[..a.len() - 2]).broadcast(&Shape::from(&b[..b.len() - 2]));
+        let lead = match lead {
+            Ok(lead) => lead,
+            Err(error) => return wrong(error.message().to_string()),
+        };
+        let whole = |last: [usize; 2]| Shape::new([lead.dims(), &last].concat());
+        Ok((self.expand_to(&whole([size, size])), column.expand_to(&whole([size, columns]))))
+    }
+
+    /// A solution in the form of its right side.
+    fn in_form_of(self, right: &Tensor) -> Tensor {
+        if right.0.shape.rank() == 1 && !self.is_mistake() { self.squeeze(-1) } else { self }
+    }
+
+    /// The Q of matrices with no more columns than rows.
+    #[track_caller]
+    fn orthonormal(&self) -> Tensor {
+        Tensor::call_with_gradient(
+            "qr",
+            [self],
+            (),
+            |[a], ()| in_batches(a, orthonormal),
+            |[a], q, g, ()| {
+                let r = q.t().matmul(a).triu(0);
+                let inner = -g.t().matmul(q);
+                let symmetric = inner.tril(0) + inner.tril(-1).t();
+                let flow = g + q.matmul(&symmetric);
+                [Some(r.solve_triangular(&flow.t(), Triangle::Upper).t())]
+            },
+        )
+    }
+
+    /// How many matrices this is.
+    fn batch(&self) -> usize {
+        let dims = self.0.shape.dims();
+        dims[..dims.len() - 2].iter().product()
+    }
+
+    /// The main diagonal of matrices with no more columns than rows.
+    fn diagonal_of_tall(&self) -> Tensor {
+        let columns = self.0.shape.dims()[self.0.shape.rank() - 1];
+        self.narrow(-2, 0, columns).diagonal()
+    }
+
+    /// A part of the last two axes: from these rows and columns, so many.
+    fn block(&self, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) -> Tensor {
+        self.narrow(-2, row, rows).narrow(-1, column, columns)
+    }
+}
+
+/// What `f` makes of matrices with one leading axis.
+fn in_batches(a: &Tensor, f: fn(&Tensor) -> Tensor) -> Tensor {
+    in_batches_of_two(a, a, |a, _| f(a))
+}
+
+fn in_batches_of_two(a: &Tensor, b: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
+    let flat = |x: &Tensor| {
+        let dims = x.0.shape.dims();
+        x.reshaped([&[x.batch()], &dims[dims.len() - 2..]].concat().into())
+    };
+    if a.batch() == 0 {
+        return b.clone();
+    }
+    f(&flat(a), &flat(b)).reshaped(b.0.shape.clone())
+}
+
+/// Where a matrix is divided: as near to the middle as whole blocks allow.
+fn middle(size: usize) -> usize {
+    (size / 2).next_multiple_of(BLOCK)
+}
+
+/// The Cholesky factor of `[batch, n, n]`.
+fn cholesky(a: &Tensor) -> Tensor {
+    let &[batch, size, _] = a.0.shape.dims() else { unreachable!("it has three axes") };
+    if size <= BLOCK {
+        let [l] = Tensor::kernel(
+            kernels::of(a.dtype(), kernels::cholesky::<f32>, kernels::cholesky::<f64>),
+            &[a, &number(size)],
+            [a.0.shape.clone()],
+            batch * BLOCK,
+        );
+        return l;
+    }
+    let (first, rest) = (middle(size), size - middle(size));
+    let top = cholesky(&a.block([0, 0], [first, first]));
+    let side = forward(&top, &a.block([first, 0], [rest, first]).t()).t();
+    let below = cholesky(&(a.block([first, first], [rest, rest]) - side.matmul(&side.t())));
+    let upper = top.pad(&[(0, 0), (0, 0), (0, rest)]);
+    Tensor::concat(&[upper, Tensor::concat(&[side, below], 2)], 1)
+}
+
+/// The X with L · X = B, of `[batch, n, n]` and `[batch, n, m]`.
+fn forward(l: &Tensor, b: &Tensor) -> Tensor {
+    let &[batch, size, columns] = b.0.shape.dims() else { unreachable!("it has three axes") };
+    if size <= BLOCK {
+        let [x] = Tensor::kernel(
+            kernels::of(l.dtype(), kernels::forward::<f32>, kernels::forward::<f64>),
+            &[l, b, &number(size), &number(columns)],
+            [b.0.shape.clone()],
+            batch * columns,
+        );
+        return x;
+    }
+    let (first, rest) = (middle(size), size - middle(size));
+    let top = forward(&l.block([0, 0], [first, first]), &b.narrow(1, 0, first));
+    let left = b.narrow(1, first, rest) - l.block([first, 0], [rest, first]).matmul(&top);
+    let below = forward(&l.block([first, first], [rest, rest]), &left);
+    Tensor::concat(&[top, below], 1)
+}
+
+/// The X with U · X = B, of upper triangular matrices: backwards is forwards from the end.
+fn backward(u: &Tensor, b: &Tensor) -> Tensor {
+    forward(&u.flip(1).flip(2), &b.flip(1)).flip(1)
+}
+
+/// Householder's vectors for `[batch, m, n]`, m ≥ n: for each block of columns those of its reflections I - v·vᵀ, as columns
+/// that begin at the block's diagonal.
+fn reflectors(a: &Tensor) -> Vec<Tensor> {
+    // Squares of what is at most 1 do not overflow.
+    let size = a.abs().reduced(ReduceOp::Max, vec![1, 2]);
+    let size = size.where_(&size.is_finite().bitand(&size.gt(&size.literal(0.0))), &size.literal(1.0));
+    let mut rest = a / size;
+    let mut found = Vec::new();
+    loop {
+        let &[batch, rows, columns] = rest.0.shape.dims() else { unreachable!("it has three axes") };
+        let width = columns.min(BLOCK);
+        let panel = rest.narrow(2, 0, width);
+        let [changed] = Tensor::kernel(
+            kernels::of(a.dtype(), kernels::reflect::<f32>, kernels::reflect::<f64>),
+            &[&panel, &number(rows), &number(width)],
+            [panel.0.shape.clone()],
+            batch * BLOCK,
+        );
+        let v = changed.tril(0);
+        if columns == width {
+            found.push(v);
+            return found;
+        }
+        let right = rest.narrow(2, width, columns - width);
+        let moved = &right - v.matmul(&forward(&accumulated(&v), &v.t().matmul(&right)));
+        rest = moved.narrow(1, width, rows - width);
+        found.push(v);
+    }
+}
+
+/// With reflections v₁, v₂ … in the columns of V their product is I - V·T·Vᵀ: the inverse of Tᵀ, which is lower triangular.
+fn accumulated(v: &Tensor) -> Tensor {
+    v.t().matmul(v).tril(-1) + Tensor::eye(v.0.shape.dims()[2], v.dtype())
+}
+
+/// The Q of `[batch, m, n]`, m ≥ n: the product of the reflections, applied to the first columns of the identity.
+fn orthonormal(a: &Tensor) -> Tensor {
+    let found = reflectors(a);
+    let mut q: Option<Tensor> = None;
+    for v in found.iter().rev() {
+        let &[batch, rows, width] = v.0.shape.dims() else { unreachable!("it has three axes") };
+        let one = Tensor::eye(width, v.dtype()).expand_to(&[batch, width, width].into());
+        let start = match &q {
+            None => one.pad(&[(0, 0), (0, rows - width), (0, 0)]),
+            Some(q) => {
+                let columns = q.0.shape.dims()[2];
+                one.pad(&[(0, 0), (0, rows - width), (0, columns)]) + q.pad(&[(0, 0), (width, 0), (width, 0)])
+            }
+        };
+        let turned = backward(&accumulated(v).t(), &v.t().matmul(&start));
+        q = Some(&start - v.matmul(&turned));
+    }
+    q.expect("there is a column")
+}
+
+/// A number that a kernel takes.
+fn number(value: usize) -> Tensor {
+    Tensor::constant(Scalar::from(value as u32))
+}

@@ -1,0 +1,267 @@
+//! The kernels beneath factorisations: blocks of at most [`BLOCK`] rows or columns, one work-group for each matrix or one
+//! work-item for each column.
+
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, Builtin, CollectiveOp, ExprId, Guard, Kernel, LocalId, MemId, ReduceOp, Scope};
+use panoply_ir::{Alu, DType, Element, Result, Scalar, Type};
+
+/// Rows and columns of a block. A tile of f64 takes 8.25 KiB of shared memory, of which every device has 16.
+pub const BLOCK: usize = 32;
+
+/// The kernel for a type of the two there are.
+pub fn of(dtype: DType, single: fn() -> Result<Kernel>, double: fn() -> Result<Kernel>) -> fn() -> Result<Kernel> {
+    if dtype == DType::F64 { double } else { single }
+}
+
+/// A kernel under construction, in shorter words.
+struct Writer {
+    b: Builder,
+    dtype: DType,
+}
+
+impl Writer {
+    fn new<T: Element>(name: &str) -> Writer {
+        Writer { b: Builder::new(name), dtype: T::DTYPE }
+    }
+
+    fn add(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Add, &[x, y])
+    }
+
+    fn sub(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Sub, &[x, y])
+    }
+
+    fn mul(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Mul, &[x, y])
+    }
+
+    fn div(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Div, &[x, y])
+    }
+
+    fn less(&mut self, x: ExprId, y: ExprId) -> ExprId {
+        self.b.alu(Alu::Lt, &[x, y])
+    }
+
+    fn select(&mut self, condition: ExprId, yes: ExprId, no: ExprId) -> ExprId {
+        self.b.alu(Alu::Select, &[condition, yes, no])
+    }
+
+    /// A constant of the elements' type.
+    fn float(&mut self, value: f64) -> ExprId {
+        self.b.constant(Scalar::from_f64(self.dtype, value))
+    }
+
+    /// A number that is passed, as an index.
+    fn size(&mut self, name: &str) -> ExprId {
+        let value = self.b.scalar(name, DType::U32);
+        let value = self.b.cast(Type::Index, value);
+        self.b.bind(&format!("{name}_elems"), value)
+    }
+
+    /// The position `first + row · width + column`.
+    fn at(&mut self, first: ExprId, row: ExprId, width: ExprId, column: ExprId) -> ExprId {
+        let row = self.mul(row, width);
+        let row = self.add(first, row);
+        self.add(row, column)
+    }
+
+    fn load(&mut self, memory: MemId, at: ExprId) -> ExprId {
+        self.b.load(memory, at, Guard::Checked)
+    }
+
+    fn store(&mut self, memory: MemId, at: ExprId, value: ExprId) {
+        self.b.store(memory, at, value, Guard::Checked);
+    }
+
+    /// Opens a loop over `start .. end`.
+    fn each(&mut self, name: &str, start: ExprId, end: ExprId, step: u64) -> ExprId {
+        let step = self.b.index(step);
+        self.b.begin_for(name, start, end, step)
+    }
+
+    /// A sum under way.
+    fn sum(&mut self, name: &str) -> LocalId {
+        let zero = self.float(0.0);
+        self.b.declare(name, zero, true)
+    }
+
+    /// Adds a product to a sum.
+    fn accumulate(&mut self, sum: LocalId, x: ExprId, y: ExprId) {
+        let (product, before) = (self.mul(x, y), self.b.get(sum));
+        let after = self.add(before, product);
+        self.b.assign(sum, after);
+    }
+}
+
+/// L of symmetric matrices `a`, `n × n`: a group for each, a work-item for each row, column by column.
+pub fn cholesky<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("cholesky_block");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (l, a) = (w.b.buffer("l", T::DTYPE, Access::Out), w.b.buffer("a", T::DTYPE, Access::In));
+    let n = w.size("n");
+    let tile = w.b.shared("tile", T::DTYPE, (BLOCK * (BLOCK + 1)) as u32);
+    let (zero, pitch) = (w.b.index(0), w.b.index(BLOCK as u64 + 1));
+    let (row, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let elems = w.mul(n, n);
+    let first = w.mul(matrix, elems);
+    let inside = w.less(row, n);
+
+    let column = w.each("column", zero, n, 1);
+    let (from, to, nothing) = (w.at(first, row, n, column), w.at(zero, row, pitch, column), w.float(0.0));
+    let value = w.load(a, from);
+    let value = w.select(inside, value, nothing);
+    w.store(tile, to, value);
+    w.b.end();
+
+    let j = w.each("j", zero, n, 1);
+    w.b.barrier();
+    let (sum, square) = (w.sum("sum"), w.sum("square"));
+    let k = w.each("k", zero, j, 1);
+    let (mine, theirs) = (w.at(zero, row, pitch, k), w.at(zero, j, pitch, k));
+    let (mine, theirs) = (w.load(tile, mine), w.load(tile, theirs));
+    w.accumulate(sum, mine, theirs);
+    w.accumulate(square, theirs, theirs);
+    w.b.end();
+    let (mine, corner) = (w.at(zero, row, pitch, j), w.at(zero, j, pitch, j));
+    let (value, pivot) = (w.load(tile, mine), w.load(tile, corner));
+    let (sum, square) = (w.b.get(sum), w.b.get(square));
+    let (value, pivot) = (w.sub(value, sum), w.sub(pivot, square));
+    let pivot = w.b.alu(Alu::Sqrt, &[pivot]);
+    let (value, pivot) = (w.b.bind("value", value), w.b.bind("pivot", pivot));
+    w.b.barrier();
+    let below = w.b.alu(Alu::Le, &[j, row]);
+    w.b.begin_if(below);
+    let (quotient, diagonal) = (w.div(value, pivot), w.b.alu(Alu::Eq, &[row, j]));
+    let value = w.select(diagonal, pivot, quotient);
+    w.store(tile, mine, value);
+    w.b.end();
+    w.b.end();
+
+    w.b.begin_if(inside);
+    let column = w.each("column", zero, n, 1);
+    let (from, to, nothing) = (w.at(zero, row, pitch, column), w.at(first, row, n, column), w.float(0.0));
+    let (value, below) = (w.load(tile, from), w.b.alu(Alu::Le, &[column, row]));
+    let value = w.select(below, value, nothing);
+    w.store(l, to, value);
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// X of lower triangular matrices `l`, `n × n`, and right sides `n × m`: a work-item for each column.
+pub fn forward<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("forward_block");
+    let x = w.b.buffer("x", T::DTYPE, Access::Out);
+    let (l, right) = (w.b.buffer("l", T::DTYPE, Access::In), w.b.buffer("right", T::DTYPE, Access::In));
+    let (n, m) = (w.size("n"), w.size("m"));
+    let known = w.b.private("known", T::DTYPE, BLOCK as u32);
+    let (zero, item) = (w.b.index(0), w.b.builtin(Builtin::GlobalId(0)));
+    let (matrix, column) = (w.div(item, m), w.b.alu(Alu::Rem, &[item, m]));
+    let (triangle, sides) = (w.mul(n, n), w.mul(n, m));
+    let (first, side) = (w.mul(matrix, triangle), w.mul(matrix, sides));
+    let (first, side) = (w.b.bind("first", first), w.b.bind("side", side));
+    // Items beyond the last column would read what nobody wrote.
+    let count = w.b.len(right);
+    let inside = w.less(side, count);
+    w.b.begin_if(inside);
+    let i = w.each("i", zero, n, 1);
+    let sum = w.sum("sum");
+    let k = w.each("k", zero, i, 1);
+    let factor = w.at(first, i, n, k);
+    let (factor, value) = (w.load(l, factor), w.load(known, k));
+    w.accumulate(sum, factor, value);
+    w.b.end();
+    let (here, corner) = (w.at(side, i, m, column), w.at(first, i, n, i));
+    let (value, pivot, sum) = (w.load(right, here), w.load(l, corner), w.b.get(sum));
+    let value = w.sub(value, sum);
+    let value = w.div(value, pivot);
+    let value = w.b.bind("value", value);
+    w.store(known, i, value);
+    w.store(x, here, value);
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// Householder's vectors of matrices `a`, `m × n` with m ≥ n ≤ [`BLOCK`], in place: in column j from row j on the v of the
+/// reflection I - v·vᵀ that clears it below the diagonal; zeros where it is clear. A group for each matrix.
+pub fn reflect<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("reflect_block");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let a = w.b.buffer("a", T::DTYPE, Access::InOut);
+    let (m, n) = (w.size("m"), w.size("n"));
+    let (zero, one) = (w.b.index(0), w.b.index(1));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let elems = w.mul(m, n);
+    let first = w.mul(matrix, elems);
+
+    let j = w.each("j", zero, n, 1);
+    w.b.barrier();
+    let square = w.sum("square");
+    let (below, corner) = (w.add(j, one), w.at(first, j, n, j));
+    let start = w.add(below, lane);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let here = w.at(first, i, n, j);
+    let value = w.load(a, here);
+    w.accumulate(square, value, value);
+    w.b.end();
+    let square = w.b.get(square);
+    let square = w.b.collective(CollectiveOp::Reduce(ReduceOp::Sum), Scope::Group, square);
+    let head = w.load(a, corner);
+    let head = w.b.bind("head", head);
+    w.b.barrier();
+    let (head, factor) = reflection(&mut w, head, square);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let here = w.at(first, i, n, j);
+    let value = w.load(a, here);
+    let value = w.mul(value, factor);
+    w.store(a, here, value);
+    w.b.end();
+    let single = w.b.alu(Alu::Eq, &[lane, zero]);
+    w.b.begin_if(single);
+    w.store(a, corner, head);
+    w.b.end();
+    w.b.barrier();
+
+    // The columns behind, one for each work-item.
+    let inside = w.less(start, n);
+    w.b.begin_if(inside);
+    let sum = w.sum("sum");
+    let i = w.each("i", j, m, 1);
+    let (mine, theirs) = (w.at(first, i, n, start), w.at(first, i, n, j));
+    let (mine, theirs) = (w.load(a, mine), w.load(a, theirs));
+    w.accumulate(sum, mine, theirs);
+    w.b.end();
+    let i = w.each("i", j, m, 1);
+    let (place, theirs) = (w.at(first, i, n, start), w.at(first, i, n, j));
+    let (mine, theirs, sum) = (w.load(a, place), w.load(a, theirs), w.b.get(sum));
+    let share = w.mul(sum, theirs);
+    let mine = w.sub(mine, share);
+    w.store(a, place, mine);
+    w.b.end();
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// The head of the vector that reflects a column with this head and this sum of squares below onto its first axis, and the
+/// factor of the rest; both zero where there is nothing to clear.
+fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) {
+    let (zero, two) = (w.float(0.0), w.float(2.0));
+    let whole = w.mul(head, head);
+    let whole = w.add(whole, square);
+    let length = w.b.alu(Alu::Sqrt, &[whole]);
+    let (negative, less, more) = (w.less(head, zero), w.sub(head, length), w.add(head, length));
+    let moved = w.select(negative, less, more);
+    let norm = w.mul(moved, moved);
+    let norm = w.add(norm, square);
+    let factor = w.div(two, norm);
+    let factor = w.b.alu(Alu::Sqrt, &[factor]);
+    let clear = w.b.alu(Alu::Eq, &[square, zero]);
+    let factor = w.select(clear, zero, factor);
+    let factor = w.b.bind("factor", factor);
+    let head = w.mul(moved, factor);
+    (w.b.bind("head_after", head), factor)
+}

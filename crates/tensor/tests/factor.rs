@@ -1,0 +1,116 @@
+//! Factorisations: their products, what has none, extreme sizes of numbers, batches; gradients of gradients by differences.
+
+use panoply_tensor::{DType, Device, Rng, Tensor, Triangle};
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+fn random(shape: &[usize]) -> Tensor {
+    let x = Rng::seed(3).normal(shape);
+    x.eval().unwrap();
+    x.detach()
+}
+
+fn largest(x: &Tensor) -> f64 {
+    x.abs().max(..).item().unwrap()
+}
+
+fn identity(size: usize, dtype: DType) -> Tensor {
+    Tensor::eye(size, dtype)
+}
+
+#[test]
+fn products_of_factors_are_the_matrix() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
+            for n in [1, 2, 31, 32, 33, 64, 100, 200] {
+                let x = random(&[3, n, n]).cast(dtype);
+                let a = x.matmul(&x.t()) / n as f64 + identity(n, dtype);
+                let l = a.cholesky();
+                let size = largest(&a);
+                assert!(largest(&(l.matmul(&l.t()) - &a)) <= limit * size, "cholesky of {n} in {dtype}");
+                assert_eq!(largest(&l.triu(1)), 0.0, "cholesky of {n} in {dtype}");
+                let b = random(&[3, n, 5]).cast(dtype);
+                let solved = a.solve(&b);
+                assert!(largest(&(a.matmul(&solved) - &b)) <= 20.0 * limit * size, "solve of {n} in {dtype}");
+            }
+            for (m, n) in [(1, 1), (5, 3), (40, 33), (70, 70), (300, 65), (20, 50), (64, 1)] {
+                let a = random(&[2, m, n]).cast(dtype);
+                let (q, r) = a.qr();
+                let k = m.min(n);
+                let apart = largest(&(q.t().matmul(&q) - identity(k, dtype)));
+                assert!(apart <= limit, "q of {m} × {n} in {dtype}: {apart}");
+                let apart = largest(&(q.matmul(&r) - &a)) / largest(&a);
+                assert!(apart <= 2.0 * limit, "qr of {m} × {n} in {dtype}: {apart}");
+                assert_eq!(largest(&r.tril(-1)), 0.0);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_has_no_factor_gives_nan_and_never_an_error() {
+    on_cpu(|| {
+        let mut numbers = vec![0f32; 64 * 64];
+        (0..64).for_each(|i| numbers[i * 65] = if i == 40 { -1.0 } else { 4.0 });
+        let l = Tensor::from_slice(&numbers, [64, 64]).cholesky().to_vec::<f32>().unwrap();
+        assert!((0..40).all(|i| l[i * 65] == 2.0), "the columns before are what they should be");
+        assert!(l[40 * 65].is_nan() && l[64 * 64 - 1].is_nan(), "the last element says that it failed");
+        let singular = Tensor::from_slice(&[1f32, 2.0, 2.0, 4.0], [2, 2]);
+        let solved = singular.solve(&Tensor::from_slice(&[1f32, 1.0], [2])).to_vec::<f32>().unwrap();
+        assert!(solved.iter().any(|x| !x.is_finite() || x.abs() > 1e6), "{solved:?}");
+        assert!(singular.determinant().item().unwrap().abs() < 1e-6);
+    });
+}
+
+#[test]
+fn reflections_neither_overflow_nor_vanish() {
+    on_cpu(|| {
+        for scale in [1e-30, 1e30] {
+            let a = random(&[6, 4]) * scale;
+            let (q, r) = a.qr();
+            assert!(largest(&(q.t().matmul(&q) - identity(4, DType::F32))) < 2e-6);
+            assert!(largest(&((q.matmul(&r) - &a) / scale)) < 2e-6);
+        }
+        // Nothing to reflect: LAPACK leaves such columns alone.
+        let (q, r) = identity(3, DType::F32).qr();
+        assert_eq!(q.to_vec::<f32>().unwrap(), identity(3, DType::F32).to_vec::<f32>().unwrap());
+        assert_eq!(r.to_vec::<f32>().unwrap(), q.to_vec::<f32>().unwrap());
+        let (q, _) = Tensor::zeros([3, 2], DType::F32).qr();
+        assert_eq!(q.to_vec::<f32>().unwrap(), [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+        let (sign, logarithm) = (identity(40, DType::F32) * -1e3).slogdet();
+        assert_eq!(sign.item().unwrap(), 1.0);
+        assert!((logarithm.item().unwrap() - 40.0 * 1e3f64.ln()).abs() < 1e-4);
+        assert_eq!(Tensor::zeros([0, 3, 3], DType::F32).determinant().to_vec::<f32>().unwrap(), [0f32; 0]);
+    });
+}
+
+type Loss = fn(&Tensor) -> Tensor;
+
+/// The second derivative along a direction by differences of the first, in f64.
+#[test]
+fn gradients_have_gradients() {
+    on_cpu(|| {
+        let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
+        let direction = Rng::seed(8).normal([4, 4]).cast(DType::F64);
+        let losses: [(&str, Loss); 4] = [
+            ("cholesky", |x| (x.matmul(&x.t()).cholesky() + 1.0).square().sum(..)),
+            ("qr", |x| (x.qr().0 + 0.3).square().sum(..) + x.qr().1.exp().sum(..)),
+            ("solve", |x| x.solve(&Tensor::ones([4, 2], DType::F64)).exp().sum(..)),
+            ("triangle", |x| x.solve_triangular(&Tensor::ones([4], DType::F64), Triangle::Upper).exp().sum(..)),
+        ];
+        for (name, loss) in losses {
+            let slope = |x: &Tensor| (loss(x).gradients(&[x]).unwrap().remove(0) * &direction).sum(..);
+            let moved = |step: f64| {
+                let x = &start + &direction * step;
+                x.eval().unwrap();
+                slope(&x.detach()).item().unwrap()
+            };
+            let want = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+            let bend = slope(&start).gradients(&[&start]).unwrap().remove(0);
+            let have = (bend * &direction).sum(..).item().unwrap();
+            assert!((have - want).abs() <= 1e-6 * want.abs().max(1.0), "{name}: {have}, by differences {want}");
+        }
+    });
+}
