@@ -310,6 +310,17 @@ fn idx_and_numpy_files_are_learned() {
     assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
     let seen = place.json(&["predict", "runs/mnist-1/model.safetensors"]);
     assert_eq!(seen["right"], 4);
+    // The same in one file.
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let arrays = ["x", "y"].map(|name| {
+            let file = place.0.join(format!("arrays/{name}.npy"));
+            (name.to_string(), panoply::nn::data::npy::load(&file).unwrap())
+        });
+        panoply::nn::data::npz::save(&arrays, &place.0.join("both.npz")).unwrap();
+    });
+    let report = place.json(&[&["train", "both.npz"], &train[..]].concat());
+    assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/both-1"), Some(1.0)));
+    assert_eq!(place.json(&["predict", "runs/both-1", "both.npz", "--count", "12"])["right"], 12);
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32, 1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1], [12]);
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
@@ -321,6 +332,24 @@ fn idx_and_numpy_files_are_learned() {
     std::fs::remove_file(Path::new(&place.0).join("mnist/train-labels-idx1-ubyte")).unwrap();
     let refusal = place.refused(&["train", "mnist"]);
     assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");
+}
+
+/// Written by pyarrow.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_table_of_parquet_is_learned_and_judged() {
+    let place = Place::new("parquet");
+    let houses = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/fixtures/snappy.parquet");
+    std::fs::copy(houses, place.0.join("houses.parquet")).unwrap();
+    let train = ["train", "houses.parquet", "--label", "city", "--held-out", "0.4", "--epochs", "2"];
+    let report = place.json(&train);
+    assert_eq!((report["folder"].as_str(), report["accuracy"].is_number()), (Some("runs/houses-1"), true));
+    let seen = place.json(&["predict", "runs/houses-1", "houses.parquet"]);
+    assert_eq!((seen["known"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
+    let refusal = place.refused(&["train", "houses.parquet"]);
+    assert!(refusal.contains("houses.parquet:1: city: `Bergen` is no finite number"), "{refusal}");
+    place.write("cut.parquet", &std::fs::read(place.0.join("houses.parquet")).unwrap()[..900]);
+    assert!(place.refused(&["train", "cut.parquet"]).contains("cut.parquet: "));
 }
 
 #[test]
