@@ -14,6 +14,7 @@ use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use layer_spec::LayerSpec;
+pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
 
 use crate::layer::{Layer, Pass};
@@ -136,12 +137,8 @@ impl Network {
 
     /// The model at the start of training, or the first layer that does not fit.
     pub fn build(&self, rng: &mut Rng) -> Result<Model> {
-        let shapes = self.shapes()?;
-        let mut layers = Sequential::new();
-        for (layer, input) in self.layers.iter().zip(&shapes) {
-            layers.layers.push(layer.build(input, rng));
-        }
-        Ok(Model { network: self.clone(), layers })
+        self.shapes()?;
+        Ok(Model { network: self.clone(), layers: build::all(&self.layers, &self.input, rng) })
     }
 
     /// [`Network::shapes`], or what is wrong and the position of the layer it is wrong with.
@@ -155,22 +152,12 @@ impl Network {
         if self.loss.label_smoothing > 0.0 && !self.loss.kind.is_of_classes() {
             return Err((None, "label_smoothing is for cross_entropy; this loss compares numbers".to_string()));
         }
-        let mut shapes = vec![self.input.clone()];
-        for (at, layer) in self.layers.iter().enumerate() {
-            let next = layer.output(&shapes[at]).map_err(|what| (Some(at), what))?;
-            shapes.push(next);
-        }
-        Ok(shapes)
+        shape::through(&self.layers, &self.input).map_err(|(at, what)| (Some(at), what))
     }
 
     /// A sentence about a layer: its place, kind and what comes before it.
     fn complaint(&self, at: Option<usize>, what: &str) -> String {
-        let Some((at, layer)) = at.and_then(|at| Some((at, self.layers.get(at)?))) else { return what.to_string() };
-        let before = match at.checked_sub(1).and_then(|before| self.layers.get(before)) {
-            Some(before) => format!("layer {at} ({})", before.kind()),
-            None => "the input".to_string(),
-        };
-        format!("layer {} ({}): {}", at + 1, layer.kind(), what.replace("{before}", &before))
+        at.map_or_else(|| what.to_string(), |at| shape::complaint(&self.layers, at, what))
     }
 }
 
@@ -200,9 +187,7 @@ impl Layer for Model {
         };
         let layers = self.layers.layers.iter().zip(&self.network.layers).enumerate();
         layers.fold(shaped, |x, (at, (layer, spec))| {
-            let output = layer.forward(&x, pass);
-            pass.saw(|| format!("layer {} ({})", at + 1, spec.kind()), &output);
-            output
+            pass.through(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x)
         })
     }
 }
