@@ -34,13 +34,23 @@ pub struct Network {
 }
 
 /// What training makes small.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loss {
     /// How outputs and targets are compared.
     pub kind: LossKind,
     /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
     pub label_smoothing: f64,
+    /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
+    /// whatever the targets' unit is. 1 if nothing is said.
+    pub scale: f64,
+}
+
+impl Default for Loss {
+    /// Cross-entropy without settings.
+    fn default() -> Loss {
+        Loss::new(LossKind::default())
+    }
 }
 
 /// How outputs and targets are compared.
@@ -68,7 +78,7 @@ impl LossKind {
 impl Loss {
     /// Without settings.
     pub fn new(kind: LossKind) -> Loss {
-        Loss { kind, label_smoothing: 0.0 }
+        Loss { kind, label_smoothing: 0.0, scale: 1.0 }
     }
 
     /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
@@ -81,10 +91,14 @@ impl Loss {
                 let message = "the outputs of a network and the numbers it is to learn have other shapes";
                 Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
             }
-            LossKind::Mse => outputs.mse(targets),
-            LossKind::L1 => outputs.l1(targets),
-            LossKind::Huber => outputs.huber(targets, 1.0),
+            LossKind::Mse => self.scaled(&outputs).mse(&self.scaled(targets)),
+            LossKind::L1 => self.scaled(&outputs).l1(&self.scaled(targets)),
+            LossKind::Huber => self.scaled(&outputs).huber(&self.scaled(targets), 1.0),
         }
+    }
+
+    fn scaled(&self, numbers: &Tensor) -> Tensor {
+        if self.scale == 1.0 { numbers.clone() } else { numbers * (1.0 / self.scale) }
     }
 
     fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
@@ -151,6 +165,12 @@ impl Network {
         }
         if self.loss.label_smoothing > 0.0 && !self.loss.kind.is_of_classes() {
             return Err((None, "label_smoothing is for cross_entropy; this loss compares numbers".to_string()));
+        }
+        if !self.loss.scale.is_finite() || self.loss.scale <= 0.0 {
+            return Err((None, format!("scale {} is not a positive number", self.loss.scale)));
+        }
+        if self.loss.scale != 1.0 && self.loss.kind.is_of_classes() {
+            return Err((None, "scale is for losses of numbers; cross_entropy compares classes".to_string()));
         }
         shape::through(&self.layers, &self.input).map_err(|(at, what)| (Some(at), what))
     }

@@ -1,18 +1,18 @@
 //! Networks ready for use: folded ones give the same with fewer steps, fewer digits are near, properties hold, and a device that
 //! computes wrongly is found out.
 
+mod altered;
+
 use std::sync::Arc;
 
+use altered::Altered;
 use panoply_cpu::{CpuDriver, CpuOptions};
-use panoply_device::{AllocId, DeviceInfo, Driver, MemoryInfo, Program, ProgramId, QueueId, Region, Step, Ticket};
-use panoply_ir::routine::Routine;
-use panoply_ir::target::Target;
-use panoply_ir::{text, verify::verify};
+use panoply_device::Driver;
 use panoply_nn::compiled::{Optimise, Options, Precision, compile};
 use panoply_nn::ensure::Property;
 use panoply_nn::{Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, ensure};
 use panoply_runtime::{DeviceOptions, Profile, What};
-use panoply_tensor::{DType, Device, Result, Rng, Tensor};
+use panoply_tensor::{DType, Device, Rng, Tensor};
 
 /// A small network whose running statistics are not what they began as.
 fn trained() -> Model {
@@ -190,57 +190,6 @@ fn what_does_not_have_its_properties_is_an_error() {
     });
 }
 
-/// A CPU whose compiler takes the hyperbolic tangent for the sine.
-#[derive(Debug)]
-struct Wrong(Arc<dyn panoply_device::Device>);
-
-impl panoply_device::Device for Wrong {
-    fn info(&self) -> &DeviceInfo {
-        self.0.info()
-    }
-    fn target(&self) -> &Target {
-        self.0.target()
-    }
-    fn memory(&self) -> MemoryInfo {
-        self.0.memory()
-    }
-    fn offers(&self, routine: &Routine) -> bool {
-        self.0.offers(routine)
-    }
-    fn allocate(&self, bytes: u64) -> Result<AllocId> {
-        self.0.allocate(bytes)
-    }
-    fn free(&self, alloc: AllocId) {
-        self.0.free(alloc);
-    }
-    fn compile(&self, program: &Program) -> Result<ProgramId> {
-        let Program::Ir(kernel) = program else { return self.0.compile(program) };
-        let wrong = text::print(kernel).replace("tanh(", "sin(");
-        self.0.compile(&Program::Ir(Arc::new(verify(text::parse(&wrong)?)?)))
-    }
-    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
-        self.0.binary(program)
-    }
-    fn release(&self, program: ProgramId) {
-        self.0.release(program);
-    }
-    fn queue(&self) -> Result<QueueId> {
-        self.0.queue()
-    }
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
-        self.0.submit(queue, steps, timed)
-    }
-    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
-        self.0.write(queue, to, bytes)
-    }
-    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
-        self.0.read(queue, from)
-    }
-    fn synchronize(&self) -> Result<()> {
-        self.0.synchronize()
-    }
-}
-
 #[test]
 fn a_device_that_computes_wrongly_is_found_out() {
     let raw = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
@@ -263,7 +212,9 @@ fn a_device_that_computes_wrongly_is_found_out() {
         })
     };
     build(&Device::new(raw.clone(), DeviceOptions::default())).unwrap();
-    let error = build(&Device::new(Arc::new(Wrong(raw)), DeviceOptions::default())).unwrap_err();
+    // A CPU whose compiler takes the hyperbolic tangent for the sine.
+    let wrong = Altered { target: raw.target().clone(), cpu: raw, text: |kernel| kernel.replace("tanh(", "sin(") };
+    let error = build(&Device::new(Arc::new(wrong), DeviceOptions::default())).unwrap_err();
     assert!(
         error.message().starts_with("verification failed: cpu gives ") && error.message().contains("cpu:checked gives"),
         "{error}"
