@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::record::Field;
@@ -37,6 +38,12 @@ fn table(path: &Path) -> Result<TextTable> {
         if !lies_within(&*part, bytes) {
             return Err(Error::corrupt(format!("{}: row group {group} lies beyond its end", path.display())));
         }
+        if let Some(codec) =
+            part.metadata().columns().iter().map(|column| column.compression()).find(|codec| !is_known(codec))
+        {
+            let message = format!("{}: its columns are packed by {codec}, which is not read here", path.display());
+            return Err(Error::mistake(message).note("write it with snappy, gzip, LZ4 or unpacked"));
+        }
         append(&*part, &mut rows).map_err(|what| {
             let row = rows.len() + 1;
             Error::corrupt(format!("{}:{row}: {what}", path.display()))
@@ -46,6 +53,18 @@ fn table(path: &Path) -> Result<TextTable> {
         return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
     }
     Ok(TextTable { names, named: true, rows })
+}
+
+/// Whether what is packed so can be unpacked: all that needs no C library.
+fn is_known(codec: &Compression) -> bool {
+    matches!(
+        codec,
+        Compression::UNCOMPRESSED
+            | Compression::SNAPPY
+            | Compression::GZIP(_)
+            | Compression::LZ4
+            | Compression::LZ4_RAW
+    )
 }
 
 /// Whether all of a row group is in a file of so many bytes.
