@@ -362,6 +362,28 @@ fn every_network_and_precision_trains() {
         let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--count", "2"]);
         assert_eq!(seen["known"], 2);
     }
+    // A network of one's own with a block that its input goes around.
+    place.write(
+        "block.toml",
+        "input = [1, 8, 8]\n[[layer]]\nkind = \"residual\"\nshortcut = [{ kind = \"conv\", outputs = 4, size = [1, 1] }]\n\
+         [[layer.layers]]\nkind = \"conv\"\noutputs = 4\nsize = [3, 3]\npadding = [1, 1]\n[[layer.layers]]\nkind = \"batch_norm\"\n\
+         [[layer]]\nkind = \"hard_swish\"\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\noutputs = 10\n",
+    );
+    let report = place.json(&["train", "digits", "--epochs", "2", "--model", "block.toml", "--out", "block"]);
+    assert!(report["accuracy"].as_f64().unwrap() > 0.6, "{report}");
+    assert_eq!(place.json(&["predict", "block", "--count", "3"])["known"], 3);
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let inspected = run(&["inspect", "block"]);
+    assert!(
+        inspected.contains("  1  residual    [4, 8, 8]  ") && inspected.contains("0.layers.1.running_mean"),
+        "{inspected}"
+    );
+    run(&["export", "block/model.safetensors", "--out", "block.onnx"]);
     for precision in ["bf16", "f16"] {
         let report = place.json(&[
             "train",

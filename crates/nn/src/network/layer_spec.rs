@@ -367,6 +367,11 @@ impl LayerSpec {
         LayerSpec::Encoder { heads, inner, dropout: 0.0, causal: false }
     }
 
+    /// Attention in so many heads that sees all times.
+    pub fn attention(heads: usize) -> LayerSpec {
+        LayerSpec::Attention { heads, key_heads: None, causal: false }
+    }
+
     /// Each channel normalised over the batch, 1e-5 added to the variance.
     pub fn batch_norm() -> LayerSpec {
         LayerSpec::BatchNorm { epsilon: epsilon() }
