@@ -304,7 +304,9 @@ fn open(data: &str, reading: &Reading) -> Result<Labelled> {
 /// A name for the folders of runs on this data.
 fn stem(data: &str) -> String {
     let path = Path::new(data).canonicalize().unwrap_or_else(|_| PathBuf::from(data));
-    path.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = Path::new(name.strip_suffix(".gz").unwrap_or(&name));
+    plain.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// Both parts of the data, and the random numbers that follow. The same settings give the same.

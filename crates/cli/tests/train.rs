@@ -210,6 +210,13 @@ fn tables_are_learned_and_judged() {
     place.write("flowers.csv", table(121));
     let refusal = place.refused(&["train", "--resume", "runs/flowers-1"]);
     assert!(refusal.contains("flowers.csv has changed since runs/flowers-1 began"), "{refusal}");
+    // A table that gzip packed; the run's folder has the table's name.
+    if cfg!(unix) {
+        place.write("packed.csv", table(40));
+        assert!(Command::new("gzip").arg(place.0.join("packed.csv")).status().unwrap().success());
+        let report = place.json(&["train", "packed.csv.gz", "--label", "kind", "--epochs", "1"]);
+        assert_eq!(report["folder"], "runs/packed-1");
+    }
     place.write("one.csv", "a,label\n1,x\n2,x\n");
     assert!(place.refused(&["train", "one.csv"]).contains("label: 1 classes in 2 rows"));
     place.write("few.csv", "a,label\n1,x\n2,y\n");

@@ -14,7 +14,7 @@ pub enum Optimise {
     None,
     /// What only training has goes away, and batch norms go into the layer before them.
     #[default]
-    Usual,
+    Default,
     /// Standardising and restoring numbers go into the dense layers beside them, too: with inputs far from 0 that costs digits.
     Aggressive,
 }

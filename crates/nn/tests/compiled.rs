@@ -110,7 +110,7 @@ fn levels_take_fewer_launches_for_the_same_answers() {
             panoply_tensor::eval(&[&x]).unwrap();
             let want = model.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap();
             let mut counts = Vec::new();
-            for optimise in [Optimise::None, Optimise::Usual, Optimise::Aggressive] {
+            for optimise in [Optimise::None, Optimise::Default, Optimise::Aggressive] {
                 let ready = compile(&model, &Options { optimise, ..Options::default() }).unwrap();
                 let have = ready.run(&x).unwrap().to_vec::<f32>().unwrap();
                 let scale = want.iter().fold(0f32, |top, x| top.max(x.abs()));
