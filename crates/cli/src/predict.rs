@@ -12,7 +12,7 @@ use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, Choice, DeviceChoice};
-use crate::train::outcome::largest;
+use crate::train::outcome::{largest, measured};
 use crate::train::{folder, manifest::Manifest};
 
 /// Let a trained network judge examples, or go on with a text.
@@ -146,11 +146,12 @@ fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, read: 
     }
     let width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (at, read) in read.iter().enumerate() {
-        let verdict = right[at].map_or(String::new(), |right| format!(", is {right}: {:.4} off", (right - read).abs()));
-        println!("{:width$}  reads {read:.4}{verdict}", examples.names[at]);
+        let verdict = right[at]
+            .map_or(String::new(), |right| format!(", is {right}: {} off", measured(f64::from((right - read).abs()))));
+        println!("{:width$}  reads {}{verdict}", examples.names[at], measured(f64::from(*read)));
     }
     if let Some(mean) = mean.filter(|_| off.len() > 4) {
-        println!("{mean:.4} off on average");
+        println!("{} off on average", measured(mean));
     }
 }
 

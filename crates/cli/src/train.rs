@@ -97,7 +97,7 @@ impl Job {
             Source::Text { .. } => presets::Choice::Lstm,
             _ => presets::Choice::Mlp,
         });
-        let network = model.network(&labelled, &sizes)?;
+        let mut network = model.network(&labelled, &sizes)?;
         let settings = Settings {
             model: model.name(),
             epochs: arguments.epochs.unwrap_or(30),
@@ -109,7 +109,17 @@ impl Job {
             seed: arguments.seed,
             precision: spelled(arguments.precision),
         };
-        let (train, held, run) = begin(&labelled, &network, &settings)?;
+        let (train, held, mut rng) = divided(&labelled, &settings)?;
+        if let Some(measured) = measured(&train) {
+            if network.loss.scale == 1.0 {
+                network.loss.scale = deviation(&measured)?;
+            }
+            // What a dense layer gives has no bounds, so nothing it could say is lost.
+            if let Some(LayerSpec::Linear { .. }) = network.layers.last() {
+                network.layers.push(LayerSpec::Restore {});
+            }
+        }
+        let run = begin(&train, &network, &settings, &mut rng)?;
         if matches!(labelled.source, Source::Text { .. }) && reads_ahead(&run.model, &train)? {
             let message = format!("{}: what it gives at a time depends on later characters", model.name());
             return Err(Error::mistake(message).note(
@@ -162,7 +172,8 @@ impl Job {
             let message = format!("{} has changed since {} began", manifest.data.path, folder.display());
             return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
         }
-        let (train, held, mut run) = begin(&labelled, &manifest.network, &manifest.settings)?;
+        let (train, held, mut rng) = divided(&labelled, &manifest.settings)?;
+        let mut run = begin(&train, &manifest.network, &manifest.settings, &mut rng)?;
         let folder = Folder::existing(folder);
         let file = folder.training();
         if file.exists() {
@@ -293,15 +304,13 @@ fn open(data: &str, reading: &Reading) -> Result<Labelled> {
 /// A name for the folders of runs on this data.
 fn stem(data: &str) -> String {
     let path = Path::new(data).canonicalize().unwrap_or_else(|_| PathBuf::from(data));
-    path.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = Path::new(name.strip_suffix(".gz").unwrap_or(&name));
+    plain.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Both parts of the data and a run that has not begun. The same arguments give the same.
-fn begin(
-    labelled: &Labelled,
-    network: &Network,
-    settings: &Settings,
-) -> Result<(Dataset, Dataset, Run<Model, AdamWRule>)> {
+/// Both parts of the data, and the random numbers that follow. The same settings give the same.
+fn divided(labelled: &Labelled, settings: &Settings) -> Result<(Dataset, Dataset, Rng)> {
     let mut rng = Rng::seed(settings.seed);
     let (train, held) = labelled.data.split(settings.held_out, &mut rng)?;
     if train.is_empty() || held.is_empty() {
@@ -314,19 +323,35 @@ fn begin(
         );
         return Err(Error::mistake(message).note("both parts need at least one"));
     }
-    let mut model = network.build(&mut rng)?;
+    Ok((train, held, rng))
+}
+
+/// Mean and deviation of the numbers that are to be learned.
+fn measured(train: &Dataset) -> Option<Standardise> {
+    match &train.targets {
+        Targets::Numbers { values, width } => Some(Standardise::measured(values, &[*width])),
+        Targets::Classes { .. } => None,
+    }
+}
+
+/// The largest deviation.
+fn deviation(measured: &Standardise) -> Result<f64> {
+    Ok(f64::from(measured.deviation.tensor().to_vec::<f32>()?.into_iter().fold(0.0, f32::max)))
+}
+
+/// A run that has not begun, of a network that knows the scales of what it learns from.
+fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng) -> Result<Run<Model, AdamWRule>> {
+    let mut model = network.build(rng)?;
     if let Some(LayerSpec::Standardise {}) = network.layers.first() {
         model.layers.layers[0] = Box::new(Standardise::measured(&train.features, &network.input));
     }
-    // A gradient of squares is as large as the scale of the targets is; the optimiser does not mind until its epsilon counts.
-    let mut scale = 1.0;
-    if let (Some(LayerSpec::Restore {}), Targets::Numbers { values, width }) = (network.layers.last(), &train.targets) {
-        let measured = Standardise::measured(values, &[*width]);
-        let deviation = measured.deviation.tensor().to_vec::<f32>()?.into_iter().fold(0.0, f32::max);
-        scale = if network.loss.kind == LossKind::Mse { f64::from(deviation).powi(2) } else { f64::from(deviation) };
+    // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
+    let mut clip = 1.0;
+    if let (Some(LayerSpec::Restore {}), Some(measured)) = (network.layers.last(), measured(train)) {
+        let deviation = deviation(&measured)? / network.loss.scale;
+        clip = if network.loss.kind == LossKind::Mse { deviation.powi(2) } else { deviation };
         let last = model.layers.layers.len() - 1;
         model.layers.layers[last] = Box::new(Restore(measured));
     }
-    let run = Run::new(model, AdamW::new(settings.learning_rate).clip_norm(scale), rng);
-    Ok((train, held, run))
+    Ok(Run::new(model, AdamW::new(settings.learning_rate).clip_norm(clip), rng.clone()))
 }

@@ -44,6 +44,29 @@ impl Drop for Screen {
     }
 }
 
+/// What is typed counts while a step is under way: one that takes seconds, all examples through tens of millions of parameters.
+#[test]
+fn keys_are_read_during_a_step() {
+    let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: keys during a step: there is no tmux");
+        return;
+    }
+    let place = Place::new("keys");
+    let screen = Screen { socket: format!("panoply-keys-{}", std::process::id()) };
+    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let train = format!(
+        "'{program}' train digits --tui --device cpu --batch 2000 --hidden 4096,4096,4096; echo ended with $?; exec cat"
+    );
+    screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
+    screen.wait_for(&["compiling the first step", "q or Ctrl-C finishes this step and saves"]);
+    screen.tmux(&["send-keys", "-t", "0", "C-c"]);
+    screen.wait_for(&["compiling the first step", "finishing this step; Ctrl-C again ends at once"]);
+    screen.tmux(&["send-keys", "-t", "0", "C-c"]);
+    let after = screen.wait_for(&["ended with 130"]);
+    assert!(!after.contains("compiling the first step"), "the screen before is back\n{after}");
+}
+
 #[test]
 fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
     let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -81,6 +104,18 @@ fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
     screen.wait_for(&["examples/s"]);
     screen.tmux(&["send-keys", "-t", "0:1", "C-c"]);
     screen.wait_for(&["ended with 0", "go on:"]);
+
+    // So does SIGTERM, which no key sends.
+    let train = format!(
+        "sh -c 'echo $$ > pid; exec \"{program}\" train --resume run --tui --device cpu'; echo ended with $?; exec cat"
+    );
+    screen.tmux(&["new-window", "-t", "0:2", "-c", &folder, &train]);
+    screen.tmux(&["select-window", "-t", "0:2"]);
+    screen.wait_for(&["examples/s"]);
+    let pid = std::fs::read_to_string(place.0.join("pid")).unwrap();
+    assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
+    let after = screen.wait_for(&["ended with 0", "go on:"]);
+    assert!(!after.contains("examples/s"), "the screen before is back\n{after}");
     assert!(place.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
     assert!(!place.0.join("runs").exists(), "nothing was begun");
 }

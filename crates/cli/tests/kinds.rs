@@ -80,6 +80,54 @@ fn a_number_of_a_real_table_is_learned() {
     assert!(report["r2"].as_f64().is_some(), "{report}");
 }
 
+/// The unit of a number is no part of what is learned: nanometres are learned as kilometres are.
+#[test]
+fn numbers_of_any_scale_are_learned_alike() {
+    let place = Place::new("scales");
+    let net = "input = [2]\nloss = { kind = \"LOSS\" }\n[[layer]]\nkind = \"standardise\"\n[[layer]]\nkind = \"linear\"\n\
+               outputs = 16\n[[layer]]\nkind = \"tanh\"\n[[layer]]\nkind = \"linear\"\noutputs = 1\n";
+    for (name, unit) in [("nano", 1e-9), ("small", 1e-5), ("large", 1e7)] {
+        let rows: Vec<String> = (0..200)
+            .map(|i| {
+                let (a, b) = (f64::from(i % 17) * unit, f64::from(i % 23));
+                format!("{a:e},{b},{:e}\n", (3.0 * a / unit - b + 0.05 * b * b) * unit)
+            })
+            .collect();
+        place.write(&format!("{name}.csv"), format!("a,b,target\n{}", rows.concat()));
+        let train = ["train", &format!("{name}.csv"), "--epochs", "40", "--batch", "16", "--learning-rate", "1e-2"];
+        let report = place.json(&[&train[..], &["--hidden", "16", "--dropout", "0"]].concat());
+        assert!(report["r2"].as_f64().unwrap() > 0.97, "{name}: {}", report["r2"]);
+        assert!(report["absolute_error"].as_f64().unwrap() < 3.0 * unit, "{name}: {report}");
+        let folder = report["folder"].as_str().unwrap().to_string();
+        let seen = place.json(&["predict", &folder, &format!("{name}.csv"), "--count", "5"]);
+        for row in seen["predictions"].as_array().unwrap() {
+            let (right, read) = (row["number"].as_f64().unwrap(), row["read"].as_f64().unwrap());
+            assert!((right - read).abs() < 12.0 * unit, "{name}: {row}");
+        }
+        // A description of one's own learns as well, with every loss of numbers; its numbers are scaled back, too.
+        for loss in ["mse", "huber", "l1"] {
+            place.write("net.toml", net.replace("LOSS", loss));
+            let report = place.json(&[&train[..], &["--model", "net.toml"]].concat());
+            assert!(report["r2"].as_f64().unwrap() > 0.97, "{name}, {loss}: {}", report["r2"]);
+        }
+    }
+    let read = |folder: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(place.0.join(folder).join("manifest.json")).unwrap()).unwrap()
+    };
+    let manifest = read("runs/nano-2");
+    assert!(manifest["network"]["layers"][4]["restore"].is_object(), "{manifest}");
+    let scale = manifest["network"]["loss"]["scale"].as_f64().unwrap();
+    assert!((1e-9..1e-7).contains(&scale), "{scale}");
+    for (loss, what) in [
+        ("{ kind = \"mse\", scale = 0.0 }", "scale 0 is not a positive number"),
+        ("{ scale = 2.0 }", "scale is for losses of numbers; cross_entropy compares classes"),
+    ] {
+        place.write("net.toml", net.replace("{ kind = \"LOSS\" }", loss));
+        let refusal = place.refused(&["train", "nano.csv", "--model", "net.toml"]);
+        assert!(refusal.contains(what), "{refusal}");
+    }
+}
+
 #[test]
 fn many_whole_numbers_are_numbers_and_few_are_classes() {
     let place = Place::new("whole");

@@ -210,6 +210,13 @@ fn tables_are_learned_and_judged() {
     place.write("flowers.csv", table(121));
     let refusal = place.refused(&["train", "--resume", "runs/flowers-1"]);
     assert!(refusal.contains("flowers.csv has changed since runs/flowers-1 began"), "{refusal}");
+    // A table that gzip packed; the run's folder has the table's name.
+    if cfg!(unix) {
+        place.write("packed.csv", table(40));
+        assert!(Command::new("gzip").arg(place.0.join("packed.csv")).status().unwrap().success());
+        let report = place.json(&["train", "packed.csv.gz", "--label", "kind", "--epochs", "1"]);
+        assert_eq!(report["folder"], "runs/packed-1");
+    }
     place.write("one.csv", "a,label\n1,x\n2,x\n");
     assert!(place.refused(&["train", "one.csv"]).contains("label: 1 classes in 2 rows"));
     place.write("few.csv", "a,label\n1,x\n2,y\n");
@@ -310,6 +317,17 @@ fn idx_and_numpy_files_are_learned() {
     assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/x-1"), Some(1.0)));
     let seen = place.json(&["predict", "runs/mnist-1/model.safetensors"]);
     assert_eq!(seen["right"], 4);
+    // The same in one file.
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let arrays = ["x", "y"].map(|name| {
+            let file = place.0.join(format!("arrays/{name}.npy"));
+            (name.to_string(), panoply::nn::data::npy::load(&file).unwrap())
+        });
+        panoply::nn::data::npz::save(&arrays, &place.0.join("both.npz")).unwrap();
+    });
+    let report = place.json(&[&["train", "both.npz"], &train[..]].concat());
+    assert_eq!((report["folder"].as_str(), report["accuracy"].as_f64()), (Some("runs/both-1"), Some(1.0)));
+    assert_eq!(place.json(&["predict", "runs/both-1", "both.npz", "--count", "12"])["right"], 12);
     panoply::Device::get("cpu").unwrap().scope(|| {
         let labels = panoply::Tensor::from_slice(&[0i32, 1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1], [12]);
         panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
@@ -323,6 +341,24 @@ fn idx_and_numpy_files_are_learned() {
     assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");
 }
 
+/// Written by pyarrow.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_table_of_parquet_is_learned_and_judged() {
+    let place = Place::new("parquet");
+    let houses = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/fixtures/snappy.parquet");
+    std::fs::copy(houses, place.0.join("houses.parquet")).unwrap();
+    let train = ["train", "houses.parquet", "--label", "city", "--held-out", "0.4", "--epochs", "2"];
+    let report = place.json(&train);
+    assert_eq!((report["folder"].as_str(), report["accuracy"].is_number()), (Some("runs/houses-1"), true));
+    let seen = place.json(&["predict", "runs/houses-1", "houses.parquet"]);
+    assert_eq!((seen["known"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
+    let refusal = place.refused(&["train", "houses.parquet"]);
+    assert!(refusal.contains("houses.parquet:1: city: `Bergen` is no finite number"), "{refusal}");
+    place.write("cut.parquet", &std::fs::read(place.0.join("houses.parquet")).unwrap()[..900]);
+    assert!(place.refused(&["train", "cut.parquet"]).contains("cut.parquet: "));
+}
+
 #[test]
 fn every_network_and_precision_trains() {
     let place = Place::new("networks");
@@ -333,6 +369,28 @@ fn every_network_and_precision_trains() {
         let seen = place.json(&["predict", &format!("{folder}/model.safetensors"), "--count", "2"]);
         assert_eq!(seen["known"], 2);
     }
+    // A network of one's own with a block that its input goes around.
+    place.write(
+        "block.toml",
+        "input = [1, 8, 8]\n[[layer]]\nkind = \"residual\"\nshortcut = [{ kind = \"conv\", outputs = 4, size = [1, 1] }]\n\
+         [[layer.layers]]\nkind = \"conv\"\noutputs = 4\nsize = [3, 3]\npadding = [1, 1]\n[[layer.layers]]\nkind = \"batch_norm\"\n\
+         [[layer]]\nkind = \"hard_swish\"\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\noutputs = 10\n",
+    );
+    let report = place.json(&["train", "digits", "--epochs", "2", "--model", "block.toml", "--out", "block"]);
+    assert!(report["accuracy"].as_f64().unwrap() > 0.6, "{report}");
+    assert_eq!(place.json(&["predict", "block", "--count", "3"])["known"], 3);
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let inspected = run(&["inspect", "block"]);
+    assert!(
+        inspected.contains("  1  residual    [4, 8, 8]  ") && inspected.contains("0.layers.1.running_mean"),
+        "{inspected}"
+    );
+    run(&["export", "block/model.safetensors", "--out", "block.onnx"]);
     for precision in ["bf16", "f16"] {
         let report = place.json(&[
             "train",

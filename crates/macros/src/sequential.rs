@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("Rnn", &["inputs", "hidden"]),
     ("Lstm", &["inputs", "hidden"]),
     ("Gru", &["inputs", "hidden"]),
+    ("Attention", &["heads"]),
     ("Encoder", &["heads", "inner"]),
     ("Reshape", &["[lengths]"]),
     ("dropout", &["probability"]),
@@ -31,6 +32,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sigmoid", &[]),
     ("tanh", &[]),
     ("softmax", &[]),
+    ("elu", &[]),
+    ("selu", &[]),
+    ("relu6", &[]),
+    ("gelu_tanh", &[]),
+    ("mish", &[]),
+    ("softplus", &[]),
+    ("softsign", &[]),
+    ("hard_sigmoid", &[]),
+    ("hard_swish", &[]),
+    ("log_sigmoid", &[]),
+    ("log_softmax", &[]),
     ("flatten", &[]),
     ("last", &[]),
     ("mean_over_time", &[]),
@@ -42,6 +54,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const KEEPING: &[&str] = &[
     "BatchNorm",
     "LayerNorm",
+    "Attention",
     "Encoder",
     "dropout",
     "relu",
@@ -50,6 +63,17 @@ const KEEPING: &[&str] = &[
     "sigmoid",
     "tanh",
     "softmax",
+    "elu",
+    "selu",
+    "relu6",
+    "gelu_tanh",
+    "mish",
+    "softplus",
+    "softsign",
+    "hard_sigmoid",
+    "hard_swish",
+    "log_sigmoid",
+    "log_softmax",
     "positions",
 ];
 
@@ -304,6 +328,10 @@ impl Item {
             }
             "BatchNorm" => quote!(#spec::batch_norm()),
             "LayerNorm" => quote!(#spec::layer_norm()),
+            "Attention" => {
+                let heads = &a[0];
+                quote!(#spec::attention(#heads))
+            }
             "Encoder" => {
                 let (heads, inner) = (&a[0], &a[1]);
                 quote!(#spec::encoder(#heads, #inner))

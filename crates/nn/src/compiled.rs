@@ -5,27 +5,68 @@ use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
 use crate::ensure::{Property, place};
 use crate::layer::{Layer, Pass};
 use crate::module::{Module, Param, VisitorMut};
-use crate::network::{LayerSpec, Model, Network};
+use crate::network::{LayerSpec, Model, Network, through};
+
+/// How much is made of a network's layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Optimise {
+    /// The layers stay what they are, and each is computed before the next begins: what tells which one is slow or wrong.
+    None,
+    /// What only training has goes away, and batch norms go into the layer before them.
+    #[default]
+    Default,
+    /// Standardising and restoring numbers go into the dense layers beside them, too: with inputs far from 0 that costs digits.
+    Aggressive,
+}
+
+/// What a network in use computes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Parameters and products in f32.
+    #[default]
+    F32,
+    /// Both in bf16, norms in f32.
+    BF16,
+    /// Both in f16, norms in f32.
+    F16,
+    /// Parameters in f32 and products in bf16, as in training with mixed precision.
+    Mixed,
+}
+
+impl Precision {
+    /// What parameters are kept in, and what layers compute in.
+    fn dtypes(self) -> (DType, DType) {
+        match self {
+            Precision::F32 => (DType::F32, DType::F32),
+            Precision::BF16 => (DType::BF16, DType::BF16),
+            Precision::F16 => (DType::F16, DType::F16),
+            Precision::Mixed => (DType::F32, DType::BF16),
+        }
+    }
+
+    /// How far outputs may be off, as a share of the largest: a few hundred units in the last place of f32 through many layers, some
+    /// tens of fewer digits.
+    fn tolerance(self) -> f64 {
+        match self {
+            Precision::F32 => 256.0 * 2f64.powi(-23),
+            Precision::F16 => 32.0 * 2f64.powi(-11),
+            Precision::BF16 | Precision::Mixed => 32.0 * 2f64.powi(-8),
+        }
+    }
+}
 
 /// What to make of a network.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Whether batch norms go into the layer before them and what only training has goes away.
-    pub fold: bool,
-    /// What parameters are kept and layers compute in: f32, bf16 or f16.
-    pub precision: DType,
+    /// How much is made of its layers.
+    pub optimise: Optimise,
+    /// What it computes in.
+    pub precision: Precision,
     /// What every output must be; checked each time it is used.
     pub properties: Vec<Property>,
     /// Whether the result is compared with the network itself on another executor: on the CPU, or in its checked mode if this
     /// device is the CPU.
     pub verify: bool,
-}
-
-impl Default for Options {
-    /// Folded, in f32, no properties, not verified.
-    fn default() -> Options {
-        Options { fold: true, precision: DType::F32, properties: Vec::new(), verify: false }
-    }
 }
 
 /// A network ready for use. Its parameters are frozen.
@@ -41,9 +82,10 @@ const SAMPLES: usize = 4;
 /// Makes a trained network ready for use on the current device. With [`Options::verify`] it must agree with the network it was made
 /// of on another executor and have its properties, on random examples; if not, that is the error.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled> {
-    let mut folded = if options.fold { fold(model)? } else { model.clone() };
+    let mut folded = fold(model, options.optimise)?;
+    let (kept, _) = options.precision.dtypes();
     let mut freeze = |_: &str, param: &mut Param| {
-        let value = if param.is_trained() { param.tensor().cast(options.precision) } else { param.tensor().clone() };
+        let value = if param.is_trained() { param.tensor().cast(kept) } else { param.tensor().clone() };
         let state = !param.is_trained() && !param.frozen;
         *param = if state { Param::state(value) } else { Param::new(value) };
         param.frozen = true;
@@ -74,7 +116,11 @@ impl Compiled {
     }
 
     fn output(&self, input: &Tensor) -> Tensor {
-        let mut pass = Pass::eval().in_precision(self.options.precision);
+        let (_, computed) = self.options.precision.dtypes();
+        let mut pass = Pass::eval().in_precision(computed);
+        if self.options.optimise == Optimise::None {
+            pass = pass.layer_by_layer();
+        }
         self.model.forward(input, &mut pass).cast(DType::F32)
     }
 
@@ -100,7 +146,7 @@ impl Compiled {
         })?;
         let scale = want.iter().fold(f32::MIN_POSITIVE, |top, x| top.max(x.abs()));
         let far = |at: usize| f64::from((have[at] - want[at]).abs() / scale);
-        let allowed = self.tolerance();
+        let allowed = self.options.precision.tolerance();
         if let Some(at) = (0..want.len()).find(|at| far(*at).is_nan() || far(*at) > allowed) {
             let message = format!(
                 "verification failed: {device} gives {} at {:?} of the output, {reference} gives {}; \
@@ -116,15 +162,6 @@ impl Compiled {
         }
         Ok((0..want.len()).map(far).fold(0.0, f64::max))
     }
-
-    /// What rounding explains: a few hundred units in the last place of f32 through many layers, some tens of fewer digits.
-    fn tolerance(&self) -> f64 {
-        match self.options.precision {
-            DType::F16 => 32.0 * 2f64.powi(-11),
-            DType::BF16 => 32.0 * 2f64.powi(-8),
-            _ => 256.0 * 2f64.powi(-23),
-        }
-    }
 }
 
 impl Layer for Compiled {
@@ -134,49 +171,119 @@ impl Layer for Compiled {
     }
 }
 
-/// The same network in use with batch norms in the layer before them and without dropout.
-/// w' = w · s and b' = (b - mean) · s + shift, where s = scale / √(variance + ε). [Jacob et al. 2018]
-fn fold(model: &Model) -> Result<Model> {
-    let mut network = Network { layers: Vec::new(), ..model.network.clone() };
-    // For each kept layer its parameters by their last name.
-    let mut kept: Vec<Vec<(String, Tensor)>> = Vec::new();
-    for (at, layer) in model.network.layers.iter().enumerate() {
-        let own = model.layers.layers[at].named_params();
-        let own: Vec<(String, Tensor)> = own.into_iter().map(|(name, param)| (name, param.tensor().clone())).collect();
-        let folds = matches!(network.layers.last(), Some(LayerSpec::Linear { .. } | LayerSpec::Conv { .. }));
+/// Parameters by their dotted names.
+type Params = Vec<(String, Tensor)>;
+
+/// The same network in use.
+fn fold(model: &Model, optimise: Optimise) -> Result<Model> {
+    if optimise == Optimise::None {
+        return Ok(model.clone());
+    }
+    let params = model.named_params().into_iter().map(|(name, param)| (name, param.tensor().clone())).collect();
+    let (layers, params) = folded(&model.network.layers, &model.network.input, &params, optimise)?;
+    let mut result = Network { layers, ..model.network.clone() }.build(&mut Rng::seed(0))?;
+    let mut put = |name: &str, param: &mut Param| param.set(&get(&params, name)?);
+    result.visit_mut(&mut VisitorMut::new(&mut put))?;
+    Ok(result)
+}
+
+/// Layers over inputs of these lengths, those within others too, as they are in use, with their parameters.
+fn folded(
+    layers: &[LayerSpec],
+    input: &[usize],
+    params: &Params,
+    optimise: Optimise,
+) -> Result<(Vec<LayerSpec>, Params)> {
+    let shapes = through(layers, input).map_err(|(_, what)| Error::mistake(what))?;
+    let mut kept: Vec<(LayerSpec, Params)> = Vec::new();
+    for (at, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.is_used()) {
+        let (layer, own) = parts_folded(layer, &shapes[at], under(params, &format!("{at}.")), optimise)?;
         // A norm of [time, features] has its channels first, a dense layer its outputs last.
-        let aligned = network.output()?.len() == 1 || !matches!(network.layers.last(), Some(LayerSpec::Linear { .. }));
-        match (layer, network.layers.last_mut(), kept.last_mut()) {
-            (layer, _, _) if !layer.is_used() => {}
-            (LayerSpec::BatchNorm { epsilon }, Some(before), Some(params)) if folds && aligned => {
+        let flat = shapes[at].len() == 1;
+        match (&layer, kept.last_mut()) {
+            (LayerSpec::BatchNorm { epsilon }, Some((before, into))) if absorbs(before, flat) => {
                 let [scale, shift, mean, variance] =
                     ["weight", "bias", "running_mean", "running_var"].map(|name| get(&own, name));
+                // [Jacob et al. 2018]
                 let factor = scale? / (variance? + *epsilon).sqrt();
-                let weight = get(params, "weight")?;
-                let bias = get(params, "bias").unwrap_or_else(|_| factor.zeros_like());
-                let mut column = factor.clone();
-                (1..weight.shape()?.rank()).for_each(|_| column = column.unsqueeze(-1));
-                *params = vec![
-                    ("weight".to_string(), (weight * column).detach()),
-                    ("bias".to_string(), ((bias - mean?) * &factor + shift?).detach()),
-                ];
-                match before {
-                    LayerSpec::Linear { bias, .. } | LayerSpec::Conv { bias, .. } => *bias = true,
-                    _ => unreachable!("only layers with a weight are folded into"),
-                }
+                let term = shift? - mean? * &factor;
+                scale_outputs(before, into, &factor, &term)?;
             }
-            _ => {
-                network.layers.push(layer.clone());
-                kept.push(own);
+            (LayerSpec::Restore {}, Some((before, into)))
+                if optimise == Optimise::Aggressive && absorbs(before, flat) =>
+            {
+                scale_outputs(before, into, &get(&own, "deviation")?, &get(&own, "mean")?)?;
             }
+            (LayerSpec::Linear { .. }, Some((LayerSpec::Standardise {}, before)))
+                if optimise == Optimise::Aggressive && flat =>
+            {
+                let weight = get(&own, "weight")? / get(before, "deviation")?;
+                let moved = weight.matmul(&get(before, "mean")?.unsqueeze(1)).squeeze(1);
+                let bias = get(&own, "bias").map_or_else(|_| -&moved, |bias| bias - &moved);
+                kept.pop();
+                kept.push((with_bias(&layer), named(weight, bias)));
+            }
+            _ => kept.push((layer, own)),
         }
     }
-    let mut folded = network.build(&mut Rng::seed(0))?;
-    for (layer, params) in folded.layers.layers.iter_mut().zip(kept) {
-        let mut put = |name: &str, param: &mut Param| param.set(&get(&params, name)?);
-        layer.visit_mut(&mut VisitorMut::new(&mut put))?;
+    let (layers, params): (Vec<LayerSpec>, Vec<Params>) = kept.into_iter().unzip();
+    let params = params.into_iter().enumerate().flat_map(|(at, own)| prefixed(own, &format!("{at}.")));
+    Ok((layers, params.collect()))
+}
+
+/// A layer whose own layers are folded, unless nothing would be left of them.
+fn parts_folded(layer: &LayerSpec, input: &[usize], params: Params, optimise: Optimise) -> Result<(LayerSpec, Params)> {
+    let (mut result, mut own) = (layer.clone(), Params::new());
+    for (part, list) in layer.parts().iter().zip(result.lists()) {
+        let before = under(&params, part.params);
+        let (layers, after) = folded(part.layers, input, &before, optimise)?;
+        let vain = layers.is_empty();
+        own.extend(prefixed(if vain { before } else { after }, part.params));
+        if !vain {
+            *list = layers;
+        }
     }
-    Ok(folded)
+    Ok((result, if layer.parts().is_empty() { params } else { own }))
+}
+
+/// Whether what comes out of a layer can be scaled in its own parameters.
+fn absorbs(layer: &LayerSpec, flat: bool) -> bool {
+    match layer {
+        LayerSpec::Linear { .. } => flat,
+        LayerSpec::Conv { .. } => true,
+        _ => false,
+    }
+}
+
+/// w · factor and b · factor + term: what the layer gave, scaled and moved.
+fn scale_outputs(layer: &mut LayerSpec, params: &mut Params, factor: &Tensor, term: &Tensor) -> Result<()> {
+    let weight = get(params, "weight")?;
+    let column = (1..weight.shape()?.rank()).fold(factor.clone(), |column, _| column.unsqueeze(-1));
+    let bias = get(params, "bias").map_or_else(|_| term.clone(), |bias| bias * factor + term);
+    *params = named(weight * column, bias);
+    *layer = with_bias(layer);
+    Ok(())
+}
+
+fn with_bias(layer: &LayerSpec) -> LayerSpec {
+    let mut layer = layer.clone();
+    if let LayerSpec::Linear { bias, .. } | LayerSpec::Conv { bias, .. } = &mut layer {
+        *bias = true;
+    }
+    layer
+}
+
+fn named(weight: Tensor, bias: Tensor) -> Params {
+    vec![("weight".to_string(), weight.detach()), ("bias".to_string(), bias.detach())]
+}
+
+/// The parameters whose names begin so, without it.
+fn under(params: &Params, prefix: &str) -> Params {
+    params.iter().filter_map(|(name, x)| Some((name.strip_prefix(prefix)?.to_string(), x.clone()))).collect()
+}
+
+fn prefixed(params: Params, prefix: &str) -> Params {
+    params.into_iter().map(|(name, x)| (format!("{prefix}{name}"), x)).collect()
 }
 
 fn get(params: &[(String, Tensor)], name: &str) -> Result<Tensor> {

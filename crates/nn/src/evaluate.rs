@@ -51,29 +51,30 @@ pub fn evaluate(model: &impl Layer, data: &Dataset, loss: Loss) -> Result<Evalua
 /// [`evaluate`] of examples that may be on the device.
 pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: Loss) -> Result<Evaluation> {
     let (data, loss) = (feed.data(), Loss { label_smoothing: 0.0, ..loss });
-    let (mut sum, mut right) = (0.0, 0.0);
-    for part in feed.parts(at_once(data)) {
-        let (part_loss, part_right, rows) = on_part(model, &part, loss)?;
-        sum += part_loss * rows as f64;
-        right += part_right * rows as f64;
-    }
+    let (sum, right) = with_room(at_once(data), |size| {
+        feed.parts(size).try_fold((0.0, 0.0), |(sum, right), part| {
+            let (part_loss, part_right, rows) = on_part(model, &part, loss)?;
+            Ok((sum + part_loss * rows as f64, right + part_right * rows as f64))
+        })
+    })?;
     let rows = data.len() as f64;
     let score = match &data.targets {
         Targets::Classes { .. } => right / rows,
-        Targets::Numbers { values, width } => explained(right, values, *width),
+        Targets::Numbers { values, width } => explained(right * loss.scale.powi(2), values, *width),
     };
     Ok(Evaluation { loss: sum / rows, score })
 }
 
-/// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences
-/// summed over its numbers; and how many examples they are.
+/// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences, in the
+/// loss's scale, summed over its numbers; and how many examples they are.
 fn on_part(model: &impl Layer, (inputs, targets): &Batch, loss: Loss) -> Result<(f64, f64, usize)> {
     let outputs = model.forward(inputs, &mut Pass::eval()).cast(DType::F32);
     let rows = targets.shape()?.dims()[0];
     let value = loss.of(&outputs, targets);
     let right = match targets.dtype().is_int() {
         true => outputs.argmax(-1).eq(targets).cast(DType::F32).mean(..),
-        false => (&outputs - targets).square().sum(..) * (1.0 / rows as f64),
+        // Tiny differences have no squares in f32.
+        false => ((&outputs - targets) * (1.0 / loss.scale)).square().sum(..) * (1.0 / rows as f64),
     };
     panoply_tensor::eval(&[&value, &right])?;
     Ok((value.item()?, right.item()?, rows))
@@ -98,16 +99,26 @@ fn explained(squares: f64, values: &[f32], width: usize) -> f64 {
 
 /// What a model makes of each example, one row after another: the share of each class (at each time), or numbers.
 pub fn predict(model: &impl Layer, data: &Dataset) -> Result<Vec<f32>> {
-    let mut rows = Vec::new();
-    for part in data.parts(at_once(data)) {
-        let outputs: Tensor = model.forward(&part.whole().0, &mut Pass::eval()).cast(DType::F32);
-        let outputs = match data.targets {
-            Targets::Classes { .. } => outputs.softmax(-1),
-            Targets::Numbers { .. } => outputs,
-        };
-        rows.extend(outputs.to_vec::<f32>()?);
+    with_room(at_once(data), |size| {
+        let mut rows = Vec::new();
+        for part in data.parts(size) {
+            let outputs: Tensor = model.forward(&part.whole().0, &mut Pass::eval()).cast(DType::F32);
+            let outputs = match data.targets {
+                Targets::Classes { .. } => outputs.softmax(-1),
+                Targets::Numbers { .. } => outputs,
+            };
+            rows.extend(outputs.to_vec::<f32>()?);
+        }
+        Ok(rows)
+    })
+}
+
+/// What is done with so many examples at a time, or with half as many where those have no room on the device, down to one.
+fn with_room<T>(size: usize, run: impl Fn(usize) -> Result<T>) -> Result<T> {
+    match run(size) {
+        Err(error) if error.is_out_of_memory() && size > 1 => with_room(size / 2, run),
+        done => done,
     }
-    Ok(rows)
 }
 
 fn at_once(data: &Dataset) -> usize {

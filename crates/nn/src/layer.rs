@@ -17,6 +17,7 @@ pub struct Pass<'a> {
     updates: Vec<Update>,
     precision: Option<DType>,
     seen: Option<Vec<(String, Tensor)>>,
+    apart: bool,
 }
 
 /// A state's value before the pass, by which its cell is found again, and after it.
@@ -29,12 +30,12 @@ struct Update {
 impl<'a> Pass<'a> {
     /// A pass of training: dropout drops, running statistics are collected.
     pub fn train(rng: &'a mut Rng) -> Pass<'a> {
-        Pass { rng: Some(rng), updates: Vec::new(), precision: None, seen: None }
+        Pass { rng: Some(rng), updates: Vec::new(), precision: None, seen: None, apart: false }
     }
 
     /// A pass of use: the same output for the same input.
     pub fn eval() -> Pass<'static> {
-        Pass { rng: None, updates: Vec::new(), precision: None, seen: None }
+        Pass { rng: None, updates: Vec::new(), precision: None, seen: None, apart: false }
     }
 
     /// With dense layers, filters, attention and recurrent layers computing in this element type, from parameters that stay
@@ -61,11 +62,27 @@ impl<'a> Pass<'a> {
         self
     }
 
-    /// Keeps what a layer gave, if somebody watches.
-    pub fn saw(&mut self, name: impl FnOnce() -> String, output: &Tensor) {
-        if let Some(seen) = &mut self.seen {
-            seen.push((name(), output.clone()));
+    /// With each layer of a sequence computed before the next begins, so that nothing is fused across layers.
+    #[must_use]
+    pub fn layer_by_layer(mut self) -> Pass<'a> {
+        self.apart = true;
+        self
+    }
+
+    /// What a layer of this name gives, which is kept if somebody watches, behind what its own layers gave.
+    pub fn through(&mut self, name: impl FnOnce() -> String, layer: &dyn Layer, input: &Tensor) -> Tensor {
+        let before = self.seen().len();
+        let output = layer.forward(input, self);
+        if self.apart {
+            // A failure comes again when somebody asks for the value.
+            let _ = panoply_tensor::eval(&[&output]);
         }
+        if let Some(seen) = &mut self.seen {
+            let name = name();
+            seen[before..].iter_mut().for_each(|(inner, _)| *inner = format!("{name}: {inner}"));
+            seen.push((name, output.clone()));
+        }
+        output
     }
 
     /// What layers gave in a watched pass, by name and in order.

@@ -14,6 +14,7 @@ use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use layer_spec::LayerSpec;
+pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
 
 use crate::layer::{Layer, Pass};
@@ -33,13 +34,23 @@ pub struct Network {
 }
 
 /// What training makes small.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Loss {
     /// How outputs and targets are compared.
     pub kind: LossKind,
     /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
     pub label_smoothing: f64,
+    /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
+    /// whatever the targets' unit is. 1 if nothing is said.
+    pub scale: f64,
+}
+
+impl Default for Loss {
+    /// Cross-entropy without settings.
+    fn default() -> Loss {
+        Loss::new(LossKind::default())
+    }
 }
 
 /// How outputs and targets are compared.
@@ -67,7 +78,7 @@ impl LossKind {
 impl Loss {
     /// Without settings.
     pub fn new(kind: LossKind) -> Loss {
-        Loss { kind, label_smoothing: 0.0 }
+        Loss { kind, label_smoothing: 0.0, scale: 1.0 }
     }
 
     /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
@@ -80,10 +91,14 @@ impl Loss {
                 let message = "the outputs of a network and the numbers it is to learn have other shapes";
                 Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
             }
-            LossKind::Mse => outputs.mse(targets),
-            LossKind::L1 => outputs.l1(targets),
-            LossKind::Huber => outputs.huber(targets, 1.0),
+            LossKind::Mse => self.scaled(&outputs).mse(&self.scaled(targets)),
+            LossKind::L1 => self.scaled(&outputs).l1(&self.scaled(targets)),
+            LossKind::Huber => self.scaled(&outputs).huber(&self.scaled(targets), 1.0),
         }
+    }
+
+    fn scaled(&self, numbers: &Tensor) -> Tensor {
+        if self.scale == 1.0 { numbers.clone() } else { numbers * (1.0 / self.scale) }
     }
 
     fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
@@ -136,12 +151,8 @@ impl Network {
 
     /// The model at the start of training, or the first layer that does not fit.
     pub fn build(&self, rng: &mut Rng) -> Result<Model> {
-        let shapes = self.shapes()?;
-        let mut layers = Sequential::new();
-        for (layer, input) in self.layers.iter().zip(&shapes) {
-            layers.layers.push(layer.build(input, rng));
-        }
-        Ok(Model { network: self.clone(), layers })
+        self.shapes()?;
+        Ok(Model { network: self.clone(), layers: build::all(&self.layers, &self.input, rng) })
     }
 
     /// [`Network::shapes`], or what is wrong and the position of the layer it is wrong with.
@@ -155,22 +166,18 @@ impl Network {
         if self.loss.label_smoothing > 0.0 && !self.loss.kind.is_of_classes() {
             return Err((None, "label_smoothing is for cross_entropy; this loss compares numbers".to_string()));
         }
-        let mut shapes = vec![self.input.clone()];
-        for (at, layer) in self.layers.iter().enumerate() {
-            let next = layer.output(&shapes[at]).map_err(|what| (Some(at), what))?;
-            shapes.push(next);
+        if !self.loss.scale.is_finite() || self.loss.scale <= 0.0 {
+            return Err((None, format!("scale {} is not a positive number", self.loss.scale)));
         }
-        Ok(shapes)
+        if self.loss.scale != 1.0 && self.loss.kind.is_of_classes() {
+            return Err((None, "scale is for losses of numbers; cross_entropy compares classes".to_string()));
+        }
+        shape::through(&self.layers, &self.input).map_err(|(at, what)| (Some(at), what))
     }
 
     /// A sentence about a layer: its place, kind and what comes before it.
     fn complaint(&self, at: Option<usize>, what: &str) -> String {
-        let Some((at, layer)) = at.and_then(|at| Some((at, self.layers.get(at)?))) else { return what.to_string() };
-        let before = match at.checked_sub(1).and_then(|before| self.layers.get(before)) {
-            Some(before) => format!("layer {at} ({})", before.kind()),
-            None => "the input".to_string(),
-        };
-        format!("layer {} ({}): {}", at + 1, layer.kind(), what.replace("{before}", &before))
+        at.map_or_else(|| what.to_string(), |at| shape::complaint(&self.layers, at, what))
     }
 }
 
@@ -200,9 +207,7 @@ impl Layer for Model {
         };
         let layers = self.layers.layers.iter().zip(&self.network.layers).enumerate();
         layers.fold(shaped, |x, (at, (layer, spec))| {
-            let output = layer.forward(&x, pass);
-            pass.saw(|| format!("layer {} ({})", at + 1, spec.kind()), &output);
-            output
+            pass.through(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x)
         })
     }
 }

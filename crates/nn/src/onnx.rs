@@ -29,7 +29,7 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
         model.named_params().into_iter().map(|(name, param)| (name, param.tensor().cast(DType::F32))).collect();
     let mut value = "input".to_string();
     for (at, layer) in model.network.layers.iter().enumerate() {
-        let mut writer = layers::Writer { graph: &mut graph, params: &params, layer: at, count: 0 };
+        let mut writer = layers::Writer { graph: &mut graph, params: &params, place: at.to_string(), count: 0 };
         value = writer.write(layer, &shapes[at], &value)?;
     }
     Ok(graph.finish(&value, &shapes[shapes.len() - 1]))

@@ -1,18 +1,18 @@
 //! Networks ready for use: folded ones give the same with fewer steps, fewer digits are near, properties hold, and a device that
 //! computes wrongly is found out.
 
+mod altered;
+
 use std::sync::Arc;
 
+use altered::Altered;
 use panoply_cpu::{CpuDriver, CpuOptions};
-use panoply_device::{AllocId, DeviceInfo, Driver, MemoryInfo, Program, ProgramId, QueueId, Region, Step, Ticket};
-use panoply_ir::routine::Routine;
-use panoply_ir::target::Target;
-use panoply_ir::{text, verify::verify};
-use panoply_nn::compiled::{Options, compile};
+use panoply_device::Driver;
+use panoply_nn::compiled::{Optimise, Options, Precision, compile};
 use panoply_nn::ensure::Property;
-use panoply_nn::{Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, ensure};
-use panoply_runtime::DeviceOptions;
-use panoply_tensor::{DType, Device, Result, Rng, Tensor};
+use panoply_nn::{Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, ensure};
+use panoply_runtime::{DeviceOptions, Profile, What};
+use panoply_tensor::{DType, Device, Rng, Tensor};
 
 /// A small network whose running statistics are not what they began as.
 fn trained() -> Model {
@@ -59,14 +59,112 @@ fn norms_and_dropout_go_and_the_answers_stay() {
             assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
         }
         // Without folding nothing changes at all.
-        let same = compile(&model, &Options { fold: false, ..Options::default() }).unwrap();
+        let same = compile(&model, &Options { optimise: Optimise::None, ..Options::default() }).unwrap();
         assert_eq!(same.run(&x).unwrap().to_vec::<f32>().unwrap(), want);
-        for precision in [DType::BF16, DType::F16] {
+        let kinds = [(Precision::BF16, DType::BF16), (Precision::F16, DType::F16), (Precision::Mixed, DType::F32)];
+        for (precision, dtype) in kinds {
             let ready = compile(&model, &Options { precision, verify: true, ..Options::default() }).unwrap();
             let far = ready.verify(&model, &x).unwrap();
-            assert!(far > 1e-6, "{precision} was not used");
+            assert!(far > 1e-6, "{precision:?} was not used");
             let params = ready.model().named_params();
-            assert!(params.iter().all(|(_, param)| param.tensor().dtype() == precision));
+            assert!(params.iter().all(|(_, param)| param.tensor().dtype() == dtype));
+        }
+    });
+}
+
+/// Numbers in, numbers out, both of their own scale.
+fn regression() -> Model {
+    let network = Network::with_input_size(5)
+        .add_layer(LayerSpec::Standardise {})
+        .add_layer(LayerSpec::linear(7))
+        .add_layer(LayerSpec::Tanh {})
+        .add_layer(LayerSpec::Linear { outputs: 2, inputs: None, bias: false })
+        .add_layer(LayerSpec::Restore {});
+    let mut model = network.build(&mut Rng::seed(3)).unwrap();
+    let rows: Vec<f32> = (0..40).map(|i| (i as f32 * 0.9).sin() * (1 + i % 5) as f32 + 4.0).collect();
+    model.layers.layers[0] = Box::new(Standardise::measured(&rows, &[5]));
+    model.layers.layers[4] = Box::new(panoply_nn::Restore(Standardise::measured(&rows, &[2])));
+    model
+}
+
+/// Kernels and routines that run for the output of an input.
+fn launches(run: impl Fn() -> Tensor) -> u64 {
+    let device = Device::current().unwrap();
+    panoply_tensor::eval(&[&run()]).unwrap();
+    let profile = Profile::start(&device).unwrap();
+    panoply_tensor::eval(&[&run()]).unwrap();
+    let report = profile.finish().unwrap();
+    report.work.iter().filter(|work| matches!(work.what, What::Kernel | What::Routine)).map(|work| work.runs).sum()
+}
+
+/// Each level gives what the network gives, with fewer layers than the one before where there is more to do, and fewer launches than layer by layer.
+#[test]
+fn levels_take_fewer_launches_for_the_same_answers() {
+    // A device of this test's own: what runs on it is counted.
+    let raw = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    Device::new(raw, DeviceOptions::default()).scope(|| {
+        for (model, input, fewer) in
+            [(trained(), vec![3, 2, 6, 6], [true, false]), (regression(), vec![3, 5], [false, true])]
+        {
+            let x = (Rng::seed(5).normal(input) + 1.0).detach();
+            panoply_tensor::eval(&[&x]).unwrap();
+            let want = model.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap();
+            let mut counts = Vec::new();
+            for optimise in [Optimise::None, Optimise::Default, Optimise::Aggressive] {
+                let ready = compile(&model, &Options { optimise, ..Options::default() }).unwrap();
+                let have = ready.run(&x).unwrap().to_vec::<f32>().unwrap();
+                let scale = want.iter().fold(0f32, |top, x| top.max(x.abs()));
+                let far = have.iter().zip(&want).map(|(have, want)| (have - want).abs() / scale).fold(0.0, f32::max);
+                assert!(far < 1e-5, "{optimise:?}: {far}");
+                counts.push((ready.model().network.layers.len(), launches(|| ready.forward(&x, &mut Pass::eval()))));
+            }
+            eprintln!("layers and launches without, with usual and with all optimisations: {counts:?}");
+            for (pair, fewer) in counts.windows(2).zip(fewer) {
+                assert_eq!(pair[1].0 < pair[0].0, fewer, "{counts:?}");
+            }
+            let [none, usual, aggressive] = [0, 1, 2].map(|at| counts[at].1);
+            assert!(usual < none && aggressive <= usual, "{counts:?}");
+        }
+    });
+}
+
+/// Norms within blocks go, too.
+#[test]
+fn residual_blocks_are_folded() {
+    on_cpu(|| {
+        let block = |shortcut: Vec<LayerSpec>| LayerSpec::Residual {
+            layers: vec![
+                LayerSpec::conv(4, &[3, 3]),
+                LayerSpec::batch_norm(),
+                LayerSpec::Relu {},
+                LayerSpec::conv(4, &[3, 3]),
+                LayerSpec::batch_norm(),
+            ],
+            shortcut,
+        };
+        let network = Network::with_input(&[2, 6, 6])
+            .add_layer(block(vec![LayerSpec::conv(4, &[1, 1]), LayerSpec::batch_norm()]))
+            .add_layer(LayerSpec::Checkpoint { layers: vec![block(vec![]), LayerSpec::Relu {}] })
+            .add_layer(LayerSpec::Residual { layers: vec![LayerSpec::Dropout { probability: 0.5 }], shortcut: vec![] })
+            .add_layer(LayerSpec::Flatten {})
+            .add_layer(LayerSpec::linear(3));
+        let mut rng = Rng::seed(0);
+        let mut model = network.build(&mut rng).unwrap();
+        let mut optimiser = Sgd::new(0.1);
+        for _ in 0..3 {
+            let x = rng.normal([4, 2, 6, 6]) * 2.0 + 1.0;
+            let mut pass = Pass::train(&mut rng);
+            let outputs = model.forward(&x, &mut pass);
+            let loss = Loss::default().of(&outputs, &Tensor::from_slice(&[0i32, 1, 2, 0], [4]));
+            optimiser.step(&mut model, &loss, pass).unwrap();
+        }
+        let ready = compile(&model, &Options { verify: true, ..Options::default() }).unwrap();
+        let text = serde_json::to_string(&ready.model().network).unwrap();
+        assert!(!text.contains("batch_norm") && text.contains("dropout"), "{text}");
+        let x = Rng::seed(5).normal([3, 2, 6, 6]);
+        let want = model.forward(&x, &mut Pass::eval()).to_vec::<f32>().unwrap();
+        for (have, want) in ready.run(&x).unwrap().to_vec::<f32>().unwrap().iter().zip(&want) {
+            assert!((have - want).abs() < 1e-4 * want.abs().max(1.0), "{have} instead of {want}");
         }
     });
 }
@@ -92,57 +190,6 @@ fn what_does_not_have_its_properties_is_an_error() {
     });
 }
 
-/// A CPU whose compiler takes the hyperbolic tangent for the sine.
-#[derive(Debug)]
-struct Wrong(Arc<dyn panoply_device::Device>);
-
-impl panoply_device::Device for Wrong {
-    fn info(&self) -> &DeviceInfo {
-        self.0.info()
-    }
-    fn target(&self) -> &Target {
-        self.0.target()
-    }
-    fn memory(&self) -> MemoryInfo {
-        self.0.memory()
-    }
-    fn offers(&self, routine: &Routine) -> bool {
-        self.0.offers(routine)
-    }
-    fn allocate(&self, bytes: u64) -> Result<AllocId> {
-        self.0.allocate(bytes)
-    }
-    fn free(&self, alloc: AllocId) {
-        self.0.free(alloc);
-    }
-    fn compile(&self, program: &Program) -> Result<ProgramId> {
-        let Program::Ir(kernel) = program else { return self.0.compile(program) };
-        let wrong = text::print(kernel).replace("tanh(", "sin(");
-        self.0.compile(&Program::Ir(Arc::new(verify(text::parse(&wrong)?)?)))
-    }
-    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
-        self.0.binary(program)
-    }
-    fn release(&self, program: ProgramId) {
-        self.0.release(program);
-    }
-    fn queue(&self) -> Result<QueueId> {
-        self.0.queue()
-    }
-    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
-        self.0.submit(queue, steps, timed)
-    }
-    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
-        self.0.write(queue, to, bytes)
-    }
-    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
-        self.0.read(queue, from)
-    }
-    fn synchronize(&self) -> Result<()> {
-        self.0.synchronize()
-    }
-}
-
 #[test]
 fn a_device_that_computes_wrongly_is_found_out() {
     let raw = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
@@ -165,7 +212,9 @@ fn a_device_that_computes_wrongly_is_found_out() {
         })
     };
     build(&Device::new(raw.clone(), DeviceOptions::default())).unwrap();
-    let error = build(&Device::new(Arc::new(Wrong(raw)), DeviceOptions::default())).unwrap_err();
+    // A CPU whose compiler takes the hyperbolic tangent for the sine.
+    let wrong = Altered { target: raw.target().clone(), cpu: raw, text: |kernel| kernel.replace("tanh(", "sin(") };
+    let error = build(&Device::new(Arc::new(wrong), DeviceOptions::default())).unwrap_err();
     assert!(
         error.message().starts_with("verification failed: cpu gives ") && error.message().contains("cpu:checked gives"),
         "{error}"

@@ -1,11 +1,19 @@
 //! Where examples are while a network learns: on the device once and for all where they fit, on the host otherwise; the same steps.
 //! Devices here are the process's own, so that their counts are nobody else's.
 
-use panoply_nn::data::{Dataset, digits};
+mod altered;
+
+use std::sync::Arc;
+
+use altered::Altered;
+use panoply_cpu::{CpuDriver, CpuOptions};
+use panoply_device::Driver;
+use panoply_nn::data::{Dataset, digits, npy, source};
 use panoply_nn::fit::{StepReport, Watch};
 use panoply_nn::optimiser::AdamWRule;
 use panoply_nn::{AdamW, EpochReport, LayerSpec, Model, Module, Network, Run, Training};
-use panoply_tensor::{Device, Rng};
+use panoply_runtime::DeviceOptions;
+use panoply_tensor::{Device, Rng, Tensor};
 
 fn run() -> Run<Model, AdamWRule> {
     let mut rng = Rng::seed(0);
@@ -75,4 +83,56 @@ fn examples_on_the_host_and_on_the_device_are_learned_alike() {
         assert!(uploads.0[1] - uploads.0[0] >= 4 * 64 * 100, "{uploads:?}", uploads = uploads.0);
         assert_eq!(bits(&there), want);
     });
+}
+
+/// A device whose largest buffer holds a batch but not all examples: they stay on the host, in a file as well.
+#[test]
+fn examples_larger_than_a_buffer_are_learned_alike() {
+    let cpu = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    let target = panoply_ir::Target { max_buffer_bytes: 60_000, ..cpu.target().clone() };
+    let narrow = Arc::new(Altered { cpu: cpu.clone(), target, text: |kernel| kernel });
+    let all = digits::load().unwrap();
+    let part = |from: usize, count: usize| all.select(&(from..from + count).collect::<Vec<usize>>());
+    let (train, held): (Dataset, Dataset) = (part(0, 300), part(300, 20));
+    assert!(4 * train.features.len() > 60_000);
+    let learned = [cpu, narrow].map(|raw| {
+        Device::new(raw, DeviceOptions::default()).scope(|| {
+            let (mut run, mut uploads) = (run(), Uploads::default());
+            run.fit(&Training::new(2, 48), (&train, &held), &mut uploads).unwrap();
+            let params = run.model.named_params();
+            let bits: Vec<u32> = params
+                .iter()
+                .flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap())
+                .map(f32::to_bits)
+                .collect();
+            (uploads.0[1] - uploads.0[0], bits)
+        })
+    });
+    assert_eq!(learned[0].0, 4 * 300, "there is room");
+    assert!(learned[1].0 >= 4 * 64 * 300, "{}", learned[1].0);
+    assert_eq!(learned[0].1, learned[1].1);
+}
+
+/// The same of a file of arrays, which nothing needs a device to read.
+#[test]
+fn arrays_larger_than_a_buffer_are_read() {
+    let folder = std::env::temp_dir().join(format!("panoply-feed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let cpu = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    let rows: Vec<u8> = (0..4000u32).map(|i| (i % 251) as u8).collect();
+    Device::new(cpu.clone(), DeviceOptions::default()).scope(|| {
+        npy::save(&Tensor::from_slice(&rows, [500, 8]), &folder.join("x.npy")).unwrap();
+        let classes: Vec<i32> = (0..500).map(|i| i % 3).collect();
+        npy::save(&Tensor::from_slice(&classes, [500]), &folder.join("y.npy")).unwrap();
+    });
+    let target = panoply_ir::Target { max_buffer_bytes: 1000, ..cpu.target().clone() };
+    let narrow = Altered { cpu, target, text: |kernel| kernel };
+    Device::new(Arc::new(narrow), DeviceOptions::default()).scope(|| {
+        let read = source::open(&folder, &source::Reading::default()).unwrap();
+        assert_eq!((read.data.len(), read.data.features[250]), (500, 250.0 / 255.0));
+        // As a tensor it has no room.
+        let whole = npy::load(&folder.join("x.npy")).and_then(|x| panoply_tensor::eval(&[&(x + 1.0)]));
+        assert!(whole.unwrap_err().message().contains("exceeds the largest"));
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
 }

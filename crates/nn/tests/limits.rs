@@ -60,6 +60,35 @@ fn a_step_that_cannot_fit_is_refused_before_it_begins() {
     });
 }
 
+/// What is held out takes its place on the device, too: beside a large part a batch is smaller, or a step would not fit.
+#[test]
+fn a_suggested_batch_leaves_room_for_what_is_held_out() {
+    let _alone = alone();
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let (run, data) = wide();
+        let all: Vec<usize> = (0..data.len()).collect();
+        let (train, few) = (data.select(&all[..400]), data.select(&all[400..420]));
+        // Twice the rest: 2754 examples of 260 bytes.
+        let many: Vec<usize> = all[420..].iter().cycle().take(2 * (data.len() - 420)).copied().collect();
+        let many = data.select(&many);
+        let step = run.memory(&Training::new(1, 256), &train, 256).unwrap().added();
+        device.trim();
+        // Room for that step and what few examples take. The many go there as well, being less than a quarter of it.
+        let cap = step * 8 / 7 + 300_000;
+        assert!((260 * many.len()) as u64 + 60_000 < cap / 4, "{cap}");
+        device.set_memory_cap(Some(device.stats().allocated + cap));
+        let suggested = |held: &Dataset| run.suggest_batch(&Training::new(1, 64), (&train, held)).unwrap().unwrap();
+        let (beside_few, beside_many) = (suggested(&few), suggested(&many));
+        assert!(beside_many < beside_few, "{beside_many} beside many, {beside_few} beside few");
+        // And a run with it fits; what is held out is looked at in parts that do.
+        let mut run = run.clone();
+        run.fit(&Training::new(1, beside_many), (&train, &many), &mut Quiet).unwrap();
+        assert!(run.optimiser.steps > 0);
+        device.set_memory_cap(None);
+    });
+}
+
 /// The file beside the one that is written is a device on which no byte has room.
 #[cfg(target_os = "linux")]
 #[test]

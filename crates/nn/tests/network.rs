@@ -65,6 +65,66 @@ fn text_builder_and_manifest_say_the_same() {
     assert_eq!(network.shapes().unwrap(), shapes);
 }
 
+/// A convolution with a norm around which the input goes.
+fn block(conv: LayerSpec, shortcut: Vec<LayerSpec>) -> LayerSpec {
+    LayerSpec::Residual { layers: vec![conv, LayerSpec::batch_norm(), LayerSpec::Relu {}], shortcut }
+}
+
+/// Layers within layers: the same from a file, from a manifest and from code, with names by their place.
+#[test]
+fn layers_within_layers() {
+    let file = r#"
+        input = [2, 6, 6]
+        [[layer]]
+        kind = "residual"
+        shortcut = [{ kind = "conv", outputs = 4, size = [1, 1] }, { kind = "batch_norm" }]
+        [[layer.layers]]
+        kind = "conv"
+        outputs = 4
+        size = [3, 3]
+        padding = [1, 1]
+        [[layer.layers]]
+        kind = "batch_norm"
+        [[layer.layers]]
+        kind = "relu"
+        [[layer]]
+        kind = "checkpoint"
+        layers = [{ kind = "flatten" }, { kind = "linear", outputs = 3 }]
+    "#;
+    let network = Network::parse(file).unwrap();
+    let shortcut = LayerSpec::Conv {
+        outputs: 4,
+        inputs: None,
+        size: vec![1, 1],
+        stride: vec![],
+        padding: vec![],
+        dilation: vec![],
+        groups: 1,
+        bias: true,
+    };
+    let same = Network::with_input(&[2, 6, 6])
+        .add_layer(block(LayerSpec::conv(4, &[3, 3]), vec![shortcut, LayerSpec::batch_norm()]))
+        .add_layer(LayerSpec::Checkpoint { layers: vec![LayerSpec::Flatten {}, LayerSpec::linear(3)] });
+    assert_eq!(network, same);
+    let text = serde_json::to_string(&network).unwrap();
+    assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+    Device::get("cpu").unwrap().scope(|| {
+        let mut rng = Rng::seed(0);
+        let model = network.build(&mut rng).unwrap();
+        let names: Vec<String> = model.named_params().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names[..2], ["0.layers.0.weight", "0.layers.0.bias"]);
+        assert!(names.contains(&"0.shortcut.1.running_var".to_string()) && names.contains(&"1.1.weight".to_string()));
+        // Whoever looks for a bad number finds it in the inner layer.
+        let mut pass = Pass::train(&mut rng).watched();
+        model.forward(&Rng::seed(1).normal([2, 2, 6, 6]), &mut pass);
+        let seen: Vec<&str> = pass.seen().iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(seen[..2], ["layer 1 (residual): layer 0", "layer 1 (residual): layer 1"]);
+        assert_eq!(seen.last(), Some(&"layer 2 (checkpoint)"));
+        let text = model.summary().unwrap().to_string();
+        assert!(text.contains("  1  residual    [4, 6, 6]  ") && text.contains("  2  checkpoint  [3]  "), "{text}");
+    });
+}
+
 /// Every layer gives what its description says, flat rows or shaped.
 #[test]
 fn what_is_built_gives_the_shapes_that_were_said() {
@@ -132,6 +192,21 @@ fn what_is_built_gives_the_shapes_that_were_said() {
                 .add_layer(LayerSpec::Embedding { count: 9, width: 4 })
                 .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: true })
                 .add_layer(LayerSpec::linear(9)),
+            image.clone().add_layer(block(LayerSpec::conv(3, &[3, 3]), vec![])).add_layer(block(
+                LayerSpec::conv(5, &[3, 3]),
+                vec![LayerSpec::conv(5, &[1, 1]), LayerSpec::batch_norm()],
+            )),
+            row.clone()
+                .add_layer(LayerSpec::Attention { heads: 4, key_heads: Some(2), causal: true })
+                .add_layer(LayerSpec::Checkpoint { layers: vec![LayerSpec::encoder(2, 8), LayerSpec::linear(3)] })
+                .add_layer(LayerSpec::GeluTanh {})
+                .add_layer(LayerSpec::Selu {})
+                .add_layer(LayerSpec::Relu6 {})
+                .add_layer(LayerSpec::HardSigmoid {})
+                .add_layer(LayerSpec::HardSwish {})
+                .add_layer(LayerSpec::Softsign {})
+                .add_layer(LayerSpec::LogSigmoid {})
+                .add_layer(LayerSpec::LogSoftmax {}),
             row.clone().add_layer(LayerSpec::Gru(memory(false, 1))).add_layer(LayerSpec::Last {}),
             row.clone().add_layer(LayerSpec::Rnn(memory(true, 1))).add_layer(LayerSpec::MeanOverTime {}),
             row.clone()
@@ -226,6 +301,17 @@ fn mistakes_name_line_and_field() {
     assert_eq!(error.message(), "layer 7 (last): needs [time, features], not the [10] of layer 6 (linear)");
 }
 
+/// The guide's table has a row for every kind there is, which the message about an unknown one lists.
+#[test]
+fn the_guide_knows_every_kind() {
+    let (_, what) = Network::parse("input = [1]\n[[layer]]\nkind = \"?\"\n").unwrap_err();
+    let guide = include_str!("../../../docs/guide/2-network.md");
+    let kinds: Vec<&str> = what.split('`').skip(3).step_by(2).collect();
+    assert!(kinds.len() > 45 && kinds.contains(&"residual"), "{what}");
+    let missing: Vec<&&str> = kinds.iter().filter(|kind| !guide.contains(&format!("`{kind}`"))).collect();
+    assert!(missing.is_empty(), "docs/guide/2-network.md says nothing of {missing:?}");
+}
+
 /// A layer of each new kind as a file spells it, and what a mistake in it says.
 #[test]
 fn layers_in_files_and_their_mistakes() {
@@ -277,6 +363,59 @@ fn layers_in_files_and_their_mistakes() {
         ("[8]", "kind = \"embedding\"\ncount = 5\nwidth = 3", "[8, 3]"),
         ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 8\ncausal = true", "[8, 4]"),
         ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 8\ncausal = 1", "6: layer 1 (encoder): `causal`"),
+        ("[8, 4]", "kind = \"attention\"\nheads = 2\nkey_heads = 1", "[8, 4]"),
+        ("[8, 4]", "kind = \"attention\"\nheads = 3", "4: layer 1 (attention): heads 3 do not divide 4 features"),
+        (
+            "[8, 4]",
+            "kind = \"attention\"\nheads = 4\nkey_heads = 3",
+            "5: layer 1 (attention): key_heads 3 do not divide 4 heads",
+        ),
+        ("[8]", "kind = \"hard_swish\"", "[8]"),
+        ("[8]", "kind = \"residual\"\nlayers = [{ kind = \"linear\", outputs = 8 }, { kind = \"relu6\" }]", "[8]"),
+        (
+            "[8]",
+            "kind = \"residual\"\nlayers = [{ kind = \"linear\", outputs = 5 }]",
+            "4: layer 1 (residual): layers give [5], but the input is [8]; only equals can be added",
+        ),
+        (
+            "[8]",
+            "kind = \"residual\"\nlayers = [{ kind = \"linear\", outputs = 5 }]\nshortcut = [{ kind = \"linear\", outputs = 4 }]",
+            "4: layer 1 (residual): layers give [5], but shortcut gives [4]",
+        ),
+        (
+            "[8]",
+            "kind = \"residual\"\nlayers = [{ kind = \"rleu\" }]",
+            "4: layer 1 (residual): layers: layer 1: unknown variant `rleu`",
+        ),
+        ("[8]", "kind = \"residual\"\nlayers = 3", "4: layer 1 (residual): `layers`: invalid type: integer `3`"),
+        ("[8]", "kind = \"residual\"", "2: layer 1 (residual): missing field `layers`"),
+        ("[8]", "kind = \"checkpoint\"\nlayers = []", "4: layer 1 (checkpoint): layers: there is none"),
+        (
+            "[2, 5, 5]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\noutputs = 2\nsize = [3, 3]\npadding = [1, 1]",
+            "[2, 5, 5]",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\noutputs = 0\nsize = [3, 3]",
+            "6: layer 1 (residual): layers: layer 1 (conv): outputs 0 is not in",
+        ),
+        (
+            "[2, 5, 5]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"conv\"\nsize = [3, 3]\noutptus = 2",
+            "7: layer 1 (residual): layers: layer 1 (conv): unknown field `outptus`",
+        ),
+        (
+            "[8]",
+            "kind = \"residual\"\n[[layer.layers]]\nkind = \"relu\"\n[[layer.layers]]\nkind = \"checkpoint\"\n\
+             [[layer.layers.layers]]\nkind = \"linear\"\noutputs = 0",
+            "10: layer 1 (residual): layers: layer 2 (checkpoint): layers: layer 1 (linear): outputs 0",
+        ),
+        (
+            "[8]",
+            "kind = \"checkpoint\"\nlayers = [{ kind = \"relu\" }, { kind = \"last\" }]",
+            "4: layer 1 (checkpoint): layers: layer 2 (last): needs [time, features], not the [8] of layer 1 (relu)",
+        ),
     ];
     for (input, layer, want) in table {
         let text = format!("input = {input}\n[[layer]]\n{layer}\n");

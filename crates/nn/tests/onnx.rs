@@ -20,6 +20,20 @@ for i in range(count):
     assert error < 1e-5, (i, error)
 ";
 
+/// Filters that take every second point.
+fn strided(outputs: usize, size: usize, padding: usize) -> LayerSpec {
+    LayerSpec::Conv {
+        outputs,
+        inputs: None,
+        size: vec![size; 2],
+        stride: vec![2; 2],
+        padding: vec![padding; 2],
+        dilation: vec![],
+        groups: 1,
+        bias: false,
+    }
+}
+
 fn networks() -> Vec<Network> {
     let memory = |both, layers| Memory { both, layers, ..Memory::new(5) };
     let image = Network::with_input(&[4, 9, 8]);
@@ -87,6 +101,36 @@ fn networks() -> Vec<Network> {
         Network::with_input(&[7])
             .add_layer(LayerSpec::Embedding { count: 3, width: 4 })
             .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: true }),
+        // A block of a residual network that makes images smaller.
+        image
+            .clone()
+            .add_layer(LayerSpec::Residual {
+                layers: vec![
+                    strided(6, 3, 1),
+                    LayerSpec::batch_norm(),
+                    LayerSpec::Relu {},
+                    LayerSpec::conv(6, &[3, 3]),
+                    LayerSpec::batch_norm(),
+                ],
+                shortcut: vec![strided(6, 1, 0), LayerSpec::batch_norm()],
+            })
+            .add_layer(LayerSpec::HardSwish {})
+            .add_layer(LayerSpec::Residual {
+                layers: vec![LayerSpec::Checkpoint { layers: vec![LayerSpec::conv(6, &[3, 3]), LayerSpec::Selu {}] }],
+                shortcut: vec![],
+            })
+            .add_layer(LayerSpec::Flatten {})
+            .add_layer(LayerSpec::linear(5))
+            .add_layer(LayerSpec::Relu6 {})
+            .add_layer(LayerSpec::LogSoftmax {}),
+        rows.clone()
+            .add_layer(LayerSpec::Attention { heads: 6, key_heads: Some(2), causal: true })
+            .add_layer(LayerSpec::GeluTanh {})
+            .add_layer(LayerSpec::Attention { heads: 2, key_heads: None, causal: false })
+            .add_layer(LayerSpec::HardSigmoid {})
+            .add_layer(LayerSpec::Softsign {})
+            .add_layer(LayerSpec::linear(3))
+            .add_layer(LayerSpec::LogSigmoid {}),
         image.add_layer(LayerSpec::GlobalAveragePool {}).add_layer(LayerSpec::Sigmoid {}),
         rows.clone().add_layer(LayerSpec::Rnn(memory(false, 2))).add_layer(LayerSpec::Last {}),
         rows.clone().add_layer(LayerSpec::Lstm(memory(true, 2))).add_layer(LayerSpec::MeanOverTime {}),

@@ -1,8 +1,10 @@
 //! Files that others write: what NumPy wrote is read back, what is broken is an error and never a panic.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use panoply_nn::data::{csv, idx, npy};
+use panoply_nn::data::source::{self, Reading, Source};
+use panoply_nn::data::{Targets, csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 
 /// A file of these bytes in a folder of its own.
@@ -14,8 +16,13 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+/// A file that `fixtures/make.py` made.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
 /// Every cut of a file is an error.
-fn cuts<T>(name: &str, bytes: &[u8], read: impl Fn(&std::path::Path) -> Result<T>) {
+fn cuts<T>(name: &str, bytes: &[u8], read: impl Fn(&Path) -> Result<T>) {
     for length in 0..bytes.len() {
         let error = read(&file(name, &bytes[..length])).err().unwrap_or_else(|| panic!("cut to {length} bytes"));
         assert!(error.is_corrupt(), "{error}");
@@ -45,6 +52,177 @@ fn numpys_arrays() {
         let turned = String::from_utf8_lossy(header).replace("False", "True ");
         assert!(npy::load(&file("f.npy", turned.as_bytes())).is_err());
     });
+}
+
+#[test]
+fn several_arrays_of_numpy() {
+    Device::get("cpu").unwrap().scope(|| {
+        for name in ["arrays.npz", "packed.npz"] {
+            let arrays = npz::load(&fixture(name)).unwrap();
+            assert_eq!(arrays.len(), 12);
+            let x = &arrays["x"];
+            assert_eq!((x.dims().unwrap(), x.dtype()), ([2, 3], DType::F32));
+            assert_eq!(x.to_vec::<f32>().unwrap(), [1.5, -2.0, 3.0, 4.0, 5.0, 0.25]);
+            assert_eq!(arrays["y"].to_vec::<i64>().unwrap(), [7, -8]);
+            assert_eq!(arrays["flag"].to_bytes().unwrap(), [1, 0, 1]);
+            assert_eq!((arrays["one"].item().unwrap(), arrays["one"].shape().unwrap().rank()), (2.5, 0));
+            // Numbers of any type as f32, without a device.
+            for one in ["y", "flag", "half", "wide", "large"] {
+                let path = file("one.npy", b"");
+                npy::save(&arrays[one], &path).unwrap();
+                let have = npy::Array::read(&path).unwrap().floats();
+                assert_eq!(have, arrays[&format!("{one}_f32")].to_vec::<f32>().unwrap(), "{one}");
+            }
+        }
+        let bytes = std::fs::read(fixture("packed.npz")).unwrap();
+        cuts("cut.npz", &bytes, npz::load);
+        // A flipped bit is an error or in a part that nobody reads, such as the time.
+        let want = npz::load(&fixture("packed.npz")).unwrap()["x"].to_vec::<f32>().unwrap();
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x10;
+            if let Some(x) = npz::load(&file("flipped.npz", &bytes)).ok().and_then(|arrays| arrays.get("x").cloned()) {
+                assert_eq!(x.to_vec::<f32>().unwrap(), want, "byte {at}");
+            }
+        }
+    });
+}
+
+/// It needs a Python with `numpy`: the one that PANOPLY_TEST_PYTHON names, or `python3`.
+#[test]
+fn numpy_reads_what_is_written() {
+    let python = std::env::var("PANOPLY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_string());
+    if !Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: files of arrays in NumPy: {python} has no numpy; PANOPLY_TEST_PYTHON names another");
+        return;
+    }
+    let path = file("written.npz", b"");
+    Device::get("cpu").unwrap().scope(|| {
+        let x = Tensor::from_slice(&[1.5f32, -2.0, 3.0, 4.0, 5.0, 0.25], [2, 3]);
+        let arrays = [("x".to_string(), x), ("a.weight".to_string(), Tensor::from_slice(&[7u8, 9], [2, 1]))];
+        npz::save(&arrays, &path).unwrap();
+        let back = npz::load(&path).unwrap();
+        assert_eq!(back["a.weight"].to_vec::<u8>().unwrap(), [7, 9]);
+        let error = npz::save(&[arrays[0].clone(), arrays[0].clone()], &path).unwrap_err();
+        assert!(
+            error.message().contains("written.npz: ") && error.to_string().contains("a name of its own"),
+            "{error}"
+        );
+    });
+    let script = "import sys, numpy as n; f = n.load(sys.argv[1]); \
+                  print(f.files, f['x'].dtype, f['x'].tolist(), f['a.weight'].dtype, f['a.weight'].tolist())";
+    let output = Command::new(&python).args(["-c", script, &path.display().to_string()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let want = "['x', 'a.weight'] float32 [[1.5, -2.0, 3.0], [4.0, 5.0, 0.25]] uint8 [[7], [9]]\n";
+    assert_eq!(said, want);
+}
+
+/// Examples as Keras names MNIST's, in one file.
+#[test]
+fn examples_in_one_file() {
+    let read = source::open(&fixture("examples.npz"), &Reading::default()).unwrap();
+    assert_eq!((read.data.len(), &read.data.lengths[..]), (12, &[1, 2, 3][..]), "those of training");
+    assert_eq!(read.data.labels(), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
+    assert_eq!(read.data.features[6..12], [251.0 / 255.0; 6]);
+    assert_eq!(read.source, Source::Npy { lengths: vec![1, 2, 3] });
+    let again = read.source.read(&fixture("examples.npz"), &read.classes).unwrap();
+    assert_eq!(again.data.features, read.data.features);
+    Device::get("cpu").unwrap().scope(|| {
+        let save = |arrays: &[(&str, Tensor)]| {
+            let arrays: Vec<(String, Tensor)> = arrays.iter().map(|(name, x)| (name.to_string(), x.clone())).collect();
+            let path = file("wrong.npz", b"");
+            npz::save(&arrays, &path).unwrap();
+            let error = source::open(&path, &Reading::default()).unwrap_err();
+            error.message().split_once("wrong.npz").unwrap().1.to_string()
+        };
+        let (x, y) = (Tensor::from_slice(&[1f32, 2.0, f32::NAN, 4.0], [2, 2]), Tensor::from_slice(&[0i32, 1], [2]));
+        assert_eq!(save(&[("a", x.clone()), ("b", y.clone())]), ": none of its arrays (a, b) is called x");
+        assert_eq!(save(&[("x", x.clone())]), ": x: its classes are not beside it; looked for y");
+        let said = save(&[("x", x.clone()), ("y", y.clone())]);
+        assert_eq!(said, ": x: example 1 holds NaN, which is no finite number");
+        let three = Tensor::from_slice(&[0i32, 1, 2], [3]);
+        assert_eq!(
+            save(&[("x", Tensor::from_slice(&[1f32; 4], [2, 2])), ("y", three)]),
+            ": y: 3 classes for 2 examples"
+        );
+        assert_eq!(save(&[("x", y.clone()), ("y", y)]), ": x: [2] is not an array for each example");
+    });
+}
+
+/// Anything that is read whole may be packed.
+#[test]
+fn packed_files() {
+    let pack = |name: &str, bytes: &[u8]| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut packed, bytes).unwrap();
+        file(name, &packed.finish().unwrap())
+    };
+    let table = "a,b,kind\n1,2,x\n3,4,y\n5,6,x\n";
+    let open = |path: &Path| source::open(path, &Reading::default());
+    let (plain, packed) = (file("plain.csv", table.as_bytes()), pack("packed.csv.gz", table.as_bytes()));
+    assert_eq!(open(&packed).unwrap(), open(&plain).unwrap());
+    let wrong = pack("wrong.csv.gz", table.replace("3,", "drei,").as_bytes());
+    assert!(open(&wrong).unwrap_err().message().ends_with("wrong.csv.gz:3: a: `drei` is no finite number"));
+    Device::get("cpu").unwrap().scope(|| {
+        let (x, y) = (file("x.npy", b""), file("y.npy", b""));
+        npy::save(&Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], [2, 2]), &x).unwrap();
+        npy::save(&Tensor::from_slice(&[1i32, 0], [2]), &y).unwrap();
+        let want = open(&x).unwrap();
+        // The examples are packed, their classes are not.
+        let packed = pack("x.npy.gz", &std::fs::read(&x).unwrap());
+        assert_eq!(open(&packed).unwrap(), want);
+    });
+    let cut = std::fs::read(&packed).unwrap();
+    cuts("cut.csv.gz", &cut[2..], |path| {
+        source::open(path, &Reading::default()).map_err(|error| match error.is_mistake() {
+            true => panic!("{error}"),
+            false => error,
+        })
+    });
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn tables_of_parquet() {
+    let label = |label: &str| Reading { label: Some(label.to_string()), ..Reading::default() };
+    for codec in ["snappy", "gzip", "lz4", "none"] {
+        let path = fixture(&format!("{codec}.parquet"));
+        let read = source::open(&path, &label("city")).unwrap();
+        assert_eq!(read.classes, ["Bergen", "Århus"]);
+        assert_eq!(read.data.labels(), [0, 1, 0, 1, 0]);
+        let want = [
+            [70.5, 3.0, 1.0, 0.1, 1901.0],
+            [55.0, 2.0, 0.0, 1e-20, 1950.0],
+            [120.25, 5.0, 1.0, 2.0, 1999.0],
+            [80.0, 4.0, 1.0, -3.5, 2020.0],
+            [33.0, 1.0, 0.0, 1e30, 1970.0],
+        ];
+        assert_eq!(read.data.features, want.as_flattened(), "{codec}");
+        let again = read.source.read(&path, &read.classes).unwrap();
+        assert_eq!((again.data.features, again.names[4].as_str()), (read.data.features, "line 5"));
+        let error = source::open(&path, &label("rent")).unwrap_err();
+        let said = format!("{codec}.parquet:1: city: `Bergen` is no finite number");
+        assert!(error.is_corrupt() && error.message().ends_with(&said), "{error}");
+    }
+    let said = |name: &str| source::open(&fixture(name), &Reading::default()).unwrap_err().message().to_string();
+    assert!(said("null.parquet").ends_with("null.parquet:3: size: is empty"));
+    assert!(said("nested.parquet").ends_with("nested.parquet: tags holds lists or structures, not one value a row"));
+    let zstd = said("zstd.parquet");
+    assert!(zstd.contains("zstd.parquet: its columns are packed by ZSTD") && zstd.ends_with("not read here"), "{zstd}");
+    let read = |path: &Path| source::open(path, &label("city"));
+    let bytes = std::fs::read(fixture("snappy.parquet")).unwrap();
+    for length in (0..bytes.len()).step_by(17) {
+        assert!(read(&file("cut.parquet", &bytes[..length])).unwrap_err().is_corrupt(), "{length}");
+    }
+    for at in (0..bytes.len()).step_by(9) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 0x40;
+        // Without checksums a number may be another; nothing worse happens.
+        match read(&file("flipped.parquet", &bytes)) {
+            Ok(read) => assert!(matches!(read.data.targets, Targets::Classes { .. })),
+            Err(error) => assert!(error.message().contains("flipped.parquet") || error.is_mistake(), "{error}"),
+        }
+    }
 }
 
 #[test]

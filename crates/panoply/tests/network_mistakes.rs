@@ -35,6 +35,24 @@ fn it_makes_what_the_builder_makes() {
         softmax,
     ];
     assert_eq!(images.output().unwrap(), [10]);
+    let words = sequential![
+        input = [8, 6],
+        Attention(3),
+        elu,
+        selu,
+        relu6,
+        gelu_tanh,
+        mish,
+        softplus,
+        softsign,
+        hard_sigmoid,
+        hard_swish,
+        log_sigmoid,
+        log_softmax,
+        Linear(6, 2),
+    ];
+    assert_eq!((words.output().unwrap(), words.layers[10].kind()), (vec![8, 2], "log_sigmoid"));
+    assert_eq!(words.layers[0], LayerSpec::attention(3));
     // What is no literal is found when the network is built.
     let error = sequential![Linear(4, WIDTH), Linear(31, 2)].build(&mut Rng::seed(0)).unwrap_err();
     assert_eq!(error.message(), "layer 2 (linear): inputs 31 are not the 32 numbers that layer 1 (linear) gives");

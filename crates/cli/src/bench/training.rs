@@ -1,4 +1,5 @@
-//! `panoply bench training`: whole training steps, forward, backward, update and the loss read back.
+//! `panoply bench training`: whole training steps, forward, backward, update and the loss read back; in f32, and with layers that
+//! multiply in bf16.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -31,6 +32,8 @@ struct Bench<'a> {
     device: &'a Device,
     budget: f64,
     profile: bool,
+    /// What layers that multiply compute in.
+    precision: DType,
     rng: Rng,
     /// The median of a step, once there is one.
     median: f64,
@@ -42,21 +45,25 @@ pub fn run(Profiled { options, profile }: &Profiled) -> Result<ExitCode> {
     choice.explain();
     let device = choice.device();
     device.scope(|| {
-        ROWS.iter().try_for_each(|row| {
-            let rng = Rng::seed(1);
-            let mut bench = Bench { device, budget: options.seconds, profile: *profile, rng, median: 0.0, params: 0 };
+        let rows =
+            [DType::F32, DType::BF16].into_iter().flat_map(|precision| ROWS.iter().map(move |row| (row, precision)));
+        rows.into_iter().try_for_each(|(row, precision)| {
+            let (rng, budget, profile) = (Rng::seed(1), options.seconds, *profile);
+            let mut bench = Bench { device, budget, profile, precision, rng, median: 0.0, params: 0 };
             (row.run)(&mut bench)?;
             let seconds = bench.median;
             let steps = 1.0 / seconds;
+            let name =
+                if precision == DType::F32 { row.name.to_string() } else { format!("{}, {precision}", row.name) };
             if options.json {
-                let (name, device) = (row.name, device.spelling());
+                let (device, dtype) = (device.spelling(), precision.to_string());
                 let row = json!({
-                    "schema": 1, "name": name, "device": device, "dtype": "f32", "seconds": seconds,
+                    "schema": 1, "name": name, "device": device, "dtype": dtype, "seconds": seconds,
                     "parameters": bench.params,
                 });
                 println!("{row}");
             } else {
-                println!("{:<34} {:>9.3} ms a step, {steps:>8.0} steps/s", row.name, seconds * 1e3);
+                println!("{name:<43} {:>9.3} ms a step, {steps:>8.0} steps/s", seconds * 1e3);
             }
             Ok(())
         })
@@ -114,7 +121,10 @@ impl Bench<'_> {
         let mut step = || -> Result<f64> {
             let start = Instant::now();
             let mut pass = Pass::train(&mut self.rng);
-            let loss = model.forward(&x, &mut pass).cross_entropy(&y);
+            if self.precision != DType::F32 {
+                pass = pass.in_precision(self.precision);
+            }
+            let loss = model.forward(&x, &mut pass).cast(DType::F32).cross_entropy(&y);
             optimiser.step(&mut model, &loss, pass)?;
             self.device.synchronize()?;
             Ok(start.elapsed().as_secs_f64())

@@ -11,9 +11,10 @@ use crate::output::DeviceChoice;
 
 /// Train a network on the handwritten digits that ship with Panoply, or on your own tables, texts and images.
 ///
-/// DATA is `digits`, a table (.csv, .tsv) of which a column of classes or of numbers is learned, a text (.txt, .md) of which each
-/// character is, a folder with a sub-folder of images for each class, or a pair of IDX or NumPy files, of which one is named or
-/// their folder. All that comes of it lies in a folder of its own under `runs`.
+/// DATA is `digits`, a table (.csv, .tsv, .parquet) of which a column of classes or of numbers is learned, a text (.txt, .md) of
+/// which each character is, a folder with a sub-folder of images for each class, a pair of IDX or NumPy files, of which one is named
+/// or their folder, or both arrays in one .npz. gzip may have packed them (.gz). All that comes of it lies in a folder of its own
+/// under `runs`.
 #[derive(Args)]
 pub struct Arguments {
     /// What to learn: `digits`, a file or a folder.

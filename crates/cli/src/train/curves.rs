@@ -134,6 +134,9 @@ pub fn ticks(low: f64, high: f64) -> Vec<f64> {
 
 /// A number without zeros at its end.
 pub fn tidy(number: f64) -> String {
+    if number != 0.0 && number.abs() < 1e-4 {
+        return format!("{number:.2e}");
+    }
     let text = format!("{number:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }

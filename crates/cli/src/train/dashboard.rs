@@ -1,11 +1,13 @@
 //! `--tui`: curves, speed and memory on the whole terminal while a network trains.
 //!
 //! It is drawn on stderr, so that stdout holds the results as always. [`draw`] makes a picture of a [`State`] and touches nothing
-//! else; [`Dashboard`] owns the terminal and gives it back when it goes away.
+//! else. A thread draws it ten times in a second and reads what is typed, however long a step takes; [`Dashboard`] tells it what
+//! became of the run, and gives the terminal back when it goes away.
 
 use std::io::{IsTerminal, Stderr, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use panoply::nn::fit::StepReport;
@@ -41,6 +43,9 @@ const MOST_STEPS: usize = 2000;
 /// Whether the terminal is ours.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
+/// Held while something is drawn.
+static DRAWING: Mutex<()> = Mutex::new(());
+
 const TRAIN: Color = Color::Cyan;
 const HELD: Color = Color::Yellow;
 
@@ -75,12 +80,18 @@ struct State {
 
 /// The terminal while it is ours.
 pub struct Dashboard {
-    terminal: Terminal<CrosstermBackend<Stderr>>,
+    shared: Arc<Mutex<Shared>>,
+    drawing: Option<JoinHandle<()>>,
+    /// When the speed was last looked at, and the examples seen by then.
+    looked: (Instant, u64),
+}
+
+/// What the run tells and the thread draws.
+struct Shared {
     facts: Facts,
     state: State,
-    drawn: Instant,
-    seen_then: u64,
-    stop: Arc<AtomicBool>,
+    /// Why nothing is drawn any more.
+    failed: Option<Error>,
 }
 
 /// Whether the terminal is a dashboard's.
@@ -91,6 +102,8 @@ pub fn is_open() -> bool {
 /// Gives the terminal back, if it was taken.
 pub fn leave() {
     if OPEN.swap(false, Ordering::SeqCst) {
+        // A picture under way ends first; but it may be what panicked.
+        let _drawn = (0..10_000).find_map(|_| DRAWING.try_lock().map_err(|_| std::thread::yield_now()).ok());
         let _ = disable_raw_mode();
         let _ = execute!(stderr(), LeaveAlternateScreen, cursor::Show);
     }
@@ -111,6 +124,9 @@ fn say_panics_where_they_are_read() {
 impl Drop for Dashboard {
     fn drop(&mut self) {
         leave();
+        if let Some(drawing) = self.drawing.take() {
+            let _ = drawing.join();
+        }
     }
 }
 
@@ -129,7 +145,8 @@ impl Dashboard {
 
     /// Takes the terminal. `history` is what earlier runs reached.
     pub fn open(facts: Facts, history: Vec<EpochReport>, text: bool, stop: Arc<AtomicBool>) -> Result<Dashboard> {
-        let memory = Device::current()?.stats();
+        let device = Device::current()?;
+        let memory = device.stats();
         say_panics_where_they_are_read();
         enable_raw_mode().map_err(failed)?;
         OPEN.store(true, Ordering::SeqCst);
@@ -151,15 +168,21 @@ impl Dashboard {
             memory,
             stopping: false,
         };
-        let mut dashboard = Dashboard { terminal, facts, state, drawn: now, seen_then: 0, stop };
-        dashboard.draw()?;
-        Ok(dashboard)
+        let shared = Arc::new(Mutex::new(Shared { facts, state, failed: None }));
+        let seen = shared.clone();
+        let drawing = std::thread::spawn(move || {
+            if let Err(error) = keep_drawing(terminal, &seen, &device, &stop) {
+                lock(&seen).failed = Some(error);
+            }
+        });
+        Ok(Dashboard { shared, drawing: Some(drawing), looked: (now, 0) })
     }
 
-    /// After a step; draws at most ten times in a second.
+    /// After a step.
     pub fn step(&mut self, report: &StepReport) -> Result<()> {
-        let state = &mut self.state;
-        state.seen += self.facts.batch.min(self.facts.examples) as u64;
+        let mut shared = lock(&self.shared);
+        let Shared { facts, state, failed } = &mut *shared;
+        state.seen += facts.batch.min(facts.examples) as u64;
         if state.steps.len() >= MOST_STEPS {
             let mut at = 0;
             state.steps.retain(|_| {
@@ -170,48 +193,66 @@ impl Dashboard {
         let place = (report.epoch - 1) as f64 + report.step as f64 / report.steps as f64;
         state.steps.push((place, report.loss));
         state.now = Some(*report);
-        if self.drawn.elapsed() >= EVERY { self.draw() } else { Ok(()) }
+        let (then, seen) = self.looked;
+        if then.elapsed() >= EVERY {
+            let rate = (state.seen - seen) as f64 / then.elapsed().as_secs_f64();
+            state.rate = if state.rate == 0.0 { rate } else { 0.7 * state.rate + 0.3 * rate };
+            self.looked = (Instant::now(), state.seen);
+        }
+        failed.clone().map_or(Ok(()), Err)
     }
 
     /// After an epoch.
     pub fn epoch(&mut self, report: &EpochReport) -> Result<()> {
-        self.state.history.push(report.clone());
-        self.draw()
+        let mut shared = lock(&self.shared);
+        shared.state.history.push(report.clone());
+        shared.failed.clone().map_or(Ok(()), Err)
     }
+}
 
-    fn draw(&mut self) -> Result<()> {
-        self.keys()?;
-        let state = &mut self.state;
-        let (seconds, seen) = (self.drawn.elapsed().as_secs_f64(), state.seen - self.seen_then);
-        if seconds >= EVERY.as_secs_f64() {
-            let rate = seen as f64 / seconds;
-            state.rate = if state.rate == 0.0 { rate } else { 0.7 * state.rate + 0.3 * rate };
-            (self.drawn, self.seen_then) = (Instant::now(), state.seen);
-        }
-        state.memory = Device::current()?.stats();
-        state.stopping = self.stop.load(Ordering::SeqCst);
-        let (facts, state) = (&self.facts, &self.state);
-        self.terminal.draw(|frame| draw(frame, facts, state)).map_err(failed)?;
-        Ok(())
-    }
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    /// What was typed: q ends after this step, as Ctrl-C does, which does not come as a signal here; twice ends at once.
-    fn keys(&mut self) -> Result<()> {
-        while event::poll(Duration::ZERO).map_err(failed)? {
-            let Event::Key(key) = event::read().map_err(failed)? else { continue };
-            let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-            let quit = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
-            if key.kind != KeyEventKind::Press || !(quit || interrupt) {
-                continue;
-            }
-            let again = self.stop.swap(true, Ordering::SeqCst);
-            if again && interrupt {
-                leave();
-                std::process::exit(INTERRUPTED);
+/// Draws and reads what is typed until the terminal is given back.
+fn keep_drawing(
+    mut terminal: Terminal<CrosstermBackend<Stderr>>,
+    shared: &Mutex<Shared>,
+    device: &Device,
+    stop: &AtomicBool,
+) -> Result<()> {
+    while is_open() {
+        {
+            let _drawing = DRAWING.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = lock(shared);
+            let Shared { facts, state, .. } = &mut *shared;
+            state.memory = device.stats();
+            state.stopping = stop.load(Ordering::SeqCst);
+            if is_open() {
+                terminal.draw(|frame| draw(frame, facts, state)).map_err(failed)?;
             }
         }
-        Ok(())
+        keys(stop)?;
     }
+    Ok(())
+}
+
+/// What is typed for a while: q ends after this step, as Ctrl-C does, which does not come as a signal here; twice ends at once.
+fn keys(stop: &AtomicBool) -> Result<()> {
+    if !event::poll(EVERY).map_err(failed)? {
+        return Ok(());
+    }
+    let Event::Key(key) = event::read().map_err(failed)? else { return Ok(()) };
+    let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    let quit = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
+    if key.kind != KeyEventKind::Press || !(quit || interrupt) {
+        return Ok(());
+    }
+    if stop.swap(true, Ordering::SeqCst) && interrupt {
+        leave();
+        std::process::exit(INTERRUPTED);
+    }
+    Ok(())
 }
 
 /// One picture.

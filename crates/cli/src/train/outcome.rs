@@ -73,8 +73,10 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
         Source::Csv { label, numbers: true, .. } => {
             let off = result.as_ref().and_then(|result| result.absolute_error).unwrap_or(f64::NAN);
             format!(
-                "R² {:.3} on the held-out examples, {label} {off:.4} off on average (epoch {})",
-                best.score, best.epoch
+                "R² {:.3} on the held-out examples, {label} {} off on average (epoch {})",
+                best.score,
+                measured(off),
+                best.epoch
             )
         }
         source => {
@@ -82,6 +84,12 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
             format!("{:.1} % of the held-out {what} right (epoch {})", best.score * 100.0, best.epoch)
         }
     }
+}
+
+/// A number that was measured: four places behind the point where that says something.
+pub fn measured(number: f64) -> String {
+    let plain = number == 0.0 || (1e-2..1e9).contains(&number.abs());
+    if plain { format!("{number:.4}") } else { format!("{number:.3e}") }
 }
 
 /// What the folder shows besides model and history.

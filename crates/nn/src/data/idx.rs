@@ -2,7 +2,6 @@
 //!
 //! Source: Y. LeCun, C. Cortes, C. Burges, The MNIST Database, "File formats".
 
-use std::io::Read;
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
@@ -18,22 +17,9 @@ pub struct Bytes {
     pub data: Vec<u8>,
 }
 
-/// The largest file that is taken, unpacked.
-const MAX_BYTES: u64 = 1 << 31;
-
 /// Reads a file of unsigned bytes.
 pub fn load(path: &Path) -> Result<Bytes> {
-    let packed = read(path)?;
-    let bytes = match packed.starts_with(&[0x1f, 0x8b]) {
-        false => packed,
-        true => {
-            let mut bytes = Vec::new();
-            let unpacked = flate2::read::GzDecoder::new(&packed[..]).take(MAX_BYTES).read_to_end(&mut bytes);
-            unpacked.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
-            bytes
-        }
-    };
-    parse(&bytes).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))
+    parse(&read(path)?).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))
 }
 
 fn parse(bytes: &[u8]) -> Result<Bytes, String> {

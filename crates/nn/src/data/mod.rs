@@ -1,16 +1,22 @@
 //! Data sets: examples in host memory, batches on the device.
 
+mod arrays;
 pub mod csv;
 pub mod digits;
 mod feed;
 pub mod idx;
 pub mod images;
 pub mod npy;
+pub mod npz;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub mod source;
 pub mod text;
 
+use std::io::Read;
 use std::path::Path;
 
+use flate2::read::MultiGzDecoder;
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
 pub(crate) use feed::{Feed, resident_bytes};
@@ -258,6 +264,21 @@ impl Iterator for Batches<'_> {
 
 impl ExactSizeIterator for Batches<'_> {}
 
+/// The largest file that is taken once it is unpacked.
+const MOST_BYTES: u64 = 1 << 31;
+
+/// The bytes of a file; what gzip has packed is unpacked.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
+    let packed = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+    if !packed.starts_with(&[0x1f, 0x8b]) {
+        return Ok(packed);
+    }
+    let mut bytes = Vec::new();
+    let unpacked = MultiGzDecoder::new(&packed[..]).take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    unpacked.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
+    if bytes.len() as u64 > MOST_BYTES {
+        let message = format!("{}: it unpacks to more than {} GiB", path.display(), MOST_BYTES >> 30);
+        return Err(Error::corrupt(message).note("unpack it first"));
+    }
+    Ok(bytes)
 }

@@ -4,23 +4,63 @@
 
 use std::path::Path;
 
-use panoply_tensor::{DType, Error, Result, Shape, Tensor};
+use panoply_tensor::{DType, Error, Result, Scalar, Tensor};
 
 use super::read;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
+/// An array in host memory, which may be larger than any device's buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// The element type.
+    pub dtype: DType,
+    /// Lengths of the axes.
+    pub dims: Vec<usize>,
+    /// The elements, little-endian and in row-major order.
+    pub bytes: Vec<u8>,
+}
+
+impl Array {
+    /// Reads a file, little-endian and in C order; gzip may have packed it.
+    pub fn read(path: &Path) -> Result<Array> {
+        Array::parse(&read(path)?).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))
+    }
+
+    /// The array on the current device.
+    pub fn tensor(&self) -> Result<Tensor> {
+        let tensor = Tensor::from_bytes(&self.bytes, self.dims.clone(), self.dtype);
+        tensor.check().map(|()| tensor)
+    }
+
+    /// The elements in order, each in the low end of its bits.
+    pub fn scalars(&self) -> impl Iterator<Item = Scalar> + '_ {
+        self.bytes.chunks_exact(self.dtype.bytes()).map(|element| {
+            let mut bits = [0; 8];
+            bits[..element.len()].copy_from_slice(element);
+            Scalar { dtype: self.dtype, bits: u64::from_le_bytes(bits) }
+        })
+    }
+
+    /// The elements rounded to f32.
+    pub fn floats(&self) -> Vec<f32> {
+        let wide = self.dtype.is_float();
+        self.scalars().map(|x| if wide { x.to_f64() as f32 } else { x.to_i128() as f32 }).collect()
+    }
+}
+
 /// Reads an array, little-endian and in C order, onto the current device.
 pub fn load(path: &Path) -> Result<Tensor> {
-    let bytes = read(path)?;
-    let (shape, dtype, data) = parse(&bytes).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))?;
-    let tensor = Tensor::from_bytes(data, shape, dtype);
-    tensor.check()?;
-    Ok(tensor)
+    Array::read(path)?.tensor()
 }
 
 /// Writes a tensor; the file appears whole or not at all.
 pub fn save(tensor: &Tensor, path: &Path) -> Result<()> {
+    crate::checkpoint::write_whole(path, &to_bytes(tensor)?)
+}
+
+/// The bytes of such a file.
+pub(super) fn to_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     let Some((code, _)) = CODES.iter().find(|(_, dtype)| *dtype == tensor.dtype()) else {
         return Err(Error::mistake(format!("{tensor:?}: NumPy has no such element type; cast it to f32 first")));
     };
@@ -33,8 +73,7 @@ pub fn save(tensor: &Tensor, path: &Path) -> Result<()> {
     let length = u16::try_from(header.len() + padding + 1)
         .map_err(|error| Error::mistake(format!("{tensor:?} has too many axes for a file")).caused_by(error))?;
     let start = [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes()].concat();
-    let whole = [&start[..], &vec![b' '; padding], b"\n", &tensor.to_bytes()?].concat();
-    crate::checkpoint::write_whole(path, &whole)
+    Ok([&start[..], &vec![b' '; padding], b"\n", &tensor.to_bytes()?].concat())
 }
 
 const CODES: [(&str, DType); 12] = [
@@ -52,30 +91,32 @@ const CODES: [(&str, DType); 12] = [
     ("<f8", DType::F64),
 ];
 
-/// The parts of a file, or what is wrong with it.
-fn parse(bytes: &[u8]) -> Result<(Shape, DType, &[u8]), String> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or("it does not begin as a NumPy array")?;
-    let (length, rest) = match rest {
-        [1, _, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]) as usize, rest),
-        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-        _ => return Err("its version is not 1, 2 or 3".to_string()),
-    };
-    let (header, data) = rest.split_at_checked(length).ok_or("it ends within its header")?;
-    let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
-    let entry = |key: &str| header.split_once(&format!("'{key}':")).map(|(_, value)| value.trim_start());
-    if !entry("fortran_order").is_some_and(|value| value.starts_with("False")) {
-        return Err("it is not in C order; save it with `numpy.ascontiguousarray`".to_string());
+impl Array {
+    /// The array of a file, or what is wrong with it.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Array, String> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or("it does not begin as a NumPy array")?;
+        let (length, rest) = match rest {
+            [1, _, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]) as usize, rest),
+            [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+            _ => return Err("its version is not 1, 2 or 3".to_string()),
+        };
+        let (header, data) = rest.split_at_checked(length).ok_or("it ends within its header")?;
+        let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
+        let entry = |key: &str| header.split_once(&format!("'{key}':")).map(|(_, value)| value.trim_start());
+        if !entry("fortran_order").is_some_and(|value| value.starts_with("False")) {
+            return Err("it is not in C order; save it with `numpy.ascontiguousarray`".to_string());
+        }
+        let code = entry("descr").and_then(|value| value.strip_prefix('\'')?.split_once('\'')).map(|(code, _)| code);
+        let dtype = CODES.iter().find(|(known, _)| Some(*known) == code).map(|(_, dtype)| *dtype);
+        let dtype = dtype.ok_or_else(|| format!("element type {} is not known here", code.unwrap_or("(none)")))?;
+        let dims = entry("shape").and_then(|value| value.strip_prefix('(')?.split_once(')')).map(|(dims, _)| dims);
+        let dims = dims.ok_or("its header names no shape")?.split(',').map(str::trim).filter(|dim| !dim.is_empty());
+        let dims: Result<Vec<usize>, _> = dims.map(str::parse).collect();
+        let dims = dims.map_err(|error| format!("its shape: {error}"))?;
+        let size = dims.iter().try_fold(dtype.bytes(), |size, dim| size.checked_mul(*dim));
+        if size != Some(data.len()) {
+            return Err(format!("{} bytes do not fill {dtype}{dims:?}", data.len()));
+        }
+        Ok(Array { dtype, dims, bytes: data.to_vec() })
     }
-    let code = entry("descr").and_then(|value| value.strip_prefix('\'')?.split_once('\'')).map(|(code, _)| code);
-    let dtype = CODES.iter().find(|(known, _)| Some(*known) == code).map(|(_, dtype)| *dtype);
-    let dtype = dtype.ok_or_else(|| format!("element type {} is not known here", code.unwrap_or("(none)")))?;
-    let dims = entry("shape").and_then(|value| value.strip_prefix('(')?.split_once(')')).map(|(dims, _)| dims);
-    let dims = dims.ok_or("its header names no shape")?.split(',').map(str::trim).filter(|dim| !dim.is_empty());
-    let dims: Result<Vec<usize>, _> = dims.map(str::parse).collect();
-    let dims = dims.map_err(|error| format!("its shape: {error}"))?;
-    let size = dims.iter().try_fold(dtype.bytes(), |size, dim| size.checked_mul(*dim));
-    if size != Some(data.len()) {
-        return Err(format!("{} bytes do not fill {dtype}{dims:?}", data.len()));
-    }
-    Ok((Shape::new(dims), dtype, data))
 }

@@ -1,13 +1,13 @@
-//! Where examples come from: one call for tables, texts, images, IDX and NumPy files, and what must be remembered to read more of
-//! the same kind later.
+//! Where examples come from: one call for tables, texts, images and arrays, and what must be remembered to read more of the same
+//! kind later.
 
 use std::path::{Path, PathBuf};
 
-use panoply_tensor::{DType, Error, Result, Tensor};
+use panoply_tensor::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::csv::TextTable;
-use super::{Dataset, Targets, digits, idx, images, npy, text};
+use super::{Dataset, Targets, arrays, digits, images, text};
 
 /// A kind of data with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ use super::{Dataset, Targets, digits, idx, images, npy, text};
 pub enum Source {
     /// The handwritten digits that ship.
     Digits,
-    /// A table of text.
+    /// A table, of text or of Parquet.
     Csv {
         /// The columns that are read, by name, or by place if the table has no names.
         columns: Vec<String>,
@@ -46,7 +46,7 @@ pub enum Source {
         /// Lengths of an example's axes.
         lengths: Vec<usize>,
     },
-    /// Arrays of NumPy.
+    /// Arrays of NumPy, in files of their own or in one.
     Npy {
         /// Lengths of an example's axes.
         lengths: Vec<usize>,
@@ -135,7 +135,7 @@ pub enum Task {
 const FEW_VALUES: usize = 20;
 
 /// More classes than this are taken for a mistake in the choice of the column.
-const MOST_CLASSES: usize = 10_000;
+pub(super) const MOST_CLASSES: usize = 10_000;
 
 /// The handwritten digits that ship, as images of one channel.
 pub fn digits() -> Result<Labelled> {
@@ -143,12 +143,13 @@ pub fn digits() -> Result<Labelled> {
     Ok(Labelled { source: Source::Digits, data, classes: (0..10).map(|digit| digit.to_string()).collect() })
 }
 
-/// Reads examples with what is to be learned of them: a table (`.csv`, `.tsv`, `.txt`), a text (`.txt`, `.md`), a folder of images with a sub-folder for each class, a
-/// folder of IDX or NumPy files, or one file of a pair (`train-images-idx3-ubyte.gz`, `x.npy`, whose partner lies beside it).
+/// Reads examples with what is to be learned of them: a table (`.csv`, `.tsv`, `.txt`, `.parquet`), a text (`.txt`, `.md`), a folder of
+/// images with a sub-folder for each class, a folder of IDX or NumPy files, one file of a pair (`train-images-idx3-ubyte`, `x.npy`, whose
+/// partner lies beside it), or both in one (`.npz`). All but images and Parquet may be packed by gzip, `.gz` at the end of the name.
 pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     if path.is_dir() {
-        return match pair_in(path)? {
-            Some((examples, labels)) => open_pair(&examples, &labels),
+        return match arrays::examples_in(path)? {
+            Some(examples) => arrays::open(&examples),
             None => open_images(path, reading),
         };
     }
@@ -159,51 +160,64 @@ pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         FileKind::Table => open_table(path, reading),
         FileKind::Text if reading.task.is_none() => open_text(path, reading),
         FileKind::Text => Err(Error::mistake(format!("{} is a text, no table", path.display()))),
-        FileKind::Idx | FileKind::Npy => {
-            let (examples, labels) = partner(path)?;
-            open_pair(&examples, &labels)
-        }
+        FileKind::Idx | FileKind::Npy | FileKind::Npz => arrays::open(path),
         FileKind::Image => Err(Error::mistake(format!("{} is one image; training takes a folder", path.display()))),
     }
 }
 
-enum FileKind {
+/// What a file holds, by its name.
+pub(super) enum FileKind {
     Table,
     Text,
     Idx,
     Npy,
+    Npz,
     Image,
 }
 
-fn kind(path: &Path) -> Result<FileKind> {
+pub(super) fn kind(path: &Path) -> Result<FileKind> {
     if !path.exists() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(Error::io(format!("cannot read {}", path.display()), error));
     }
     let name = name(path);
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
     let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
-    if ends(&[".csv", ".tsv"]) {
+    if ends(&[".csv", ".tsv", ".parquet"]) {
         Ok(FileKind::Table)
     } else if ends(&[".txt", ".md"]) {
         Ok(if text::is_table(&text::load(path)?) { FileKind::Table } else { FileKind::Text })
     } else if ends(&[".npy"]) {
         Ok(FileKind::Npy)
+    } else if ends(&[".npz"]) {
+        Ok(FileKind::Npz)
     } else if ends(&[".png", ".jpg", ".jpeg"]) {
         Ok(FileKind::Image)
     } else if name.contains("ubyte") || name.contains("idx") {
         Ok(FileKind::Idx)
     } else {
-        let what = "is no .csv, .tsv, .txt, .md, .npy, IDX file (…-ubyte, …-ubyte.gz) or folder";
+        let what = "is no .csv, .tsv, .parquet, .txt, .md, .npy, .npz, IDX file (…-ubyte), any of them .gz, or folder";
         Err(Error::mistake(format!("{} {what}", path.display())).note("`--task text` reads any text"))
     }
 }
 
-fn name(path: &Path) -> String {
+pub(super) fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
+/// The rows of a table, of text or of Parquet.
+fn read_rows(path: &Path) -> Result<TextTable> {
+    if !name(path).ends_with(".parquet") {
+        return TextTable::read(path);
+    }
+    #[cfg(feature = "parquet")]
+    return super::parquet::read(path);
+    #[cfg(not(feature = "parquet"))]
+    Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
+}
+
 fn open_table(path: &Path, reading: &Reading) -> Result<Labelled> {
-    let table = TextTable::read(path)?;
+    let table = read_rows(path)?;
     let label = table.label(reading.label.as_deref())?;
     let columns: Vec<usize> = (0..table.names.len()).filter(|column| *column != label).collect();
     if columns.is_empty() || table.rows.is_empty() {
@@ -292,112 +306,6 @@ fn open_images(folder: &Path, reading: &Reading) -> Result<Labelled> {
     Ok(Labelled { source: Source::Images { channels, rows, columns }, data, classes })
 }
 
-/// The pair of IDX or NumPy files in a folder: of training if it has several.
-fn pair_in(folder: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
-    let failed = |error| Error::io(format!("cannot read {}", folder.display()), error);
-    let mut files: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        files.push(entry.map_err(failed)?.path());
-    }
-    // Training before testing, by what MNIST and its relatives call them.
-    files.sort_by_key(|file| (!name(file).contains("train"), name(file)));
-    let examples = files.iter().find(|file| {
-        let name = name(file);
-        (name.contains("images") && name.contains("ubyte"))
-            || matches!(name.as_str(), "x.npy" | "x_train.npy" | "images.npy")
-    });
-    examples.map(|examples| partner(examples)).transpose()
-}
-
-/// A file of examples and the file of their classes beside it.
-fn partner(examples: &Path) -> Result<(PathBuf, PathBuf)> {
-    let own = examples.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let pairs = [
-        ("images-idx3", "labels-idx1"),
-        ("images.idx3", "labels.idx1"),
-        ("images", "labels"),
-        ("x_train", "y_train"),
-        ("X_train", "y_train"),
-        ("x.npy", "y.npy"),
-        ("X.npy", "y.npy"),
-    ];
-    let candidates: Vec<PathBuf> = pairs
-        .iter()
-        .filter(|(from, _)| own.contains(from))
-        .map(|(from, to)| examples.with_file_name(own.replace(from, to)))
-        .collect();
-    match candidates.iter().find(|labels| labels.exists()) {
-        Some(labels) => Ok((examples.to_path_buf(), labels.clone())),
-        None => {
-            let sought: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-            let sought =
-                if sought.is_empty() { "a name with `images` or `x` in it".to_string() } else { sought.join(", ") };
-            Err(Error::mistake(format!("{}: its classes are not beside it; looked for {sought}", examples.display())))
-        }
-    }
-}
-
-fn open_pair(examples: &Path, labels: &Path) -> Result<Labelled> {
-    let (features, lengths) = numbers(examples)?;
-    let wrong = |what: String| Error::corrupt(format!("{}: {what}", labels.display()));
-    let labels: Vec<i32> = match kind(labels)? {
-        FileKind::Npy => whole(labels)?,
-        _ => idx::load(labels)?.data.iter().map(|label| i32::from(*label)).collect(),
-    };
-    if let Some(at) = labels.iter().position(|label| *label < 0) {
-        return Err(wrong(format!("example {at} has class {}, which is below 0", labels[at])));
-    }
-    let width: usize = lengths.iter().product();
-    if features.len() != labels.len() * width {
-        let message =
-            format!("{} classes for {} examples", labels.len(), features.len().checked_div(width).unwrap_or(0));
-        return Err(wrong(message));
-    }
-    let count = labels.iter().max().map_or(0, |most| *most as usize + 1);
-    if !(2..=MOST_CLASSES).contains(&count) {
-        return Err(wrong(format!("classes up to {count} in {} examples", labels.len())));
-    }
-    let classes = (0..count).map(|class| class.to_string()).collect();
-    let source = match kind(examples)? {
-        FileKind::Npy => Source::Npy { lengths: lengths.clone() },
-        _ => Source::Idx { lengths: lengths.clone() },
-    };
-    Ok(Labelled { source, data: Dataset::new(features, width, labels, count)?.shaped(&lengths)?, classes })
-}
-
-/// The numbers of examples, bytes scaled to 0 ..= 1, and the lengths of an example's axes. Images have a channel.
-fn numbers(path: &Path) -> Result<(Vec<f32>, Vec<usize>)> {
-    let (numbers, dims) = match kind(path)? {
-        FileKind::Npy => {
-            let array = npy::load(path)?;
-            let dims = array.shape()?.dims().to_vec();
-            let scale = if array.dtype() == DType::U8 { 1.0 / 255.0 } else { 1.0 };
-            ((array.cast(DType::F32) * scale).to_vec::<f32>()?, dims)
-        }
-        _ => {
-            let bytes = idx::load(path)?;
-            (bytes.data.iter().map(|byte| f32::from(*byte) / 255.0).collect(), bytes.dims)
-        }
-    };
-    let lengths = match dims[..] {
-        [_, rows, columns] => vec![1, rows, columns],
-        [_, ref lengths @ ..] if !lengths.is_empty() => lengths.to_vec(),
-        _ => return Err(Error::corrupt(format!("{}: {dims:?} is not an array for each example", path.display()))),
-    };
-    if numbers.is_empty() {
-        return Err(Error::corrupt(format!("{}: it holds no examples", path.display())));
-    }
-    Ok((numbers, lengths))
-}
-
-fn whole(path: &Path) -> Result<Vec<i32>> {
-    let array: Tensor = npy::load(path)?;
-    if !array.dtype().is_int() || array.shape()?.rank() != 1 {
-        return Err(Error::corrupt(format!("{}: {array:?} is not one whole number for each example", path.display())));
-    }
-    array.cast(DType::I32).to_vec::<i32>()
-}
-
 impl Source {
     /// Reads examples of this kind to be judged; classes where they are known.
     pub fn read(&self, path: &Path, classes: &[String]) -> Result<Unlabelled> {
@@ -417,23 +325,7 @@ impl Source {
                 let names = files.iter().map(|file| file.display().to_string()).collect();
                 Unlabelled::new(images.features, &[*channels, *rows, *columns], names, labels)
             }
-            Source::Idx { lengths } | Source::Npy { lengths } => {
-                let file = if path.is_dir() { pair_in(path)?.map(|(examples, _)| examples) } else { None };
-                let file = file.as_deref().unwrap_or(path);
-                let (features, own) = numbers(file)?;
-                if own != *lengths {
-                    return Err(Error::mistake(format!("{}: examples of {own:?}, not {lengths:?}", file.display())));
-                }
-                let count = features.len() / lengths.iter().product::<usize>().max(1);
-                let labels = match partner(file) {
-                    Ok((examples, labels)) => {
-                        let labels = open_pair(&examples, &labels)?;
-                        labels.data.labels().iter().map(|label| Some(Right::Class(*label))).collect()
-                    }
-                    Err(_) => vec![None; count],
-                };
-                Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), labels)
-            }
+            Source::Idx { lengths } | Source::Npy { lengths } => arrays::read(path, lengths),
         }
     }
 }
@@ -460,7 +352,7 @@ fn right(classes: &[String], name: &str) -> Option<Right> {
 }
 
 fn read_table(path: &Path, columns: &[String], label: &str, numbers: bool, classes: &[String]) -> Result<Unlabelled> {
-    let table = TextTable::read(path)?;
+    let table = read_rows(path)?;
     let place = |name: &str| table.names.iter().position(|known| known == name);
     let missing: Vec<&str> = columns.iter().map(String::as_str).filter(|name| place(name).is_none()).collect();
     if !missing.is_empty() {
@@ -484,7 +376,12 @@ fn read_table(path: &Path, columns: &[String], label: &str, numbers: bool, class
 }
 
 impl Unlabelled {
-    fn new(features: Vec<f32>, lengths: &[usize], names: Vec<String>, right: Vec<Option<Right>>) -> Result<Unlabelled> {
+    pub(super) fn new(
+        features: Vec<f32>,
+        lengths: &[usize],
+        names: Vec<String>,
+        right: Vec<Option<Right>>,
+    ) -> Result<Unlabelled> {
         let data = Dataset::new(features, lengths.iter().product(), vec![0; names.len()], 1)?.shaped(lengths)?;
         Ok(Unlabelled { data, names, right })
     }

@@ -21,6 +21,8 @@ pub struct MultiHeadAttention {
     pub heads: usize,
     /// Heads of keys and values; a divisor of `heads`.
     pub key_heads: usize,
+    /// Whether, without another word, each position sees only those up to itself.
+    pub causal: bool,
 }
 
 impl MultiHeadAttention {
@@ -34,7 +36,7 @@ impl MultiHeadAttention {
         let shared = width / heads.max(1) * key_heads;
         let mut linear = |outputs: usize| Linear::new(width, outputs, rng);
         let (query, key, value, output) = (linear(width), linear(shared), linear(shared), linear(width));
-        MultiHeadAttention { query, key, value, output, heads, key_heads }
+        MultiHeadAttention { query, key, value, output, heads, key_heads, causal: false }
     }
 
     /// What `queries` take from `source`, each with one row for each position.
@@ -60,9 +62,9 @@ fn apart(x: Tensor, heads: usize) -> Tensor {
 }
 
 impl Layer for MultiHeadAttention {
-    /// Every position looks at every position.
+    /// Every position looks at every position, or at those up to itself.
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.attend(input, input, &Attention::default(), pass)
+        self.attend(input, input, &Attention { causal: self.causal, ..Attention::default() }, pass)
     }
 }
 

@@ -12,6 +12,7 @@ mod mlp;
 mod norm;
 mod pool;
 mod recurrent;
+mod residual;
 mod sequential;
 mod transformer;
 
@@ -27,5 +28,6 @@ pub use mlp::Mlp;
 pub use norm::{BatchNorm, GroupNorm, LayerNorm, Restore, RmsNorm, Standardise};
 pub use pool::{AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, Flatten, MaxPool, Reshape, Unflatten};
 pub use recurrent::{Cell, Depth, Direction, Memory, Recurrent};
+pub use residual::Residual;
 pub use sequential::{Map, Sequential, Stage};
 pub use transformer::{BlockShape, DecoderBlock, EncoderBlock, FeedForward};

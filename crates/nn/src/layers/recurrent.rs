@@ -5,7 +5,7 @@
 //!
 //! Sources: Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al. 2014.
 
-use panoply_tensor::{Error, Rng, Tensor};
+use panoply_tensor::{DType, Error, Rng, Tensor};
 
 use crate::init;
 use crate::layer::{Layer, Pass};
@@ -101,6 +101,44 @@ impl Recurrent {
 
     /// The outputs `[batch, time, directions · hidden]` and the last states, from a state or from zeros.
     pub fn run(&self, input: &Tensor, start: Option<&Memory>, pass: &mut Pass<'_>) -> (Tensor, Memory) {
+        self.run_while(input, None, start, pass)
+    }
+
+    /// The same over sequences that end before the last time: `lengths` `[batch]` are whole numbers, those above the time count as
+    /// the time. Outputs beyond a length are 0, the last state is that at the length, and the way back begins there.
+    pub fn run_packed(
+        &self,
+        input: &Tensor,
+        lengths: &Tensor,
+        start: Option<&Memory>,
+        pass: &mut Pass<'_>,
+    ) -> (Tensor, Memory) {
+        let fits = match (input.dims::<3>(), lengths.dims::<1>()) {
+            (Ok([batch, time, _]), Ok([count])) if batch == count && lengths.dtype().is_int() => Ok(time),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            _ => Err(Error::mistake("a recurrent network needs one whole number for each sequence as its length")
+                .note(format!("sequences {input:?}, lengths {lengths:?}"))),
+        };
+        match fits {
+            Ok(time) => {
+                let runs = Tensor::iota(time).lt(&lengths.cast(DType::I32).unsqueeze(1));
+                self.run_while(input, Some(&runs), start, pass)
+            }
+            Err(error) => {
+                let mistake = Tensor::from_mistake(error);
+                (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
+            }
+        }
+    }
+
+    /// Over the times `[batch, time]` at which sequences run, if not all do at all of them.
+    fn run_while(
+        &self,
+        input: &Tensor,
+        runs: Option<&Tensor>,
+        start: Option<&Memory>,
+        pass: &mut Pass<'_>,
+    ) -> (Tensor, Memory) {
         let wrong = |error: Error| {
             let mistake = Tensor::from_mistake(error);
             (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
@@ -128,7 +166,7 @@ impl Recurrent {
                     Some(memory) => (state(&memory.hidden), state(&memory.cell)),
                     None => (zeros(), zeros()),
                 };
-                let (outputs, state) = self.along(direction, &sequence, state, side == 1, pass);
+                let (outputs, state) = self.along(direction, &sequence, runs, state, side == 1, pass);
                 sides.push(Tensor::stack(&outputs, 1));
                 last.push(state);
             }
@@ -143,6 +181,7 @@ impl Recurrent {
         &self,
         weights: &Direction,
         sequence: &Tensor,
+        runs: Option<&Tensor>,
         mut state: (Tensor, Tensor),
         backwards: bool,
         pass: &Pass<'_>,
@@ -157,8 +196,15 @@ impl Recurrent {
             let at = if backwards { time - 1 - step } else { step };
             let input = inputs.narrow(1, at, 1).squeeze(1);
             let back = state.0.matmul(&recurrent) + &hidden_bias;
-            state = self.step(&input, &back, &state);
-            outputs.push(state.0.clone());
+            let next = self.step(&input, &back, &state);
+            let Some(runs) = runs else {
+                outputs.push(next.0.clone());
+                state = next;
+                continue;
+            };
+            let runs = runs.narrow(1, at, 1);
+            outputs.push(next.0.where_(&runs, &next.0.zeros_like()));
+            state = (next.0.where_(&runs, &state.0), next.1.where_(&runs, &state.1));
         }
         if backwards {
             outputs.reverse();

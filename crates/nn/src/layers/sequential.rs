@@ -48,11 +48,8 @@ impl Clone for Sequential {
 
 impl Layer for Sequential {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.layers.iter().enumerate().fold(input.clone(), |x, (i, layer)| {
-            let output = layer.forward(&x, pass);
-            pass.saw(|| format!("layer {i}"), &output);
-            output
-        })
+        let layers = self.layers.iter().enumerate();
+        layers.fold(input.clone(), |x, (i, layer)| pass.through(|| format!("layer {i}"), &**layer, &x))
     }
 }
 

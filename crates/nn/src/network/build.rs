@@ -4,10 +4,21 @@ use panoply_tensor::{Conv, Rng, Tensor, Window};
 
 use super::layer_spec::{LayerSpec, Memory, Transposed, Windows};
 use crate::layers::{
-    AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, BatchNorm, BlockShape, Cell, Convolution, DropoutLayer,
-    Embedding, EncoderBlock, Flatten, Flip, GroupNorm, LayerNorm, LeakyRelu, Linear, Map, MaxPool, Noise, Positions,
-    Recurrent, Reshape, Restore, RmsNorm, Sequential, Shift, Stage, Standardise, TransposedConvolution,
+    AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, BatchNorm, BlockShape, Cell, Checkpoint, Convolution,
+    DropoutLayer, Embedding, EncoderBlock, Flatten, Flip, GroupNorm, LayerNorm, LeakyRelu, Linear, Map, MaxPool,
+    MultiHeadAttention, Noise, Positions, Recurrent, Reshape, Residual, Restore, RmsNorm, Sequential, Shift, Stage,
+    Standardise, TransposedConvolution,
 };
+
+/// Layers one after another over inputs of these lengths.
+pub(super) fn all(layers: &[LayerSpec], input: &[usize], rng: &mut Rng) -> Sequential {
+    let mut lengths = input.to_vec();
+    let built = layers.iter().map(|layer| {
+        let next = layer.output(&lengths).expect("sizes have been checked");
+        layer.build(&std::mem::replace(&mut lengths, next), rng)
+    });
+    Sequential { layers: built.collect() }
+}
 
 impl LayerSpec {
     /// The layer over inputs of these lengths.
@@ -50,10 +61,26 @@ impl LayerSpec {
             LayerSpec::Shift { by } => Box::new(Shift { by: *by }),
             LayerSpec::Flip { probability } => Box::new(Flip { probability: *probability }),
             LayerSpec::Noise { deviation } => Box::new(Noise { deviation: *deviation }),
+            LayerSpec::Attention { heads, key_heads, causal } => {
+                let layer = MultiHeadAttention::grouped(last, *heads, key_heads.unwrap_or(*heads), rng);
+                Box::new(MultiHeadAttention { causal: *causal, ..layer })
+            }
+            LayerSpec::Residual { layers, shortcut } => {
+                Box::new(Residual { layers: all(layers, input, rng), shortcut: all(shortcut, input, rng) })
+            }
+            LayerSpec::Checkpoint { layers } => Box::new(Checkpoint(all(layers, input, rng))),
             LayerSpec::LeakyRelu { slope } => Box::new(LeakyRelu { slope: *slope }),
             LayerSpec::Elu {} => Box::new(Map(Tensor::elu)),
             LayerSpec::Softplus {} => Box::new(Map(Tensor::softplus)),
             LayerSpec::Mish {} => Box::new(Map(Tensor::mish)),
+            LayerSpec::GeluTanh {} => Box::new(Map(Tensor::gelu_tanh)),
+            LayerSpec::Selu {} => Box::new(Map(Tensor::selu)),
+            LayerSpec::Relu6 {} => Box::new(Map(Tensor::relu6)),
+            LayerSpec::HardSigmoid {} => Box::new(Map(Tensor::hard_sigmoid)),
+            LayerSpec::HardSwish {} => Box::new(Map(Tensor::hard_swish)),
+            LayerSpec::Softsign {} => Box::new(Map(Tensor::softsign)),
+            LayerSpec::LogSigmoid {} => Box::new(Map(Tensor::log_sigmoid)),
+            LayerSpec::LogSoftmax {} => Box::new(Map(|x| x.log_softmax(-1))),
             LayerSpec::Embedding { count, width } => Box::new(Embedding::new(*count, *width, rng)),
             LayerSpec::BatchNorm { epsilon } => Box::new(BatchNorm { epsilon: *epsilon, ..BatchNorm::new(input[0]) }),
             LayerSpec::LayerNorm { epsilon } => Box::new(LayerNorm { epsilon: *epsilon, ..LayerNorm::new(last) }),

@@ -11,6 +11,8 @@
 //! [[layer]]
 //! kind = "relu"
 //! ```
+//!
+//! Layers that consist of layers hold them as lists of such tables, `[[layer.layers]]` below a `[[layer]]`, or in brackets.
 
 use std::path::Path;
 
@@ -18,7 +20,7 @@ use panoply_tensor::{Error, Result};
 use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
-use super::{LayerSpec, Loss, Network};
+use super::{LayerSpec, Loss, Network, shape};
 
 /// The largest file that is taken.
 const MOST_BYTES: usize = 1 << 20;
@@ -55,27 +57,34 @@ impl Network {
         })?;
         let mut network = Network { input: raw.input, layers: Vec::new(), loss: raw.loss };
         for (at, table) in raw.layer.iter().enumerate() {
-            let place = Place { text, start: table.span().start };
-            let layer = layer(table.get_ref())
-                .map_err(|Wrong { field, what }| (place.line(field.as_deref()), format!("layer {}{what}", at + 1)))?;
+            let layer = layer(table.get_ref()).map_err(|wrong| {
+                let place = wrong.within.iter().fold(Place::of(text, table), |place, (name, at)| place.part(name, *at));
+                (place.line(wrong.field.as_deref()), format!("layer {}{}", at + 1, wrong.what))
+            })?;
             network.layers.push(layer);
         }
         network.checked().map_err(|(at, what)| {
-            let first = what.split_whitespace().next();
-            let line = match at.and_then(|at| raw.layer.get(at)) {
-                Some(table) => Place { text, start: table.span().start }.line(first),
-                None => 1,
-            };
-            (line, network.complaint(at, &what))
+            let line = at.and_then(|at| {
+                let input = shape::through(&network.layers[..at], &network.input).ok()?.pop()?;
+                Some(Place::of(text, raw.layer.get(at)?).culprit(&network.layers[at], &input, &what))
+            });
+            (line.unwrap_or(1), network.complaint(at, &what))
         })?;
         Ok(network)
     }
 }
 
-/// What is wrong with a layer, and in which field.
+/// What is wrong with a layer, in which field, and in which layer of which of its lists, from the outside inwards.
 struct Wrong {
     field: Option<String>,
     what: String,
+    within: Vec<(String, usize)>,
+}
+
+impl Wrong {
+    fn new(field: Option<&str>, what: String) -> Wrong {
+        Wrong { field: field.map(str::to_string), what, within: Vec::new() }
+    }
 }
 
 /// One layer: its `kind` decides which fields it may have.
@@ -84,12 +93,15 @@ fn layer(table: &Table) -> Result<LayerSpec, Wrong> {
         Some(Value::String(kind)) => kind.clone(),
         Some(other) => {
             let what = format!(": kind is {}, not text such as \"linear\"", other.type_str());
-            return Err(Wrong { field: Some("kind".to_string()), what });
+            return Err(Wrong::new(Some("kind"), what));
         }
-        None => return Err(Wrong { field: None, what: ": `kind` is missing, such as kind = \"linear\"".to_string() }),
+        None => return Err(Wrong::new(None, ": `kind` is missing, such as kind = \"linear\"".to_string())),
     };
     let mut fields = table.clone();
     fields.remove("kind");
+    for (name, value) in fields.iter_mut().filter(|(name, _)| PARTS.contains(&name.as_str())) {
+        part(&kind, name, value)?;
+    }
     // A field is tried alone where all of them together fail, to know which one it was.
     let whole = Value::Table(Table::from_iter([(kind.clone(), Value::Table(fields.clone()))]));
     LayerSpec::deserialize(whole).map_err(|error| {
@@ -108,8 +120,26 @@ fn layer(table: &Table) -> Result<LayerSpec, Wrong> {
         };
         let what =
             if field.as_deref() == Some("kind") { format!(": {message}") } else { format!(" ({kind}): {message}") };
-        Wrong { field, what }
+        Wrong { field, what, within: Vec::new() }
     })
+}
+
+/// Fields that hold layers, in [`LayerSpec::parts`].
+const PARTS: [&str; 2] = ["layers", "shortcut"];
+
+/// Reads a list of layers in its place.
+fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), Wrong> {
+    let Value::Array(layers) = value else { return Ok(()) };
+    for (at, value) in layers.iter_mut().enumerate() {
+        let Value::Table(table) = value else { continue };
+        let inner = layer(table).map_err(|mut wrong| {
+            wrong.what = format!(" ({kind}): {name}: layer {}{}", at + 1, wrong.what);
+            wrong.within.insert(0, (name.to_string(), at));
+            wrong
+        })?;
+        *value = Value::try_from(&inner).map_err(|error| Wrong::new(Some(name), format!(" ({kind}): {error}")))?;
+    }
+    Ok(())
 }
 
 /// The field without which a layer's message would be another.
@@ -127,13 +157,50 @@ fn culprit(kind: &str, fields: &Table, message: &str) -> Option<String> {
 struct Place<'a> {
     text: &'a str,
     start: usize,
+    /// What the header above it says: `layer`, or `layer.layers` of a layer of a layer.
+    header: String,
+    /// The list of an outer layer that it is in, if it has no header.
+    field: Option<String>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    fn of(text: &'a str, table: &Spanned<Table>) -> Place<'a> {
+        Place { text, start: table.span().start, header: "layer".to_string(), field: None }
+    }
+
+    /// Where a layer of one of its lists stands.
+    fn part(&self, name: &str, at: usize) -> Place<'a> {
+        let header = format!("{}.{name}", self.header);
+        let mut start = self.start;
+        let lines = self.text[self.start..].split_inclusive('\n').map(|line| {
+            start += line.len();
+            (start - line.len(), line.trim().replace(' ', ""))
+        });
+        // The first line is this layer's own header, the next of its kind or of a layer around it ends it.
+        let ends = |line: &str| line.starts_with("[[") && self.header.starts_with(line.trim_matches(['[', ']']));
+        let own = lines.skip(1).take_while(|(_, line)| !ends(line));
+        let mut inner = own.filter(|(_, line)| *line == format!("[[{header}]]"));
+        match (inner.nth(at), &self.field) {
+            (Some((start, _)), None) => Place { text: self.text, start, header, field: None },
+            _ => {
+                let field = self.field.clone().or(Some(name.to_string()));
+                Place { text: self.text, start: self.start, header: self.header.clone(), field }
+            }
+        }
+    }
+
+    /// The line of what is wrong with the sizes of a layer that stands here, over inputs of these lengths.
+    fn culprit(&self, layer: &LayerSpec, input: &[usize], what: &str) -> usize {
+        let wrong = layer.parts().into_iter().find_map(|part| Some((part, shape::through(part.layers, input).err()?)));
+        let Some((part, (at, what))) = wrong else { return self.line(what.split([' ', ':']).next()) };
+        let input = shape::through(&part.layers[..at], input).ok().and_then(|mut shapes| shapes.pop());
+        self.part(part.name, at).culprit(&part.layers[at], &input.unwrap_or_default(), &what)
+    }
+
     /// The line of a field of the layer, or of the layer if there is none of that name.
     fn line(&self, field: Option<&str>) -> usize {
         let first = line_of(self.text, self.start);
-        let Some(field) = field else { return first };
+        let Some(field) = self.field.as_deref().or(field) else { return first };
         let body = self.text.lines().enumerate().skip(first);
         let own = body.take_while(|(_, line)| !line.trim_start().starts_with('['));
         let named =

@@ -136,8 +136,24 @@ pub enum LayerSpec {
     Softplus {},
     /// x · tanh(softplus(x)).
     Mish {},
+    /// [`LayerSpec::Gelu`] with the hyperbolic tangent in place of the error function.
+    GeluTanh {},
+    /// [`LayerSpec::Elu`] scaled so that activations keep mean 0 and variance 1.
+    Selu {},
+    /// x limited to 0 ..= 6.
+    Relu6 {},
+    /// (x + 3) / 6 limited to 0 ..= 1.
+    HardSigmoid {},
+    /// x times its hard sigmoid.
+    HardSwish {},
+    /// x / (1 + |x|).
+    Softsign {},
+    /// ln(sigmoid(x)).
+    LogSigmoid {},
     /// Shares along the last axis.
     Softmax {},
+    /// Logarithms of shares along the last axis.
+    LogSoftmax {},
     /// All axes as one.
     Flatten {},
     /// The same numbers with other axes.
@@ -164,6 +180,30 @@ pub enum LayerSpec {
     MeanOverTime {},
     /// Sines and cosines of the time added to `[time, features]`.
     Positions {},
+    /// Each time of `[time, features]` looks at the others, in several heads.
+    Attention {
+        /// Heads; they divide the features.
+        heads: usize,
+        /// Heads of keys and values, where neighbouring heads share them; they divide the heads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key_heads: Option<usize>,
+        /// Whether each time sees only those up to itself.
+        #[serde(default, skip_serializing_if = "is_false")]
+        causal: bool,
+    },
+    /// What layers make of an input, added to the input or to what other layers make of it.
+    Residual {
+        /// What is added.
+        layers: Vec<LayerSpec>,
+        /// To what; to the input if there are none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        shortcut: Vec<LayerSpec>,
+    },
+    /// Layers whose inner values are computed anew for the gradient: less memory, more work, the same results.
+    Checkpoint {
+        /// In order.
+        layers: Vec<LayerSpec>,
+    },
     /// A transformer block over `[time, features]`: self-attention and dense layers, norms first.
     Encoder {
         /// Heads of attention; they divide the features.
@@ -177,6 +217,17 @@ pub enum LayerSpec {
         #[serde(default, skip_serializing_if = "is_false")]
         causal: bool,
     },
+}
+
+/// Layers that a layer consists of.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// As it is spelled in files.
+    pub name: &'static str,
+    /// What stands before the names of its parameters.
+    pub params: &'static str,
+    /// In order.
+    pub layers: &'a [LayerSpec],
 }
 
 /// Windows that move over the lengths of `[channels, lengths]`.
@@ -316,6 +367,11 @@ impl LayerSpec {
         LayerSpec::Encoder { heads, inner, dropout: 0.0, causal: false }
     }
 
+    /// Attention in so many heads that sees all times.
+    pub fn attention(heads: usize) -> LayerSpec {
+        LayerSpec::Attention { heads, key_heads: None, causal: false }
+    }
+
     /// Each channel normalised over the batch, 1e-5 added to the variance.
     pub fn batch_norm() -> LayerSpec {
         LayerSpec::BatchNorm { epsilon: epsilon() }
@@ -337,6 +393,27 @@ impl LayerSpec {
             _ => {}
         }
         self
+    }
+
+    /// The lists of layers that it consists of.
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        match self {
+            LayerSpec::Residual { layers, shortcut } => vec![
+                Part { name: "layers", params: "layers.", layers },
+                Part { name: "shortcut", params: "shortcut.", layers: shortcut },
+            ],
+            LayerSpec::Checkpoint { layers } => vec![Part { name: "layers", params: "", layers }],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same lists, to be changed.
+    pub(crate) fn lists(&mut self) -> Vec<&mut Vec<LayerSpec>> {
+        match self {
+            LayerSpec::Residual { layers, shortcut } => vec![layers, shortcut],
+            LayerSpec::Checkpoint { layers } => vec![layers],
+            _ => Vec::new(),
+        }
     }
 
     /// Whether it does anything outside of training.
@@ -387,6 +464,17 @@ impl LayerSpec {
             LayerSpec::MeanOverTime {} => "mean_over_time",
             LayerSpec::Positions {} => "positions",
             LayerSpec::Encoder { .. } => "encoder",
+            LayerSpec::Attention { .. } => "attention",
+            LayerSpec::Residual { .. } => "residual",
+            LayerSpec::Checkpoint { .. } => "checkpoint",
+            LayerSpec::GeluTanh {} => "gelu_tanh",
+            LayerSpec::Selu {} => "selu",
+            LayerSpec::Relu6 {} => "relu6",
+            LayerSpec::HardSigmoid {} => "hard_sigmoid",
+            LayerSpec::HardSwish {} => "hard_swish",
+            LayerSpec::Softsign {} => "softsign",
+            LayerSpec::LogSigmoid {} => "log_sigmoid",
+            LayerSpec::LogSoftmax {} => "log_softmax",
         }
     }
 }

@@ -1,10 +1,36 @@
 //! What comes out of a layer, and what is wrong with it. `{before}` in a message stands for the layer before.
 
-use super::layer_spec::{LayerSpec, Memory, Transposed};
+use super::layer_spec::{LayerSpec, Memory, Part, Transposed};
 use super::size;
 
 /// More of anything is taken for a slip of the pen.
 const MOST: usize = 1 << 24;
+
+/// What goes into each of some layers and, last, what comes out; or the first that does not fit.
+pub(crate) fn through(layers: &[LayerSpec], input: &[usize]) -> Result<Vec<Vec<usize>>, (usize, String)> {
+    let mut shapes = vec![input.to_vec()];
+    for (at, layer) in layers.iter().enumerate() {
+        let next = layer.output(&shapes[at]).map_err(|what| (at, what))?;
+        shapes.push(next);
+    }
+    Ok(shapes)
+}
+
+/// A sentence about one of some layers: its place, kind and what comes before it.
+pub(super) fn complaint(layers: &[LayerSpec], at: usize, what: &str) -> String {
+    let before = match at.checked_sub(1).and_then(|before| layers.get(before)) {
+        Some(before) => format!("layer {at} ({})", before.kind()),
+        None => "the input".to_string(),
+    };
+    format!("layer {} ({}): {}", at + 1, layers[at].kind(), what.replace("{before}", &before))
+}
+
+/// What comes out of a part of a layer.
+fn of_part(part: &Part<'_>, input: &[usize]) -> Result<Vec<usize>, String> {
+    let shapes = through(part.layers, input);
+    let wrong = |(at, what): (usize, String)| format!("{}: {}", part.name, complaint(part.layers, at, &what));
+    Ok(shapes.map_err(wrong)?.pop().unwrap_or_default())
+}
 
 impl LayerSpec {
     /// Lengths of what comes out, the batch aside, when this goes in.
@@ -97,6 +123,14 @@ impl LayerSpec {
             | LayerSpec::Silu {}
             | LayerSpec::Sigmoid {}
             | LayerSpec::Tanh {}
+            | LayerSpec::GeluTanh {}
+            | LayerSpec::Selu {}
+            | LayerSpec::Relu6 {}
+            | LayerSpec::HardSigmoid {}
+            | LayerSpec::HardSwish {}
+            | LayerSpec::Softsign {}
+            | LayerSpec::LogSigmoid {}
+            | LayerSpec::LogSoftmax {}
             | LayerSpec::Softmax {} => input.to_vec(),
             LayerSpec::Flatten {} => vec![input.iter().product()],
             LayerSpec::Reshape { lengths } => {
@@ -114,11 +148,28 @@ impl LayerSpec {
                 }
                 vec![time, features]
             }
-            LayerSpec::Encoder { heads, inner, dropout, .. } => {
-                let (time, features) = sequence(input)?;
-                if *heads == 0 || !features.is_multiple_of(*heads) {
-                    return Err(format!("heads {heads} do not divide {features} features"));
+            LayerSpec::Attention { heads, key_heads, .. } => {
+                let (time, features) = self::heads(*heads, input)?;
+                if let Some(shared) = key_heads.filter(|shared| *shared == 0 || !heads.is_multiple_of(*shared)) {
+                    return Err(format!("key_heads {shared} do not divide {heads} heads"));
                 }
+                vec![time, features]
+            }
+            LayerSpec::Residual { layers, .. } | LayerSpec::Checkpoint { layers } => {
+                if layers.is_empty() {
+                    return Err("layers: there is none".to_string());
+                }
+                let outputs = self.parts().iter().map(|part| of_part(part, input)).collect::<Result<Vec<_>, _>>()?;
+                match &outputs[..] {
+                    [added, around] if added != around => {
+                        let given = if self.parts()[1].layers.is_empty() { "the input is" } else { "shortcut gives" };
+                        return Err(format!("layers give {added:?}, but {given} {around:?}; only equals can be added"));
+                    }
+                    _ => outputs[0].clone(),
+                }
+            }
+            LayerSpec::Encoder { heads, inner, dropout, .. } => {
+                let (time, features) = self::heads(*heads, input)?;
                 within("inner", *inner)?;
                 share("dropout", *dropout)?;
                 vec![time, features]
@@ -219,6 +270,15 @@ fn taken(what: &str, said: Option<usize>, given: usize) -> Result<(), String> {
         Some(said) if said != given => Err(format!("inputs {said} are not the {given} {what} that {{before}} gives")),
         _ => Ok(()),
     }
+}
+
+/// The time and the features that heads divide.
+fn heads(heads: usize, input: &[usize]) -> Result<(usize, usize), String> {
+    let (time, features) = sequence(input)?;
+    if heads == 0 || !features.is_multiple_of(heads) {
+        return Err(format!("heads {heads} do not divide {features} features"));
+    }
+    Ok((time, features))
 }
 
 fn sequence(input: &[usize]) -> Result<(usize, usize), String> {

@@ -6,8 +6,8 @@ use panoply_tensor::{Error, Result, Tensor};
 
 use super::proto::{Graph, INT64, Value};
 use crate::layers::{Cell, sinusoidal_positions};
-use crate::network::LayerSpec;
-use crate::network::layer_spec::{Memory, Transposed, Windows};
+use crate::network::layer_spec::{Memory, Part, Transposed, Windows};
+use crate::network::{LayerSpec, Network};
 
 /// Writes one layer.
 pub struct Writer<'a> {
@@ -15,8 +15,8 @@ pub struct Writer<'a> {
     pub graph: &'a mut Graph,
     /// All parameters of the network.
     pub params: &'a BTreeMap<String, Tensor>,
-    /// Its position.
-    pub layer: usize,
+    /// What stands before the names of its parameters: its position, and those of the layers around it.
+    pub place: String,
     /// Values named so far.
     pub count: usize,
 }
@@ -114,6 +114,21 @@ impl Writer<'_> {
                 let share = self.op("Tanh", &[&soft], &[]);
                 Ok(self.op("Mul", &[input, &share], &[]))
             }
+            LayerSpec::GeluTanh {} => Ok(self.gelu_tanh(input)),
+            LayerSpec::Selu {} => Ok(self.op("Selu", &[input], &[])),
+            LayerSpec::Relu6 {} => Ok(self.clipped(0.0, 6.0, input)),
+            LayerSpec::HardSigmoid {} => Ok(self.hard_sigmoid(input)),
+            LayerSpec::HardSwish {} => {
+                let share = self.hard_sigmoid(input);
+                Ok(self.op("Mul", &[input, &share], &[]))
+            }
+            LayerSpec::Softsign {} => Ok(self.op("Softsign", &[input], &[])),
+            LayerSpec::LogSigmoid {} => {
+                let turned = self.op("Neg", &[input], &[]);
+                let soft = self.op("Softplus", &[&turned], &[]);
+                Ok(self.op("Neg", &[&soft], &[]))
+            }
+            LayerSpec::LogSoftmax {} => Ok(self.op("LogSoftmax", &[input], &[("axis", Value::Int(-1))])),
             LayerSpec::Embedding { .. } => {
                 let weight = self.param("weight")?;
                 let places = self.op("Cast", &[input], &[("to", Value::Int(INT64))]);
@@ -146,6 +161,16 @@ impl Writer<'_> {
                 Ok(self.op("Add", &[input, &positions], &[]))
             }
             LayerSpec::Encoder { heads, causal, .. } => self.encoder(lengths, *heads, *causal, input),
+            LayerSpec::Attention { heads, key_heads, causal } => {
+                self.attention("", lengths, [*heads, key_heads.unwrap_or(*heads)], *causal, input)
+            }
+            LayerSpec::Residual { .. } | LayerSpec::Checkpoint { .. } => {
+                let values = layer.parts().into_iter().map(|part| self.part(&part, lengths, input));
+                match &values.collect::<Result<Vec<String>>>()?[..] {
+                    [added, around] => Ok(self.op("Add", &[around, added], &[])),
+                    values => Ok(values.concat()),
+                }
+            }
         }
     }
 
@@ -168,8 +193,7 @@ impl Writer<'_> {
     fn adaptive(&mut self, operator: &str, lengths: &[usize], parts: &[usize], input: &str) -> Result<String> {
         let lengths = &lengths[1..];
         if lengths.iter().zip(parts).any(|(length, parts)| !length.is_multiple_of(*parts)) {
-            let message =
-                format!("layer {}: ONNX has no pooling of lengths {lengths:?} into {parts:?}", self.layer + 1);
+            let message = format!("layer {}: ONNX has no pooling of lengths {lengths:?} into {parts:?}", self.number());
             return Err(Error::mistake(message).note("parts that divide the lengths can be exported"));
         }
         let size: Vec<usize> = lengths.iter().zip(parts).map(|(length, parts)| length / parts).collect();
@@ -193,9 +217,26 @@ impl Writer<'_> {
         Ok(self.op("Add", &[&scaled, &bias], &[]))
     }
 
+    /// The layer of the network that it is, or is within, counted from 1.
+    fn number(&self) -> usize {
+        self.place.split('.').next().and_then(|at| at.parse::<usize>().ok()).map_or(1, |at| at + 1)
+    }
+
+    /// The layers that a layer consists of, over `input`.
+    fn part(&mut self, part: &Part<'_>, lengths: &[usize], input: &str) -> Result<String> {
+        let shapes = Network { layers: part.layers.to_vec(), ..Network::with_input(lengths) }.shapes()?;
+        let mut value = input.to_string();
+        for (at, layer) in part.layers.iter().enumerate() {
+            let place = format!("{}.{}{at}", self.place, part.params);
+            let mut inner = Writer { graph: self.graph, params: self.params, place, count: 0 };
+            value = inner.write(layer, &shapes[at], &value)?;
+        }
+        Ok(value)
+    }
+
     fn name(&mut self) -> String {
         self.count += 1;
-        format!("{}.{}", self.layer, self.count)
+        format!("{}.{}", self.place, self.count)
     }
 
     fn op(&mut self, operator: &str, inputs: &[&str], attributes: &[(&str, Value)]) -> String {
@@ -205,7 +246,7 @@ impl Writer<'_> {
     }
 
     fn param_tensor(&self, name: &str) -> Result<Tensor> {
-        let name = format!("{}.{name}", self.layer);
+        let name = format!("{}.{name}", self.place);
         let missing = || Error::mistake(format!("{name} is no parameter of the model that is exported"));
         self.params.get(&name).cloned().ok_or_else(missing)
     }
@@ -213,7 +254,7 @@ impl Writer<'_> {
     /// A parameter under its own name.
     fn param(&mut self, name: &str) -> Result<String> {
         let tensor = self.param_tensor(name)?;
-        let name = format!("{}.{name}", self.layer);
+        let name = format!("{}.{name}", self.place);
         self.graph.floats(&name, tensor.shape()?.dims(), &tensor.to_bytes()?);
         Ok(name)
     }
@@ -265,6 +306,34 @@ impl Writer<'_> {
         self.op("Mul", &[&product, &half], &[])
     }
 
+    /// x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))).
+    fn gelu_tanh(&mut self, input: &str) -> String {
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        let [cubic, one, root, half] = [0.044715, 1.0, root, 0.5].map(|value| self.scalar(value));
+        let square = self.op("Mul", &[input, input], &[]);
+        let bent = self.op("Mul", &[&square, &cubic], &[]);
+        let factor = self.op("Add", &[&bent, &one], &[]);
+        let inner = self.op("Mul", &[input, &factor], &[]);
+        let scaled = self.op("Mul", &[&inner, &root], &[]);
+        let tanh = self.op("Tanh", &[&scaled], &[]);
+        let sum = self.op("Add", &[&tanh, &one], &[]);
+        let product = self.op("Mul", &[input, &sum], &[]);
+        self.op("Mul", &[&product, &half], &[])
+    }
+
+    fn clipped(&mut self, low: f64, high: f64, input: &str) -> String {
+        let [low, high] = [low, high].map(|value| self.scalar(value));
+        self.op("Clip", &[input, &low, &high], &[])
+    }
+
+    /// (x + 3) / 6 within 0 ..= 1.
+    fn hard_sigmoid(&mut self, input: &str) -> String {
+        let [three, six] = [3.0, 6.0].map(|value| self.scalar(value));
+        let sum = self.op("Add", &[input, &three], &[]);
+        let clipped = self.clipped(0.0, 6.0, &sum);
+        self.op("Div", &[&clipped, &six], &[])
+    }
+
     /// ONNX wants the time first and its gates in another order: input, output, forget, cell; update, reset, new.
     fn recurrent(&mut self, cell: Cell, memory: &Memory, input: &str) -> Result<String> {
         let (operator, gates): (&str, &[usize]) = match cell {
@@ -305,19 +374,27 @@ impl Writer<'_> {
         Ok(self.op("Transpose", &[&value], &[("perm", Value::Ints(vec![1, 0, 2]))]))
     }
 
-    fn encoder(&mut self, lengths: &[usize], heads: usize, causal: bool, input: &str) -> Result<String> {
+    /// Heads of queries, and perhaps fewer of keys and values, each of which neighbouring queries share.
+    fn attention(
+        &mut self,
+        prefix: &str,
+        lengths: &[usize],
+        [heads, shared]: [usize; 2],
+        causal: bool,
+        input: &str,
+    ) -> Result<String> {
         let (time, width) = (lengths[0], lengths[1]);
-        let normal = self.layer_norm("norms.0.", 1e-5, input)?;
-        let apart = |writer: &mut Self, name: &str, perm: [i64; 4]| -> Result<String> {
-            let value = writer.linear(&format!("attention.{name}."), true, &normal)?;
-            let heads = writer.reshape(&value, &signed(&[0, time, heads, width / heads]));
-            Ok(writer.op("Transpose", &[&heads], &[("perm", Value::Ints(perm.to_vec()))]))
+        let (group, size) = (heads / shared, width / heads);
+        let mut apart = |name: &str, group: usize, perm: [i64; 5]| -> Result<String> {
+            let value = self.linear(&format!("{prefix}{name}."), true, input)?;
+            let heads = self.reshape(&value, &signed(&[0, time, shared, group, size]));
+            Ok(self.op("Transpose", &[&heads], &[("perm", Value::Ints(perm.to_vec()))]))
         };
-        let query = apart(self, "query", [0, 2, 1, 3])?;
-        let key = apart(self, "key", [0, 2, 3, 1])?;
-        let value = apart(self, "value", [0, 2, 1, 3])?;
+        let query = apart("query", group, [0, 2, 3, 1, 4])?;
+        let key = apart("key", 1, [0, 2, 3, 4, 1])?;
+        let value = apart("value", 1, [0, 2, 3, 1, 4])?;
         let scores = self.op("MatMul", &[&query, &key], &[]);
-        let scale = self.scalar(1.0 / ((width / heads) as f64).sqrt());
+        let scale = self.scalar(1.0 / (size as f64).sqrt());
         let mut scaled = self.op("Mul", &[&scores, &scale], &[]);
         if causal {
             let hidden = |place: usize| if place % time > place / time { -1e30 } else { 0.0 };
@@ -327,9 +404,14 @@ impl Writer<'_> {
         }
         let shares = self.op("Softmax", &[&scaled], &[("axis", Value::Int(-1))]);
         let taken = self.op("MatMul", &[&shares, &value], &[]);
-        let beside = self.op("Transpose", &[&taken], &[("perm", Value::Ints(vec![0, 2, 1, 3]))]);
+        let beside = self.op("Transpose", &[&taken], &[("perm", Value::Ints(vec![0, 3, 1, 2, 4]))]);
         let joined = self.reshape(&beside, &signed(&[0, time, width]));
-        let seen = self.linear("attention.output.", true, &joined)?;
+        self.linear(&format!("{prefix}output."), true, &joined)
+    }
+
+    fn encoder(&mut self, lengths: &[usize], heads: usize, causal: bool, input: &str) -> Result<String> {
+        let normal = self.layer_norm("norms.0.", 1e-5, input)?;
+        let seen = self.attention("attention.", lengths, [heads; 2], causal, &normal)?;
         let sum = self.op("Add", &[input, &seen], &[]);
         let normal = self.layer_norm("norms.1.", 1e-5, &sum)?;
         let up = self.linear("dense.up.", true, &normal)?;

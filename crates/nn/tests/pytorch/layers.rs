@@ -1,12 +1,12 @@
 //! Layers with PyTorch's weights: outputs, gradients of inputs and weights, running statistics.
 
 use panoply_nn::{
-    BatchNorm, BlockShape, Cell, DecoderBlock, Embedding, EncoderBlock, Layer, LayerNorm, Module, MultiHeadAttention,
-    Pass, Recurrent, Sgd,
+    BatchNorm, BlockShape, Cell, DecoderBlock, Embedding, EncoderBlock, Layer, LayerNorm, Memory, Module,
+    MultiHeadAttention, Pass, Recurrent, Sgd,
 };
 use panoply_tensor::{Attention, Rng, Tensor};
 
-use super::{Fixture, LAYERS, close, on_cpu, set, set_linear, weighted};
+use super::{Fixture, LAYERS, PACKED, close, on_cpu, set, set_linear, weighted};
 
 /// Compares outputs, and gradients of the sum of all weighted outputs for inputs and some weights by PyTorch's names.
 fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], slopes: &[(&str, &Tensor)]) {
@@ -23,34 +23,86 @@ fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], sl
     }
 }
 
+const CELLS: [(&str, Cell); 3] = [("rnn", Cell::Plain), ("lstm", Cell::Lstm), ("gru", Cell::Gru)];
+
+/// Two layers in both directions with the weights of a fixture.
+fn recurrent(cell: Cell, file: &Fixture) -> Recurrent {
+    let mut network = Recurrent::new(cell, 5, 4, 2, true, &mut Rng::seed(0));
+    for (depth, layer) in network.layers.iter_mut().enumerate() {
+        for (direction, end) in layer.directions.iter_mut().zip(["", "_reverse"]) {
+            let of = |what: &str| file.get(&format!("state/{what}_l{depth}{end}"));
+            set(&mut direction.input_weight, &of("weight_ih"));
+            set(&mut direction.hidden_weight, &of("weight_hh"));
+            set(&mut direction.input_bias, &of("bias_ih"));
+            set(&mut direction.hidden_bias, &of("bias_hh"));
+        }
+    }
+    network
+}
+
+/// Compares what a network gave for inputs: outputs, last states and gradients.
+fn compare_recurrent(name: &str, file: &Fixture, network: &Recurrent, inputs: &[Tensor], given: (Tensor, Memory)) {
+    let (output, memory) = given;
+    let mut outputs = vec![output, memory.hidden];
+    if network.cell == Cell::Lstm {
+        outputs.push(memory.cell);
+    }
+    let [first, second] = [&network.layers[0].directions[0], &network.layers[1].directions[1]];
+    let slopes = [
+        ("weight_ih_l0", first.input_weight.tensor()),
+        ("weight_hh_l0", first.hidden_weight.tensor()),
+        ("bias_hh_l1_reverse", second.hidden_bias.tensor()),
+    ];
+    compare(name, file, inputs, &outputs, &slopes);
+}
+
 #[test]
 fn recurrent_layers() {
     on_cpu(|| {
-        for (name, cell) in [("rnn", Cell::Plain), ("lstm", Cell::Lstm), ("gru", Cell::Gru)] {
+        for (name, cell) in CELLS {
             let file = Fixture::new(LAYERS, name);
-            let mut network = Recurrent::new(cell, 5, 4, 2, true, &mut Rng::seed(0));
-            for (depth, layer) in network.layers.iter_mut().enumerate() {
-                for (direction, end) in layer.directions.iter_mut().zip(["", "_reverse"]) {
-                    let of = |what: &str| file.get(&format!("state/{what}_l{depth}{end}"));
-                    set(&mut direction.input_weight, &of("weight_ih"));
-                    set(&mut direction.hidden_weight, &of("weight_hh"));
-                    set(&mut direction.input_bias, &of("bias_ih"));
-                    set(&mut direction.hidden_bias, &of("bias_hh"));
-                }
-            }
+            let network = recurrent(cell, &file);
             let input = file.get("in/0");
-            let (output, memory) = network.run(&input, None, &mut Pass::eval());
-            let mut outputs = vec![output, memory.hidden];
-            if cell == Cell::Lstm {
-                outputs.push(memory.cell);
-            }
-            let [first, second] = [&network.layers[0].directions[0], &network.layers[1].directions[1]];
-            let slopes = [
-                ("weight_ih_l0", first.input_weight.tensor()),
-                ("weight_hh_l0", first.hidden_weight.tensor()),
-                ("bias_hh_l1_reverse", second.hidden_bias.tensor()),
-            ];
-            compare(name, &file, &[input], &outputs, &slopes);
+            let given = network.run(&input, None, &mut Pass::eval());
+            compare_recurrent(name, &file, &network, &[input], given);
+        }
+    });
+}
+
+#[test]
+fn recurrent_layers_over_sequences_of_their_own_lengths() {
+    on_cpu(|| {
+        let lengths = Tensor::from_slice(&[6i32, 2, 4], [3]);
+        for (name, cell) in CELLS {
+            let file = Fixture::new(PACKED, name);
+            let network = recurrent(cell, &file);
+            let input = file.get("in/0");
+            let given = network.run_packed(&input, &lengths, None, &mut Pass::eval());
+            compare_recurrent(name, &file, &network, &[input], given);
+
+            let name = format!("{name} with a state");
+            let file = Fixture::new(PACKED, &name);
+            let network = recurrent(cell, &file);
+            let count = if cell == Cell::Lstm { 3 } else { 2 };
+            let inputs: Vec<Tensor> = (0..count).map(|i| file.get(&format!("in/{i}"))).collect();
+            let start = Memory { hidden: inputs[1].clone(), cell: inputs[count - 1].clone() };
+            let given = network.run_packed(&inputs[0], &lengths, Some(&start), &mut Pass::eval());
+            compare_recurrent(&name, &file, &network, &inputs, given);
+        }
+        // A sequence of no times keeps the state it began with; a length above the time is the time.
+        let network = Recurrent::new(Cell::Gru, 5, 4, 1, false, &mut Rng::seed(0));
+        let x = Rng::seed(1).normal([2, 3, 5]);
+        let lengths = Tensor::from_slice(&[0u8, 9], [2]);
+        let (output, memory) = network.run_packed(&x, &lengths, None, &mut Pass::eval());
+        let (whole, last) = network.run(&x, None, &mut Pass::eval());
+        assert_eq!(output.slice((0,)).to_vec::<f32>().unwrap(), [0.0; 12]);
+        assert_eq!(memory.hidden.slice((0, 0)).to_vec::<f32>().unwrap(), [0.0; 4]);
+        close("a length above the time", &output.slice((1,)), &whole.slice((1,)), 1e-6);
+        close("its last state", &memory.hidden.slice((0, 1)), &last.hidden.slice((0, 1)), 1e-6);
+        let wrong = [Tensor::from_slice(&[1i32, 2, 3], [3]), Tensor::from_slice(&[1f32, 2.0], [2])];
+        for lengths in wrong {
+            let error = network.run_packed(&x, &lengths, None, &mut Pass::eval()).0.check().unwrap_err();
+            assert!(error.message().contains("one whole number for each sequence"), "{error}");
         }
     });
 }

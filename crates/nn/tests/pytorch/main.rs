@@ -11,6 +11,7 @@ use panoply_tensor::{DType, Device, Tensor};
 use safetensors::SafeTensors;
 
 const LAYERS: &[u8] = include_bytes!("../../../tensor/tests/fixtures/layers.safetensors");
+const PACKED: &[u8] = include_bytes!("../../../tensor/tests/fixtures/packed.safetensors");
 const OPTIMISERS: &[u8] = include_bytes!("../../../tensor/tests/fixtures/optimisers.safetensors");
 
 /// Named arrays, of which one part is looked at.

@@ -1,0 +1,217 @@
+//! Examples and their classes as two arrays: IDX or NumPy files side by side, or two arrays of one `.npz` file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use panoply_tensor::{DType, Error, Result};
+
+use super::npy::Array;
+use super::npz::Archive;
+use super::source::{FileKind, Labelled, MOST_CLASSES, Right, Source, Unlabelled, kind, name};
+use super::{Dataset, idx};
+
+/// Where an array lies: in a file of its own, or under a name in one of several.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    file: PathBuf,
+    name: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{}: {name}", self.file.display()),
+            None => write!(f, "{}", self.file.display()),
+        }
+    }
+}
+
+/// What examples and their classes are called, in files and in an `.npz`; those of training first.
+const NAMES: [(&str, &str); 6] = [
+    ("x_train", "y_train"),
+    ("x", "y"),
+    ("images", "labels"),
+    ("data", "target"),
+    ("features", "labels"),
+    ("arr_0", "arr_1"),
+];
+
+/// What stands for what in the names of a pair of files.
+const FILES: [(&str, &str); 8] = [
+    ("images-idx3", "labels-idx1"),
+    ("images.idx3", "labels.idx1"),
+    ("images", "labels"),
+    ("x_train", "y_train"),
+    ("X_train", "y_train"),
+    ("x.npy", "y.npy"),
+    ("X.npy", "y.npy"),
+    ("data", "target"),
+];
+
+/// The examples of a folder: of training if it has several.
+pub(super) fn examples_in(folder: &Path) -> Result<Option<PathBuf>> {
+    let failed = |error| Error::io(format!("cannot read {}", folder.display()), error);
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        files.push(entry.map_err(failed)?.path());
+    }
+    // Training before testing, by what MNIST and its relatives call them.
+    files.sort_by_key(|file| (!name(file).contains("train"), name(file)));
+    Ok(files.into_iter().find(|file| {
+        let name = name(file);
+        (name.contains("images") && name.contains("ubyte"))
+            || matches!(name.trim_end_matches(".gz"), "x.npy" | "x_train.npy" | "images.npy")
+    }))
+}
+
+/// Reads examples with their classes, of which the file of the examples is named.
+pub(super) fn open(file: &Path) -> Result<Labelled> {
+    let examples = examples(file)?;
+    let classes = classes_of(&examples)?;
+    pair(&examples, &classes)
+}
+
+/// Reads examples of these lengths, with their classes where they are beside them.
+pub(super) fn read(path: &Path, lengths: &[usize]) -> Result<Unlabelled> {
+    let file = if path.is_dir() { examples_in(path)? } else { None };
+    let examples = examples(file.as_deref().unwrap_or(path))?;
+    let (features, own) = examples.numbers()?;
+    if own != *lengths {
+        return Err(Error::mistake(format!("{examples}: examples of {own:?}, not {lengths:?}")));
+    }
+    let count = features.len() / lengths.iter().product::<usize>().max(1);
+    let labels = match classes_of(&examples) {
+        Ok(classes) => {
+            let known = pair(&examples, &classes)?;
+            known.data.labels().iter().map(|label| Some(Right::Class(*label))).collect()
+        }
+        Err(_) => vec![None; count],
+    };
+    Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), labels)
+}
+
+/// The examples of a file: all of it, or the array of an `.npz` that is called so or is the only one.
+fn examples(file: &Path) -> Result<Place> {
+    if !matches!(kind(file)?, FileKind::Npz) {
+        return Ok(Place { file: file.to_path_buf(), name: None });
+    }
+    let names = Archive::open(file)?.names();
+    let called = |wanted: &str| names.iter().find(|name| name.eq_ignore_ascii_case(wanted));
+    let only = if names.len() == 1 { names.first() } else { None };
+    let found = NAMES.iter().find_map(|(examples, _)| called(examples)).or(only).ok_or_else(|| {
+        let message = format!("{}: none of its arrays ({}) is called x", file.display(), names.join(", "));
+        Error::mistake(message).note("examples are looked for as x or x_train, their classes as y or y_train")
+    })?;
+    Ok(Place { file: file.to_path_buf(), name: Some(found.clone()) })
+}
+
+/// The classes of examples: in a file beside theirs, or under another name in the same.
+fn classes_of(examples: &Place) -> Result<Place> {
+    if let Some(own) = &examples.name {
+        let names = Archive::open(&examples.file)?.names();
+        let wanted = NAMES.iter().filter(|(name, _)| own.eq_ignore_ascii_case(name)).map(|(_, classes)| *classes);
+        let found = wanted.clone().find_map(|wanted| names.iter().find(|name| name.eq_ignore_ascii_case(wanted)));
+        return match found {
+            Some(name) => Ok(Place { file: examples.file.clone(), name: Some(name.clone()) }),
+            None => Err(missing(examples, &wanted.collect::<Vec<&str>>().join(", "))),
+        };
+    }
+    let file = &examples.file;
+    let own = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = own.trim_end_matches(".gz");
+    let mut candidates: Vec<PathBuf> = Vec::new();
+    for (from, to) in FILES.iter().filter(|(from, _)| own.contains(from)) {
+        // As packed as the examples, or not.
+        let other = if plain == own { format!("{own}.gz") } else { plain.to_string() };
+        candidates.extend([&own, &other].map(|name| file.with_file_name(name.replace(from, to))));
+    }
+    match candidates.iter().find(|classes| classes.exists()) {
+        Some(classes) => Ok(Place { file: classes.clone(), name: None }),
+        None => {
+            let sought: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+            Err(missing(examples, &sought.join(", ")))
+        }
+    }
+}
+
+fn missing(examples: &Place, sought: &str) -> Error {
+    let sought = if sought.is_empty() { "a name with `images` or `x` in it" } else { sought };
+    Error::mistake(format!("{examples}: its classes are not beside it; looked for {sought}"))
+}
+
+fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
+    let (features, lengths) = examples.numbers()?;
+    let labels = classes.whole()?;
+    let wrong = |what: String| Error::corrupt(format!("{classes}: {what}"));
+    if let Some(at) = labels.iter().position(|label| *label < 0) {
+        return Err(wrong(format!("example {at} has class {}, which is below 0", labels[at])));
+    }
+    let width: usize = lengths.iter().product();
+    if features.len() != labels.len() * width {
+        let message =
+            format!("{} classes for {} examples", labels.len(), features.len().checked_div(width).unwrap_or(0));
+        return Err(wrong(message));
+    }
+    let count = labels.iter().max().map_or(0, |most| *most as usize + 1);
+    if !(2..=MOST_CLASSES).contains(&count) {
+        return Err(wrong(format!("classes up to {count} in {} examples", labels.len())));
+    }
+    let classes = (0..count).map(|class| class.to_string()).collect();
+    let source = match kind(&examples.file)? {
+        FileKind::Idx => Source::Idx { lengths: lengths.clone() },
+        _ => Source::Npy { lengths: lengths.clone() },
+    };
+    Ok(Labelled { source, data: Dataset::new(features, width, labels, count)?.shaped(&lengths)?, classes })
+}
+
+impl Place {
+    fn array(&self) -> Result<Array> {
+        match &self.name {
+            Some(name) => Archive::open(&self.file)?.array(name),
+            None if matches!(kind(&self.file)?, FileKind::Npy) => Array::read(&self.file),
+            None => {
+                idx::load(&self.file).map(|idx::Bytes { dims, data }| Array { dtype: DType::U8, dims, bytes: data })
+            }
+        }
+    }
+
+    /// The numbers of examples, bytes scaled to 0 ..= 1, and the lengths of an example's axes. Images have a channel.
+    fn numbers(&self) -> Result<(Vec<f32>, Vec<usize>)> {
+        let array = self.array()?;
+        let lengths = match array.dims[..] {
+            [_, rows, columns] => vec![1, rows, columns],
+            [_, ref lengths @ ..] if !lengths.is_empty() => lengths.to_vec(),
+            _ => {
+                let message = format!("{self}: {:?} is not an array for each example", array.dims);
+                return Err(Error::corrupt(message));
+            }
+        };
+        let mut numbers = array.floats();
+        if array.dtype == DType::U8 {
+            numbers.iter_mut().for_each(|byte| *byte /= 255.0);
+        }
+        if numbers.is_empty() {
+            return Err(Error::corrupt(format!("{self}: it holds no examples")));
+        }
+        let width = lengths.iter().product::<usize>();
+        if let Some(at) = numbers.iter().position(|number| !number.is_finite()) {
+            let message = format!("{self}: example {} holds {}, which is no finite number", at / width, numbers[at]);
+            return Err(Error::corrupt(message));
+        }
+        Ok((numbers, lengths))
+    }
+
+    /// One whole number for each example.
+    fn whole(&self) -> Result<Vec<i32>> {
+        let array = self.array()?;
+        let Array { dtype, dims, .. } = &array;
+        if !dtype.is_int() || dims.is_empty() || dims[1..].iter().any(|length| *length != 1) {
+            return Err(Error::corrupt(format!("{self}: {dtype}{dims:?} is not one whole number for each example")));
+        }
+        let whole = |(at, class): (usize, panoply_tensor::Scalar)| {
+            i32::try_from(class.to_i128())
+                .map_err(|_| Error::corrupt(format!("{self}: example {at} has class {}", class.to_i128())))
+        };
+        array.scalars().enumerate().map(whole).collect()
+    }
+}

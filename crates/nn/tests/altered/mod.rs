@@ -1,0 +1,65 @@
+//! A CPU that is another in one respect.
+
+use std::sync::Arc;
+
+use panoply_device::{AllocId, Device, DeviceInfo, MemoryInfo, Program, ProgramId, QueueId, Region, Step, Ticket};
+use panoply_ir::routine::Routine;
+use panoply_ir::target::Target;
+use panoply_ir::{text, verify::verify};
+use panoply_tensor::Result;
+
+/// Says it is `target`, and makes other kernels of kernels.
+#[derive(Debug)]
+pub struct Altered {
+    pub cpu: Arc<dyn Device>,
+    pub target: Target,
+    /// What becomes of a kernel's text before it is compiled.
+    pub text: fn(String) -> String,
+}
+
+impl Device for Altered {
+    fn info(&self) -> &DeviceInfo {
+        self.cpu.info()
+    }
+    fn target(&self) -> &Target {
+        &self.target
+    }
+    fn memory(&self) -> MemoryInfo {
+        self.cpu.memory()
+    }
+    fn offers(&self, routine: &Routine) -> bool {
+        self.cpu.offers(routine)
+    }
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        self.cpu.allocate(bytes)
+    }
+    fn free(&self, alloc: AllocId) {
+        self.cpu.free(alloc);
+    }
+    fn compile(&self, program: &Program) -> Result<ProgramId> {
+        let Program::Ir(kernel) = program else { return self.cpu.compile(program) };
+        let other = (self.text)(text::print(kernel));
+        self.cpu.compile(&Program::Ir(Arc::new(verify(text::parse(&other)?)?)))
+    }
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
+        self.cpu.binary(program)
+    }
+    fn release(&self, program: ProgramId) {
+        self.cpu.release(program);
+    }
+    fn queue(&self) -> Result<QueueId> {
+        self.cpu.queue()
+    }
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        self.cpu.submit(queue, steps, timed)
+    }
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        self.cpu.write(queue, to, bytes)
+    }
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        self.cpu.read(queue, from)
+    }
+    fn synchronize(&self) -> Result<()> {
+        self.cpu.synchronize()
+    }
+}
