@@ -250,13 +250,12 @@ fn arguments<'a>(
         (Some(access), Arg::Buffer(_)) => {
             let (allocation, region) = buffers.next().expect("one for each buffer argument");
             let (start, bytes) = (allocation.address(*region), region.bytes as usize);
-            Ok(match access {
-                // SAFETY: the caller promises that the region lies in its allocation, and that nobody writes what a
-                // kernel only reads.
-                Access::In => interpret::Arg::Read(unsafe { std::slice::from_raw_parts(start, bytes) }),
-                // SAFETY: as above; what a kernel writes aliases no other argument.
-                Access::Out | Access::InOut => {
-                    interpret::Arg::Write(unsafe { std::slice::from_raw_parts_mut(start, bytes) })
+            // SAFETY: the caller promises that the region lies in its allocation, that nobody writes what a kernel only reads, and that
+            // what it writes aliases no other argument.
+            Ok(unsafe {
+                match access {
+                    Access::In => interpret::Arg::Read(std::slice::from_raw_parts(start, bytes)),
+                    Access::Out | Access::InOut => interpret::Arg::Write(std::slice::from_raw_parts_mut(start, bytes)),
                 }
             })
         }

@@ -316,7 +316,7 @@ fn tape(device: &dyn Device, program: ProgramId, x: Region) -> Tape {
     let place = |step: u32| {
         let slot = Place { step, operand: 1, source: Source::Slot(0) };
         let binding = Place { step, operand: 0, source: Source::Binding { binding: 0, offset: 0 } };
-        if step % 2 == 0 { vec![slot, binding] } else { vec![binding] }
+        if step.is_multiple_of(2) { vec![slot, binding] } else { vec![binding] }
     };
     device.record(steps, (0..10).flat_map(place).collect()).unwrap()
 }

@@ -46,10 +46,7 @@ mod tests {
     fn the_line_that_a_log_names_is_quoted_once() {
         let source = "first\n  second;\nthird";
         for (log, line) in [
-            (
-                "error: /tmp/pocl/kcache/tempfile-e0-8b.cl:2:9: unknown type name 'flaot'",
-                Some("line 2: second;"),
-            ),
+            ("error: /tmp/pocl/kcache/tempfile-e0-8b.cl:2:9: unknown type name 'flaot'", Some("line 2: second;")),
             ("1 warning\n1:2:15: error: use of undeclared identifier 'q'", Some("line 2: second;")),
             ("1:1:1: warning: unused\n1:3:1: error: no", Some("line 3: third")),
             ("kernel.cu(2): error: identifier \"q\" is undefined\n", Some("line 2: second;")),
