@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use panoply_device::{
     AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, HostCall, HostFunction, Kind, MemoryInfo,
-    Pending, Program, ProgramId, QueueId, Region, Result, Step, StepTime, Target, Ticket,
+    Pending, Program, ProgramId, QueueId, Region, Result, Scalar, Step, StepTime, Tape, Target, Ticket, tape,
 };
 use panoply_ir::Verified;
 use panoply_ir::interpret;
@@ -21,6 +21,7 @@ use crate::checked::run_checked;
 use crate::host::{self, Processor};
 use crate::memory::{Allocation, Table};
 use crate::pool::Pool;
+use crate::replay::Launches;
 use crate::routine;
 use crate::vm::exec::Buffer;
 use crate::vm::isa::Isa;
@@ -77,6 +78,7 @@ pub struct CpuDevice {
     isa: Isa,
     allocations: Table<Allocation>,
     programs: Table<Loaded>,
+    tapes: Table<Mutex<Launches>>,
     /// One lock for each queue: its steps run one after the other.
     queues: RwLock<Vec<Arc<Mutex<()>>>>,
     tokens: AtomicU64,
@@ -86,7 +88,7 @@ pub struct CpuDevice {
 /// A program that was accepted.
 #[derive(Debug)]
 enum Loaded {
-    Compiled(Box<Compiled>),
+    Compiled(Arc<Compiled>),
     Checked(Arc<Verified<Kernel>>),
     Host(HostFunction),
 }
@@ -121,6 +123,7 @@ impl CpuDevice {
             isa,
             allocations: Table::new(),
             programs: Table::new(),
+            tapes: Table::new(),
             queues: RwLock::new(vec![Arc::default()]),
             tokens: AtomicU64::new(1),
             start: Instant::now(),
@@ -301,7 +304,7 @@ impl Device for CpuDevice {
             }
         };
         Ok(ProgramId(self.programs.insert(match self.executor {
-            Executor::VectorMachine => Loaded::Compiled(Box::new(Compiled::new(kernel, self.isa)?)),
+            Executor::VectorMachine => Loaded::Compiled(Arc::new(Compiled::new(kernel, self.isa)?)),
             Executor::Checked => Loaded::Checked(kernel),
         })))
     }
@@ -335,6 +338,34 @@ impl Device for CpuDevice {
             times.push(StepTime { start_ns, end_ns: now() });
         }
         Ok(self.finished(times, None))
+    }
+
+    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
+        let launches = Launches::of(&steps, &places, |dispatch| match &*self.programs.get(dispatch.program.0)? {
+            Loaded::Compiled(compiled) => Some(Arc::clone(compiled)),
+            Loaded::Checked(_) | Loaded::Host(_) => None,
+        });
+        let mut tape = Tape::new(steps, places);
+        tape.graph = self.tapes.insert(Mutex::new(launches));
+        Ok(tape)
+    }
+
+    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
+        let lock = self.lock_of(queue)?;
+        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let launches = self.tapes.get(tape.graph).ok_or_else(|| Error::mistake("a tape of cpu was forgotten"))?;
+        let held = bindings.iter().map(|region| self.allocation(region.alloc)).collect::<Result<Vec<_>>>()?;
+        let addresses: Vec<*mut u8> =
+            held.iter().zip(bindings).map(|(allocation, region)| allocation.address(*region)).collect();
+        tape.set(bindings, slots);
+        let mut launches = launches.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller validated the bindings against the tape; the allocations are held above.
+        unsafe { launches.run(&self.pool, tape.steps(), &addresses, slots, |step| self.step(step)) }?;
+        Ok(Ticket::Done)
+    }
+
+    fn forget(&self, tape: Tape) {
+        self.tapes.remove(tape.graph);
     }
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
