@@ -97,7 +97,7 @@ fn listed(device: &Device) -> Result<Duration> {
         Work::Kernel { prepared: &prepared, grid: Grid::from(64), args: vec![1f32.into(), read, write] }
     };
     let list: Vec<Work<'_>> = (0..LEN).map(work).collect();
-    let calls = if device.spelling().starts_with("opencl") { 5 } else { 50 };
+    let calls = if device.info().kind == Kind::Cpu { 50 } else { 5 };
     let best = time(calls, || device.submit(&list))? / LEN;
     device.synchronize().map(|()| best)
 }
@@ -125,7 +125,7 @@ fn recorded(device: &Device) -> Result<Duration> {
         let bindings = if turn.is_multiple_of(2) { [x, y] } else { [z, y] };
         recorded.replay(&bindings, &[(turn as f32).into()]).map(drop)
     };
-    let calls = if device.spelling().starts_with("opencl") { 5 } else { 50 };
+    let calls = if device.info().kind == Kind::Cpu { 50 } else { 5 };
     let best = time(calls, replay)? / LEN;
     device.synchronize().map(|()| best)
 }

@@ -18,7 +18,7 @@ use panoply_runtime::{Device, Grid, LaunchArg, Place, Prepared, Recorded, Source
 const CAPACITY: usize = 512;
 
 static PLANS: LazyLock<Mutex<HashMap<Device, Programs>>> = LazyLock::new(Mutex::default);
-static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0) };
+static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0), replays: AtomicU64::new(0) };
 
 /// The programs of one device, each with when it was last used.
 type Programs = HashMap<Arc<Graph>, (Arc<Ready>, u64)>;
@@ -26,21 +26,24 @@ type Programs = HashMap<Arc<Graph>, (Arc<Ready>, u64)>;
 struct Counts {
     plans: AtomicU64,
     hits: AtomicU64,
+    replays: AtomicU64,
 }
 
-/// How often a graph was planned, and how often it was known already, in this process.
+/// How often a graph was planned, how often it was known already, and how often it was replayed, in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanCounts {
     /// Graphs planned.
     pub plans: u64,
     /// Graphs found in the cache.
     pub hits: u64,
+    /// Runs of recorded plans, whose steps were not made again.
+    pub replays: u64,
 }
 
 /// The counts so far.
 pub fn counts() -> PlanCounts {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    PlanCounts { plans: read(&COUNTS.plans), hits: read(&COUNTS.hits) }
+    PlanCounts { plans: read(&COUNTS.plans), hits: read(&COUNTS.hits), replays: read(&COUNTS.replays) }
 }
 
 /// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a routine.
@@ -70,7 +73,11 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
         match recorded.replay(&bindings, slots) {
             // These leaves are otherwise than the recorded ones, which is no mistake of anybody's.
             Err(error) if error.is_mistake() => {}
-            replayed => return replayed.map(|_| memory.outputs(plan)),
+            Err(error) => return Err(error),
+            Ok(_) => {
+                COUNTS.replays.fetch_add(1, Ordering::Relaxed);
+                return Ok(memory.outputs(plan));
+            }
         }
     }
     let buffers = memory.buffers(plan)?;
