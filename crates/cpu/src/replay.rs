@@ -71,7 +71,7 @@ impl Launches {
             let source = places.iter().find(|place| place.operand as usize == operand).map(|place| place.source);
             scalars.push(match (arg, source) {
                 (Arg::Buffer(region), Some(Source::Binding { binding, offset })) => {
-                    let dtype = program.kernel().mems.iter().nth(buffers.len())?.dtype;
+                    let dtype = program.kernel().mems.get(buffers.len())?.dtype;
                     addresses.push(Address { step, buffer: buffers.len(), binding: binding as usize, offset });
                     buffers.push(Buffer { ptr: std::ptr::null_mut(), len: region.bytes / dtype.bytes() as u64 });
                     0
