@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use panoply_device::{
-    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, Kind, MemoryInfo, Pending, Program,
-    ProgramId, QueueId, Region, Result, Step, StepTime, Target, Ticket,
+    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, HostCall, HostFunction, Kind, MemoryInfo,
+    Pending, Program, ProgramId, QueueId, Region, Result, Scalar, Step, StepTime, Tape, Target, Ticket, tape,
 };
 use panoply_ir::Verified;
 use panoply_ir::interpret;
@@ -21,6 +21,7 @@ use crate::checked::run_checked;
 use crate::host::{self, Processor};
 use crate::memory::{Allocation, Table};
 use crate::pool::Pool;
+use crate::replay::Launches;
 use crate::routine;
 use crate::vm::exec::Buffer;
 use crate::vm::isa::Isa;
@@ -77,6 +78,7 @@ pub struct CpuDevice {
     isa: Isa,
     allocations: Table<Allocation>,
     programs: Table<Loaded>,
+    tapes: Table<Mutex<Launches>>,
     /// One lock for each queue: its steps run one after the other.
     queues: RwLock<Vec<Arc<Mutex<()>>>>,
     tokens: AtomicU64,
@@ -86,8 +88,9 @@ pub struct CpuDevice {
 /// A program that was accepted.
 #[derive(Debug)]
 enum Loaded {
-    Compiled(Box<Compiled>),
+    Compiled(Arc<Compiled>),
     Checked(Arc<Verified<Kernel>>),
+    Host(HostFunction),
 }
 
 impl CpuDevice {
@@ -120,6 +123,7 @@ impl CpuDevice {
             isa,
             allocations: Table::new(),
             programs: Table::new(),
+            tapes: Table::new(),
             queues: RwLock::new(vec![Arc::default()]),
             tokens: AtomicU64::new(1),
             start: Instant::now(),
@@ -171,6 +175,7 @@ impl CpuDevice {
         match &*program {
             Loaded::Compiled(compiled) => self.launch(compiled, dispatch, &allocations),
             Loaded::Checked(kernel) => check(kernel, dispatch, &allocations),
+            Loaded::Host(function) => call(function, dispatch, &allocations),
         }
     }
 
@@ -213,34 +218,55 @@ impl CpuDevice {
 
 /// Runs a kernel on the watched interpreter.
 fn check(kernel: &Verified<Kernel>, dispatch: &Dispatch, allocations: &[(Arc<Allocation>, Region)]) -> Result<()> {
-    let mut buffers = allocations.iter();
-    let mut args = Vec::with_capacity(dispatch.args.len());
-    for (param, arg) in kernel.params.iter().zip(&dispatch.args) {
-        args.push(match (param, arg) {
-            (_, Arg::Scalar(value)) => interpret::Arg::Scalar(*value),
-            (_, Arg::Index(value)) => interpret::Arg::Index(*value),
-            (Param::Buffer(mem), Arg::Buffer(_)) => {
-                let (allocation, region) = buffers.next().expect("one for each buffer argument");
-                let (start, bytes) = (allocation.address(*region), region.bytes as usize);
-                match kernel.mem(*mem).space {
-                    // SAFETY: the caller promises that the region lies in its allocation, and that nobody writes what a
-                    // kernel only reads.
-                    Space::Buffer(Access::In) => unsafe {
-                        interpret::Arg::Read(std::slice::from_raw_parts(start, bytes))
-                    },
-                    // SAFETY: as above; what a kernel writes aliases no other argument.
-                    Space::Buffer(_) | Space::Shared(_) | Space::Private(_) => unsafe {
-                        interpret::Arg::Write(std::slice::from_raw_parts_mut(start, bytes))
-                    },
-                }
-            }
-            (Param::Scalar { name, .. }, Arg::Buffer(_)) => {
-                return Err(Error::mistake(format!("argument {name} must be a scalar, not a buffer")));
-            }
-        });
-    }
+    let access = kernel.params.iter().map(|param| match param {
+        Param::Scalar { .. } => None,
+        Param::Buffer(mem) => match kernel.mem(*mem).space {
+            Space::Buffer(access) => Some(access),
+            Space::Shared(_) | Space::Private(_) => None,
+        },
+    });
     let group = kernel.group.unwrap_or(dispatch.group.map(|size| size.max(1)));
-    run_checked(kernel, dispatch.grid, group, &mut args)
+    run_checked(kernel, dispatch.grid, group, &mut arguments(access, dispatch, allocations)?)
+}
+
+/// Calls a function of the host's. If it panics, the launch fails and the device goes on.
+fn call(function: &HostFunction, dispatch: &Dispatch, allocations: &[(Arc<Allocation>, Region)]) -> Result<()> {
+    let args = arguments(function.access.iter().copied(), dispatch, allocations)?;
+    let mut call = HostCall::new(&function.entry, dispatch.grid, args);
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (function.body)(&mut call)));
+    done.unwrap_or_else(|_| {
+        let entry = &function.entry;
+        Err(Error::new(ErrorKind::Driver, format!("kernel {entry}: its function on the CPU panicked; mend it")))
+    })
+}
+
+/// The arguments of a launch as memory of the host.
+fn arguments<'a>(
+    access: impl Iterator<Item = Option<Access>>,
+    dispatch: &'a Dispatch,
+    allocations: &'a [(Arc<Allocation>, Region)],
+) -> Result<Vec<interpret::Arg<'a>>> {
+    let mut buffers = allocations.iter();
+    let argument = |(position, (access, arg)): (usize, (Option<Access>, &Arg))| match (access, arg) {
+        (_, Arg::Scalar(value)) => Ok(interpret::Arg::Scalar(*value)),
+        (_, Arg::Index(value)) => Ok(interpret::Arg::Index(*value)),
+        (Some(access), Arg::Buffer(_)) => {
+            let (allocation, region) = buffers.next().expect("one for each buffer argument");
+            let (start, bytes) = (allocation.address(*region), region.bytes as usize);
+            // SAFETY: the caller promises that the region lies in its allocation, that nobody writes what a kernel only reads, and that
+            // what it writes aliases no other argument.
+            Ok(unsafe {
+                match access {
+                    Access::In => interpret::Arg::Read(std::slice::from_raw_parts(start, bytes)),
+                    Access::Out | Access::InOut => interpret::Arg::Write(std::slice::from_raw_parts_mut(start, bytes)),
+                }
+            })
+        }
+        (None, Arg::Buffer(_)) => {
+            Err(Error::mistake(format!("argument {} must be a scalar, not a buffer", position + 1)))
+        }
+    };
+    access.zip(&dispatch.args).enumerate().map(argument).collect()
 }
 
 impl Device for CpuDevice {
@@ -272,13 +298,13 @@ impl Device for CpuDevice {
     fn compile(&self, program: &Program) -> Result<ProgramId> {
         let kernel = match program {
             Program::Ir(kernel) => Arc::clone(kernel),
-            Program::Text(text) | Program::Binary { text, .. } => {
-                let message = format!("cpu cannot run {:?} text; it takes the kernel IR itself", text.language);
-                return Err(Error::new(ErrorKind::Build, message));
+            Program::Host(function) => return Ok(ProgramId(self.programs.insert(Loaded::Host(function.clone())))),
+            Program::Text(_) | Program::Binary { .. } | Program::Image(_) => {
+                return Err(program.refused_by(self.info.spelling(), &self.takes()));
             }
         };
         Ok(ProgramId(self.programs.insert(match self.executor {
-            Executor::VectorMachine => Loaded::Compiled(Box::new(Compiled::new(kernel, self.isa)?)),
+            Executor::VectorMachine => Loaded::Compiled(Arc::new(Compiled::new(kernel, self.isa)?)),
             Executor::Checked => Loaded::Checked(kernel),
         })))
     }
@@ -312,6 +338,34 @@ impl Device for CpuDevice {
             times.push(StepTime { start_ns, end_ns: now() });
         }
         Ok(self.finished(times, None))
+    }
+
+    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
+        let launches = Launches::of(&steps, &places, |dispatch| match &*self.programs.get(dispatch.program.0)? {
+            Loaded::Compiled(compiled) => Some(Arc::clone(compiled)),
+            Loaded::Checked(_) | Loaded::Host(_) => None,
+        });
+        let mut tape = Tape::new(steps, places);
+        tape.graph = self.tapes.insert(Mutex::new(launches));
+        Ok(tape)
+    }
+
+    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
+        let lock = self.lock_of(queue)?;
+        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let launches = self.tapes.get(tape.graph).ok_or_else(|| Error::mistake("a tape of cpu was forgotten"))?;
+        let held = bindings.iter().map(|region| self.allocation(region.alloc)).collect::<Result<Vec<_>>>()?;
+        let addresses: Vec<*mut u8> =
+            held.iter().zip(bindings).map(|(allocation, region)| allocation.address(*region)).collect();
+        tape.set(bindings, slots);
+        let mut launches = launches.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller validated the bindings against the tape; the allocations are held above.
+        unsafe { launches.run(&self.pool, tape.steps(), &addresses, slots, |step| self.step(step)) }?;
+        Ok(Ticket::Done)
+    }
+
+    fn forget(&self, tape: Tape) {
+        self.tapes.remove(tape.graph);
     }
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {

@@ -17,6 +17,7 @@ pub mod math;
 pub mod memory;
 mod pages;
 pub mod pool;
+mod replay;
 pub mod routine;
 mod scratch;
 pub mod simd;

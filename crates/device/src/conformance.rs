@@ -16,6 +16,7 @@ mod kernels;
 mod memory;
 mod order;
 mod programs;
+mod replay;
 
 use std::fmt;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ pub struct Outcome {
 
 /// Every case, in the order in which they run: what later ones build on comes first.
 pub fn cases() -> Vec<Case> {
-    [memory::CASES, programs::CASES, dispatch::CASES, order::CASES].concat()
+    [memory::CASES, programs::CASES, dispatch::CASES, order::CASES, replay::CASES].concat()
 }
 
 /// Runs every case but those that `skip` has a reason to leave out.

@@ -7,11 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use panoply_ir::routine::Routine;
-use panoply_ir::{Error, Result, Target};
+use panoply_ir::target::Language;
+use panoply_ir::{Error, Result, Scalar, Target};
 
 use crate::info::{DeviceInfo, Kind, MemoryInfo};
-use crate::program::Program;
+use crate::program::{Form, Program};
 use crate::step::{AllocId, ProgramId, QueueId, Region, Step};
+use crate::tape::{Place, Tape};
 
 /// A back end: a way to find devices of one kind.
 pub trait Driver: Send + Sync {
@@ -52,6 +54,14 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Gives memory back once the steps submitted so far no longer need it.
     fn free(&self, alloc: AllocId);
 
+    /// The forms in which it takes programs from outside, those that need no compiler of their own first.
+    fn takes(&self) -> Vec<Form> {
+        match self.target().language {
+            Language::Ir => vec![Form::Host],
+            language => vec![Form::Text(language)],
+        }
+    }
+
     /// Makes a program ready to run. `Build` with the compiler's log in the notes when it is refused.
     fn compile(&self, program: &Program) -> Result<ProgramId>;
 
@@ -66,6 +76,21 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Starts steps on a queue, after everything submitted to it before. With `timed`, the ticket knows each step's times.
     fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket>;
+
+    /// Takes steps that will be submitted many times, each time with other operands at these places. What they run must not be
+    /// released before the tape is forgotten; the memory they name need not be there at a replay.
+    fn record(&self, steps: Vec<Step>, places: Vec<Place>) -> Result<Tape> {
+        Ok(Tape::new(steps, places))
+    }
+
+    /// Submits a tape's steps over these bindings, of which each is as large as the one recorded, and with these slots.
+    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
+        tape.set(bindings, slots);
+        self.submit(queue, tape.steps(), false)
+    }
+
+    /// Forgets a tape once the steps submitted so far no longer need it.
+    fn forget(&self, _tape: Tape) {}
 
     /// Copies host bytes into a region, after everything submitted to the queue before. The bytes may be reused at return.
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()>;

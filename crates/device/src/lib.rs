@@ -5,20 +5,23 @@
 //! everything before it calls; a device validates nothing and says so, and its errors cover only what the caller could
 //! not know: out of memory, a lost device, a compiler's refusal.
 //!
-//! In reading order: [`info`] (which device this is), [`program`] (what it is given to run), [`step`] (what it is asked
-//! to do), [`contract`] (the traits), [`null`] (a device that records and computes nothing), [`conformance`] (everything
+//! In reading order: [`info`] (which device this is), [`program`] and [`host`] (what it is given to run), [`step`] and [`tape`] (what it is asked
+//! to do, once and many times), [`contract`] (the traits), [`null`] (a device that records and computes nothing), [`conformance`] (everything
 //! an implementation must do, as tests that are given a renderer).
 
 #![forbid(unsafe_code)]
 
 pub mod conformance;
 pub mod contract;
+pub mod host;
 pub mod info;
 pub mod null;
 pub mod program;
 pub mod step;
+pub mod tape;
 
 pub use contract::{Device, Driver, Pending, StepTime, Ticket};
+pub use host::{HostCall, HostFunction};
 pub use info::{DeviceInfo, Kind, MemoryInfo};
 /// What a driver needs of the IR: plain descriptions, never a kernel.
 pub use panoply_ir::{
@@ -26,5 +29,6 @@ pub use panoply_ir::{
     routine::Routine,
     target::{Language, Style},
 };
-pub use program::{ParamType, Program, Signature, SourceText};
+pub use program::{Form, Format, Image, ParamType, Program, Signature, SourceText};
 pub use step::{AllocId, Arg, Dispatch, ProgramId, QueueId, Region, Step};
+pub use tape::Tape;

@@ -134,8 +134,9 @@ impl Null {
             Language::Ir => Kind::Cpu,
             Language::OpenClC => Kind::OpenCl,
             Language::Hip => Kind::Rocm,
-            Language::Ptx { .. } => Kind::Cuda,
+            Language::Ptx { .. } | Language::CudaC => Kind::Cuda,
             Language::Wgsl => Kind::Vulkan,
+            Language::Msl => Kind::Metal,
         };
         let info = DeviceInfo {
             kind,

@@ -1,10 +1,13 @@
 //! What a device is given to run.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::target::Language;
-use panoply_ir::{DType, Type, Verified};
+use panoply_ir::{DType, Error, Type, Verified};
+
+use crate::host::HostFunction;
 
 /// A program in the form the device's [`Language`] asks for.
 #[derive(Clone, Debug)]
@@ -20,6 +23,109 @@ pub enum Program {
         /// The text it was made of, used when the bytes are refused.
         text: SourceText,
     },
+    /// Code that a compiler outside Panoply made.
+    Image(Image),
+    /// A function of the host's, where the host is the device.
+    Host(HostFunction),
+}
+
+/// Code that a compiler outside Panoply made. What is wrong with it the driver finds, or nobody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// What it is.
+    pub format: Format,
+    /// The code.
+    pub bytes: Arc<[u8]>,
+    /// The function to launch.
+    pub entry: String,
+    /// Its arguments.
+    pub signature: Signature,
+}
+
+/// A kind of compiled code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Machine code for one architecture of NVIDIA's, or several in one fat binary.
+    Cubin,
+    /// Machine code for one architecture of AMD's.
+    CodeObject,
+    /// SPIR-V: of the Kernel flavour for OpenCL, of the Shader flavour for Vulkan.
+    SpirV,
+    /// A Metal library.
+    MetalLibrary,
+}
+
+/// What a program from outside can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Text.
+    Text(Language),
+    /// Compiled code.
+    Image(Format),
+    /// A function of the host's.
+    Host,
+}
+
+impl Form {
+    /// The name in a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Text(language) => language.name(),
+            Form::Image(Format::Cubin) => "a cubin",
+            Form::Image(Format::CodeObject) => "an AMD code object",
+            Form::Image(Format::SpirV) => "SPIR-V",
+            Form::Image(Format::MetalLibrary) => "a Metal library",
+            Form::Host => "a function on the CPU",
+        }
+    }
+
+    /// Several in a sentence.
+    pub fn list(forms: &[Form]) -> String {
+        if forms.is_empty() {
+            "nothing".to_string()
+        } else {
+            forms.iter().map(|form| form.name()).collect::<Vec<_>>().join(", ")
+        }
+    }
+
+    /// Whether it is the same but for the devices that it was made for.
+    pub fn is_like(self, other: Form) -> bool {
+        let ptx = |form| matches!(form, Form::Text(Language::Ptx { .. }));
+        self == other || (ptx(self) && ptx(other))
+    }
+}
+
+impl Program {
+    /// The function to launch.
+    pub fn entry(&self) -> &str {
+        match self {
+            Program::Ir(kernel) => &kernel.name,
+            Program::Text(text) | Program::Binary { text, .. } => &text.entry,
+            Program::Image(image) => &image.entry,
+            Program::Host(function) => &function.entry,
+        }
+    }
+
+    /// What it is; none for a kernel itself.
+    pub fn form(&self) -> Option<Form> {
+        match self {
+            Program::Ir(_) => None,
+            Program::Text(text) | Program::Binary { text, .. } => Some(Form::Text(text.language)),
+            Program::Image(image) => Some(Form::Image(image.format)),
+            Program::Host(_) => Some(Form::Host),
+        }
+    }
+
+    /// The answer of a device that takes programs in other forms.
+    #[cold]
+    pub fn refused_by(&self, device: impl Display, takes: &[Form]) -> Error {
+        let takes = Form::list(takes);
+        let entry = self.entry();
+        Error::unsupported(match self.form() {
+            Some(form) => format!("{device}: takes {takes}; {entry} is {}", form.name()),
+            None => format!("{device}: takes {takes}, not the kernel {entry} itself; render it first"),
+        })
+    }
 }
 
 /// Source text and how its entry point is called.

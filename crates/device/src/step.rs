@@ -81,3 +81,33 @@ pub enum Arg {
     /// An index.
     Index(u64),
 }
+
+impl Step {
+    /// A buffer it works on: an argument of a launch, a buffer of a routine, a copy's source (0) or destination (1), a fill's (0).
+    pub fn region(&self, operand: usize) -> Option<Region> {
+        match (self, operand) {
+            (Step::Dispatch(dispatch), _) => match dispatch.args.get(operand)? {
+                Arg::Buffer(region) => Some(*region),
+                Arg::Scalar(_) | Arg::Index(_) => None,
+            },
+            (Step::Routine(_, regions), _) => regions.get(operand).copied(),
+            (Step::Copy { from, .. }, 0) => Some(*from),
+            (Step::Copy { to, .. }, 1) | (Step::Fill { to, .. }, 0) => Some(*to),
+            (Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_), _) => None,
+        }
+    }
+
+    /// The same, to be replaced.
+    pub fn region_mut(&mut self, operand: usize) -> Option<&mut Region> {
+        match (self, operand) {
+            (Step::Dispatch(dispatch), _) => match dispatch.args.get_mut(operand)? {
+                Arg::Buffer(region) => Some(region),
+                Arg::Scalar(_) | Arg::Index(_) => None,
+            },
+            (Step::Routine(_, regions), _) => regions.get_mut(operand),
+            (Step::Copy { from, .. }, 0) => Some(from),
+            (Step::Copy { to, .. }, 1) | (Step::Fill { to, .. }, 0) => Some(to),
+            (Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_), _) => None,
+        }
+    }
+}

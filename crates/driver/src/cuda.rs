@@ -1,11 +1,12 @@
 //! CUDA, through the library that comes with NVIDIA's driver and nothing else: no toolkit is needed, kernels are PTX.
 //!
-//! The driver itself is [`crate::stream`]; here is what HIP has otherwise: the library and its linker (`api`), which devices can be
+//! The driver itself is [`crate::stream`]; here is what HIP has otherwise: the library and its linker (`api`), the compiler of CUDA C++ (`compiler`), which devices can be
 //! used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken is an
 //! answer with its remedy. The device's primary context is shared with whoever else uses it, so it is pushed for the length of a call
 //! and popped after it, and given back at the end.
 
 mod api;
+mod compiler;
 mod discovery;
 mod errors;
 mod info;

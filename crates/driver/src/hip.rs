@@ -37,7 +37,7 @@ pub fn compile(library: Option<&Path>, architecture: &str, text: &SourceText) ->
     let (compiler, driver) = api::compiler(library)?;
     match discovery::objection(architecture, driver) {
         Some(why) => Err(Error::unavailable(format!("rocm: the GPU {why}"))),
-        None => compiler.compile("rocm", architecture, text),
+        None => compiler::compile(&compiler, "rocm", architecture, text),
     }
 }
 

@@ -5,15 +5,17 @@
 //! thread makes a device its own, and how text becomes machine code.
 //!
 //! In the order of a program's life: `discovery` (which devices are here) → `device` (the contract) → `program` (text to a module) →
-//! `submit` (steps to work on a stream) → `queue` and `ticket` (who waits for what).
+//! `submit` (steps to work on a stream) → `queue` and `ticket` (who waits for what); `graph` (tapes as the driver's graphs).
 //!
 //! Invariants: a device is made the thread's own for the length of a call, and what was before is put back after it
 //! ([`handles::Context`]); an id is looked up before it is used; pinned memory that a copy touches is kept until the event behind the
 //! copy. Locks are taken in the order tables, queue, pools.
 
+pub mod compiler;
 pub mod device;
 pub mod discovery;
 pub mod functions;
+mod graph;
 pub mod handles;
 pub mod library;
 mod memory;

@@ -5,7 +5,7 @@
 //! translated here ([`spirv`]), because only so a product and a sum can be kept apart.
 //!
 //! In the order of a program's life: `discovery` (which adapters are here) → `info` (what they can do) → `open` (the interface's own
-//! device, and its errors) → `device` (the contract) → `program` (text to pipelines) → `encode` (steps to commands) → `submit` →
+//! device, and its errors) → `device` (the contract) → `program` (text to pipelines; a user's own through `foreign`) → `encode` (steps to commands) → `submit` →
 //! `ticket` (who waits for what). [`arithmetic`] asks a device which of its float functions are exact.
 //!
 //! Invariants: the interface has one queue, so all queues of the contract are that one, in the order of submission; every call
@@ -18,6 +18,7 @@ mod device;
 mod discovery;
 mod encode;
 mod errors;
+mod foreign;
 mod info;
 mod memory;
 mod open;

@@ -48,7 +48,7 @@ impl Code {
         let head = format!("void {entry}(");
         let start = self.text.find(&head).filter(|at| {
             let line = self.text[..*at].rfind('\n').map_or(0, |end| end + 1);
-            self.text[line..*at].contains("__attribute__((global))")
+            host::is_entry(&self.text[line..*at])
         })?;
         let arguments = &self.text[start + head.len()..];
         arguments.find(')').map(|end| &arguments[..end])
@@ -188,24 +188,9 @@ exported! {
         extra: *const *const c_void,
     ) {
         State::on_device(NAME, |state, _| {
-            let (code, name) = state.entries.get(&function).ok_or(INVALID_HANDLE)?.clone();
-            let items = [bx, by, bz].iter().map(|size| u64::from(*size)).product::<u64>();
-            let counted = |(groups, size): (u32, u32)| u64::from(groups) * u64::from(size) <= u64::from(u32::MAX);
-            let fits = (1..=1024).contains(&items) && [(gx, bx), (gy, by), (gz, bz)].into_iter().all(counted);
-            let asked = code.group().is_none_or(|group| group == items);
-            if !fits || !asked || [gx, gy, gz].contains(&0) || shared != 0 || !extra.is_null() {
-                return Err(INVALID_CONFIGURATION);
-            }
-            let arguments = code.arguments(&name).ok_or(NOT_FOUND)?;
-            let argument = |(at, argument): (usize, &str)| {
-                // SAFETY: the caller gave a pointer to the bytes of every parameter, in words of eight.
-                let bits = unsafe { (*params.add(at)).cast::<u64>().read() };
-                Argument { bits, buffer: argument.contains('*') }
-            };
-            let arguments = arguments.split(',').enumerate().map(argument).collect();
-            let wave = if state.config.architecture < 0x1000 { 64 } else { 32 };
-            let launch = Launch { code, groups: [gx, gy, gz], size: [bx, by, bz], wave, arguments };
-            state.push(stream, Work::Hip(launch))
+            // SAFETY: the caller's arguments.
+            let work = unsafe { kernel(state, function, ([gx, gy, gz], [bx, by, bz]), shared, params, extra) }?;
+            state.push(stream, work)
         })
     }
 
@@ -309,13 +294,46 @@ exported! {
     }
 }
 
+/// A launch, checked.
+///
+/// # Safety
+/// There is a pointer to the bytes of every parameter, in words of eight.
+pub unsafe fn kernel(
+    state: &State,
+    function: u64,
+    (groups, size): ([u32; 3], [u32; 3]),
+    shared: u32,
+    params: *const *const c_void,
+    extra: *const *const c_void,
+) -> Result<Work, i32> {
+    let (code, name) = state.entries.get(&function).ok_or(INVALID_HANDLE)?.clone();
+    let items = size.iter().map(|size| u64::from(*size)).product::<u64>();
+    let counted = |(groups, size): (&u32, &u32)| u64::from(*groups) * u64::from(*size) <= u64::from(u32::MAX);
+    let fits = (1..=1024).contains(&items) && groups.iter().zip(&size).all(counted);
+    let asked = code.group().is_none_or(|group| group == items);
+    if !fits || !asked || groups.contains(&0) || shared != 0 || !extra.is_null() {
+        return Err(INVALID_CONFIGURATION);
+    }
+    let arguments = code.arguments(&name).ok_or(NOT_FOUND)?;
+    let argument = |(at, argument): (usize, &str)| {
+        // SAFETY: as the caller promised.
+        let bits = unsafe { (*params.add(at)).cast::<u64>().read() };
+        Argument { bits, buffer: argument.contains('*') }
+    };
+    let arguments = arguments.split(',').enumerate().map(argument).collect();
+    let wave = if state.config.architecture < 0x1000 { 64 } else { 32 };
+    Ok(Work::Hip(Launch { code, groups, size, wave, arguments }))
+}
+
 /// An argument of a launch.
+#[derive(Clone)]
 pub struct Argument {
     bits: u64,
     buffer: bool,
 }
 
 /// A kernel that was launched.
+#[derive(Clone)]
 pub struct Launch {
     code: Arc<Code>,
     groups: [u32; 3],

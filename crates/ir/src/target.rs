@@ -54,6 +54,25 @@ pub enum Language {
     },
     /// WGSL, with the extensions for 64-bit numbers where the device has those.
     Wgsl,
+    /// NVIDIA's CUDA C++: programs of a user's own, never a target's.
+    CudaC,
+    /// Apple's Metal Shading Language: programs of a user's own, never a target's.
+    Msl,
+}
+
+impl Language {
+    /// The name in a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Language::Ir => "kernel IR",
+            Language::OpenClC => "OpenCL C",
+            Language::Hip => "HIP C++",
+            Language::Ptx { .. } => "PTX",
+            Language::Wgsl => "WGSL",
+            Language::CudaC => "CUDA C++",
+            Language::Msl => "MSL",
+        }
+    }
 }
 
 /// Which mapping of loops suits the device.

@@ -25,7 +25,8 @@
 //! ```
 //!
 //! - [`kernel`](mod@kernel) is the language of kernels, [`kernels`] those that ship.
-//! - [`Device`] is where they run, [`Buffer`] what they run on, [`Launch`] one run.
+//! - [`Device`] is where they run, [`Buffer`] what they run on, [`Launch`] one run. [`Package`] is a kernel in CUDA C++, HIP, OpenCL C,
+//!   WGSL or compiled code.
 //! - [`Tensor`] is a lazy array: expressions fuse, differentiate and run when a value is asked for; [`nn`] trains networks of them.
 //! - [`Error`] is the one error; its text says what would help.
 
@@ -44,8 +45,8 @@ pub use panoply_nn as nn;
 pub use panoply_nn::Module;
 pub use panoply_runtime as runtime;
 pub use panoply_runtime::{
-    Buffer, Device, DeviceInfo, Event, Grid, How, Kind, Launch, LaunchArg, Profile, ProfileReport, Queue, Reading,
-    Refusal, Report, Selection, Stats, View, ViewMut, report, select,
+    Buffer, Device, DeviceInfo, Event, Grid, HostCall, How, Kind, Launch, LaunchArg, Package, Profile, ProfileReport,
+    Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{
     Attention, Conv, CrossEntropy, Ends, Order, Put, Range, Rng, Rotary, Shape, Tensor, Triangle, Window, eval,

@@ -14,7 +14,7 @@ use panoply_device::{
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::{DType, Result};
-use panoply_runtime::{Buffer, Device, DeviceOptions, Grid, Launch, LaunchArg, Work};
+use panoply_runtime::{Buffer, Device, DeviceOptions, Grid, Launch, LaunchArg, Place, Source, Work};
 
 /// Many short rounds: one of them meets no interruption.
 const ROUNDS: usize = 300;
@@ -26,6 +26,7 @@ fn main() -> Result<()> {
     row("allocate 8 MiB from the pool and drop", time(5000, || idle.allocate(8 << 20).map(drop))?);
     row("launch, 3 arguments", launch(&idle)?);
     row("launch in a list of 100", listed(&idle)?);
+    row("launch in a recorded list of 100", recorded(&idle)?);
     Device::auto()?;
     row("Device::auto()", time(5000, || Device::auto().map(drop))?);
     for raw in real() {
@@ -33,6 +34,8 @@ fn main() -> Result<()> {
         println!("\n{:34} {:>10}", device.to_string(), "ns");
         row("launch 64 items through the runtime", launch(&device)?);
         row("the same straight to the driver", straight(&device, &raw)?);
+        row("launch in a list of 100", listed(&device)?);
+        row("launch in a recorded list of 100", recorded(&device)?);
     }
     Ok(())
 }
@@ -94,7 +97,37 @@ fn listed(device: &Device) -> Result<Duration> {
         Work::Kernel { prepared: &prepared, grid: Grid::from(64), args: vec![1f32.into(), read, write] }
     };
     let list: Vec<Work<'_>> = (0..LEN).map(work).collect();
-    Ok(time(50, || device.submit(&list))? / LEN)
+    let calls = if device.info().kind == Kind::Cpu { 50 } else { 5 };
+    let best = time(calls, || device.submit(&list))? / LEN;
+    device.synchronize().map(|()| best)
+}
+
+/// A replay of a hundred launches over memory that changes each time, by launch.
+fn recorded(device: &Device) -> Result<Duration> {
+    const LEN: u32 = 100;
+    let memory = [device.zeros::<f32>(64)?, device.zeros::<f32>(64)?, device.zeros::<f32>(64)?];
+    let [x, y, z] = memory.each_ref().map(Buffer::storage);
+    let prepared = device.prepare_built(build)?;
+    let work = |_| {
+        let (read, write) = (LaunchArg::read(x, DType::F32), LaunchArg::write(y, DType::F32));
+        Work::Kernel { prepared: &prepared, grid: Grid::from(64), args: vec![1f32.into(), read, write] }
+    };
+    let list: Vec<Work<'_>> = (0..LEN).map(work).collect();
+    let at = |step, operand, source| Place { step, operand, source };
+    let places = |step| {
+        let buffer = |binding| Source::Binding { binding, offset: 0 };
+        [at(step, 0, Source::Slot(0)), at(step, 1, buffer(0)), at(step, 2, buffer(1))]
+    };
+    let recorded = device.record(&list, &[x, y], &[1f32.into()], (0..LEN).flat_map(places).collect())?;
+    let mut turn = 0u32;
+    let replay = || {
+        turn += 1;
+        let bindings = if turn.is_multiple_of(2) { [x, y] } else { [z, y] };
+        recorded.replay(&bindings, &[(turn as f32).into()]).map(drop)
+    };
+    let calls = if device.info().kind == Kind::Cpu { 50 } else { 5 };
+    let best = time(calls, replay)? / LEN;
+    device.synchronize().map(|()| best)
 }
 
 /// The dispatch that the runtime would submit, without the runtime.

@@ -19,6 +19,7 @@ use crate::memory::tag;
 use crate::profile::recording::Profiler;
 use crate::program::cache::Programs;
 use crate::program::compiler::ProgramCounts;
+use crate::program::package::Package;
 use crate::program::prepared::Prepared;
 use crate::queue::Queues;
 
@@ -187,6 +188,11 @@ impl Device {
     /// The kernel a function builds, ready to launch here. The second time costs one lookup.
     pub fn prepare_built(&self, build: fn() -> Result<Kernel>) -> Result<Arc<Prepared>> {
         self.0.programs.prepare_built(build)
+    }
+
+    /// A kernel that was written elsewhere, ready to launch here; compiled or loaded the first time, remembered after.
+    pub fn prepare_package(&self, package: &Package) -> Result<Arc<Prepared>> {
+        self.0.programs.prepare_package(package)
     }
 
     /// Compiles kernels before they are needed, as many at once as there are cores.

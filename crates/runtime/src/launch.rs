@@ -1,12 +1,14 @@
 //! Running kernels.
 //!
-//! [`Launch`] is one kernel with its arguments, [`work`] a list of things to do at once. Both go through `check`: the device
+//! [`Launch`] is one kernel with its arguments, [`work`] a list of things to do at once, [`record`] such a list
+//! done many times. All go through `check`: the device
 //! contract validates nothing, so everything that may reach a device has been validated there.
 
 mod argument;
 mod check;
 mod grid;
 mod group;
+pub mod record;
 pub mod work;
 
 use std::panic::Location;
@@ -20,6 +22,7 @@ pub use grid::Grid;
 
 use crate::device::Device;
 use crate::profile::entry::{Entry, What};
+use crate::program::package::Package;
 use crate::program::prepared::Prepared;
 use crate::queue::Queue;
 use crate::queue::event::Event;
@@ -59,17 +62,30 @@ use crate::queue::event::Event;
 /// ```
 #[must_use = "a kernel runs when it is launched: `.launch(n)`"]
 pub struct Launch<'a> {
-    build: fn() -> Result<Kernel>,
+    kernel: Source<'a>,
     args: Vec<LaunchArg<'a>>,
     queue: Option<&'a Queue>,
     place: &'static Location<'static>,
+}
+
+/// What is launched.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Built(fn() -> Result<Kernel>),
+    Packaged(&'a Package),
 }
 
 impl<'a> Launch<'a> {
     /// A launch of the kernel that a function builds. The function stands for its kernel: it is called once for each device.
     #[track_caller]
     pub fn new(build: fn() -> Result<Kernel>, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
-        Launch { build, args, queue: None, place: Location::caller() }
+        Launch { kernel: Source::Built(build), args, queue: None, place: Location::caller() }
+    }
+
+    /// A launch of a kernel that was written elsewhere.
+    #[track_caller]
+    pub fn of(package: &'a Package, args: Vec<LaunchArg<'a>>) -> Launch<'a> {
+        Launch { kernel: Source::Packaged(package), args, queue: None, place: Location::caller() }
     }
 
     /// The queue to run on instead of the default one.
@@ -108,10 +124,13 @@ impl<'a> Launch<'a> {
 
     fn submit(self, grid: Grid, timed: bool, promised: bool) -> Result<Event> {
         let device = self.device()?;
-        let prepared = device.prepare_built(self.build)?;
+        let (prepared, why) = match self.kernel {
+            Source::Built(build) => (device.prepare_built(build)?, "its author marked it unchecked"),
+            Source::Packaged(package) => (device.prepare_package(package)?, "nobody can check what it does"),
+        };
         if prepared.is_unchecked() && !promised {
             return Err(Error::mistake(format!(
-                "kernel {}: its author marked it unchecked; launch it with `unsafe {{ … .launch_unchecked(n) }}`",
+                "kernel {}: {why}; launch it with `unsafe {{ … .launch_unchecked(n) }}`",
                 prepared.name()
             )));
         }

@@ -82,13 +82,22 @@ impl Device {
         timed: bool,
         name: impl Fn(usize) -> Entry,
     ) -> Result<Ticket> {
-        self.wait_for_hazards(By::Step, queue, touches.clone())?;
-        let started = self.submissions();
-        let ticket = match self.profiler().recording() {
+        self.in_order(queue, touches, || match self.profiler().recording() {
             None => self.raw().submit(queue, steps, timed),
             Some(recording) => recording.submit(self, queue, steps, name),
-        };
-        match ticket {
+        })
+    }
+
+    /// Submits what touches these storages, after what it must wait for.
+    pub(crate) fn in_order<'s>(
+        &self,
+        queue: QueueId,
+        touches: impl Iterator<Item = Touch<'s>> + Clone,
+        submit: impl FnOnce() -> Result<Ticket>,
+    ) -> Result<Ticket> {
+        self.wait_for_hazards(By::Step, queue, touches.clone())?;
+        let started = self.submissions();
+        match submit() {
             Ok(ticket) => {
                 self.remember(queue, started, &ticket, touches);
                 Ok(ticket)

@@ -5,20 +5,20 @@
 //! the one not used for longest goes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use panoply_compile::plan::{BufferId, Plan, PlanArg, PlanStep, Role, plan};
+use panoply_compile::plan::{BufferId, Plan, PlanArg, PlanBuffer, PlanStep, Role, plan};
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Access, Param, Space};
 use panoply_ir::{Result, Scalar};
-use panoply_runtime::{Device, Grid, LaunchArg, Prepared, Storage, Work};
+use panoply_runtime::{Device, Grid, LaunchArg, Place, Prepared, Recorded, Source, Storage, Work};
 
 /// Programs kept for each device.
 const CAPACITY: usize = 512;
 
 static PLANS: LazyLock<Mutex<HashMap<Device, Programs>>> = LazyLock::new(Mutex::default);
-static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0) };
+static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0), replays: AtomicU64::new(0) };
 
 /// The programs of one device, each with when it was last used.
 type Programs = HashMap<Arc<Graph>, (Arc<Ready>, u64)>;
@@ -26,47 +26,144 @@ type Programs = HashMap<Arc<Graph>, (Arc<Ready>, u64)>;
 struct Counts {
     plans: AtomicU64,
     hits: AtomicU64,
+    replays: AtomicU64,
 }
 
-/// How often a graph was planned, and how often it was known already, in this process.
+/// How often a graph was planned, how often it was known already, and how often it was replayed, in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanCounts {
     /// Graphs planned.
     pub plans: u64,
     /// Graphs found in the cache.
     pub hits: u64,
+    /// Runs of recorded plans, whose steps were not made again.
+    pub replays: u64,
 }
 
 /// The counts so far.
 pub fn counts() -> PlanCounts {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    PlanCounts { plans: read(&COUNTS.plans), hits: read(&COUNTS.hits) }
+    PlanCounts { plans: read(&COUNTS.plans), hits: read(&COUNTS.hits), replays: read(&COUNTS.replays) }
 }
 
 /// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a routine.
 struct Ready {
     plan: Plan,
     kernels: Vec<Option<Arc<Prepared>>>,
+    /// The plan's work, recorded when it runs a second time; none if the device will not.
+    recorded: OnceLock<Option<Recorded>>,
+    /// Whether it ran.
+    ran: AtomicBool,
+}
+
+/// The memory of one run: what a recording binds, and each of the plan's buffers.
+struct Memory {
+    /// The leaves, then the arena if there is one, then each output.
+    bindings: Vec<Storage>,
+    outputs: usize,
 }
 
 /// Runs a graph and gives its outputs.
 pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Scalar]) -> Result<Vec<Storage>> {
     let ready = find(device, graph)?;
     let plan = &ready.plan;
-    let arena = (plan.arena_bytes > 0).then(|| device.allocate(plan.arena_bytes)).transpose()?;
-    let mut buffers = Vec::with_capacity(plan.buffers.len());
-    for buffer in &plan.buffers {
-        buffers.push(match (buffer.role, &arena) {
-            (Role::Leaf(n), _) => leaves[n as usize].clone(),
-            (Role::Temp { offset }, Some(arena)) => arena.slice(offset..offset + buffer.bytes())?,
-            (Role::Output | Role::Temp { .. }, _) => device.allocate(buffer.bytes())?,
-        });
+    let memory = Memory::new(device, plan, leaves)?;
+    if let Some(Some(recorded)) = ready.recorded.get() {
+        let bindings: Vec<&Storage> = memory.bindings.iter().collect();
+        match recorded.replay(&bindings, slots) {
+            // These leaves are otherwise than the recorded ones, which is no mistake of anybody's.
+            Err(error) if error.is_mistake() => {}
+            Err(error) => return Err(error),
+            Ok(_) => {
+                COUNTS.replays.fetch_add(1, Ordering::Relaxed);
+                return Ok(memory.outputs(plan));
+            }
+        }
     }
-    let work: Vec<Work<'_>> = plan
-        .steps
-        .iter()
-        .zip(&ready.kernels)
-        .map(|(step, prepared)| match (step, prepared) {
+    let buffers = memory.buffers(plan)?;
+    let work = ready.work(&buffers, slots);
+    device.submit(&work)?;
+    if ready.ran.swap(true, Ordering::Relaxed) && ready.recorded.get().is_none() {
+        let bindings: Vec<&Storage> = memory.bindings.iter().collect();
+        let recorded = device.record(&work, &bindings, slots, memory.places(plan));
+        let _ = ready.recorded.set(recorded.ok());
+    }
+    Ok(memory.outputs(plan))
+}
+
+impl Memory {
+    fn new(device: &Device, plan: &Plan, leaves: &[Storage]) -> Result<Memory> {
+        let mut bindings = leaves.to_vec();
+        if plan.arena_bytes > 0 {
+            bindings.push(device.allocate(plan.arena_bytes)?);
+        }
+        let outputs = bindings.len();
+        for output in plan.buffers.iter().filter(|buffer| buffer.role == Role::Output) {
+            bindings.push(device.allocate(output.bytes())?);
+        }
+        Ok(Memory { bindings, outputs })
+    }
+
+    /// Where each of the plan's buffers is: a binding, and the first byte in it.
+    fn of<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = (usize, u64)> + use<'p> {
+        let (arena, mut output) = (self.outputs.saturating_sub(1), self.outputs);
+        plan.buffers.iter().map(move |buffer| match buffer.role {
+            Role::Leaf(n) => (n as usize, 0),
+            Role::Temp { offset } => (arena, offset),
+            Role::Output => {
+                output += 1;
+                (output - 1, 0)
+            }
+        })
+    }
+
+    fn buffers(&self, plan: &Plan) -> Result<Vec<Storage>> {
+        let buffers = self.of(plan).zip(&plan.buffers);
+        let storage = |((binding, offset), buffer): ((usize, u64), &PlanBuffer)| match buffer.role {
+            Role::Temp { .. } => self.bindings[binding].slice(offset..offset + buffer.bytes()),
+            Role::Leaf(_) | Role::Output => Ok(self.bindings[binding].clone()),
+        };
+        buffers.map(storage).collect()
+    }
+
+    fn outputs(&self, plan: &Plan) -> Vec<Storage> {
+        let places: Vec<(usize, u64)> = self.of(plan).collect();
+        plan.outputs.iter().map(|id: &BufferId| self.bindings[places[id.index()].0].clone()).collect()
+    }
+
+    /// Which operands of the plan's work are which bindings and slots.
+    fn places(&self, plan: &Plan) -> Vec<Place> {
+        let of: Vec<(usize, u64)> = self.of(plan).collect();
+        let source = |id: &BufferId| {
+            let (binding, offset) = of[id.index()];
+            Source::Binding { binding: binding as u32, offset }
+        };
+        let mut places = Vec::new();
+        for (step, planned) in plan.steps.iter().enumerate() {
+            let mut add =
+                |operand: usize, source| places.push(Place { step: step as u32, operand: operand as u32, source });
+            match planned {
+                PlanStep::Kernel { args, .. } => args.iter().enumerate().for_each(|(operand, arg)| match arg {
+                    PlanArg::Buffer(id) => add(operand, source(id)),
+                    PlanArg::Slot(n) => add(operand, Source::Slot(*n)),
+                    PlanArg::Number(_) => {}
+                }),
+                PlanStep::Routine { buffers, .. } => {
+                    buffers.iter().enumerate().for_each(|(operand, id)| add(operand, source(id)));
+                }
+                PlanStep::Copy { from, to } => {
+                    [from, to].into_iter().enumerate().for_each(|(operand, id)| add(operand, source(id)));
+                }
+            }
+        }
+        places
+    }
+}
+
+impl Ready {
+    /// The plan's steps on these buffers, one for each of the plan's.
+    fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Work<'a>> {
+        let step = |(step, prepared): (&'a PlanStep, &'a Option<Arc<Prepared>>)| match (step, prepared) {
             (PlanStep::Kernel { kernel, grid, args }, Some(prepared)) => {
                 let args = kernel.params.iter().zip(args).map(|(param, arg)| match (param, arg) {
                     (Param::Buffer(mem), PlanArg::Buffer(id)) => {
@@ -92,10 +189,9 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
             (PlanStep::Kernel { kernel, .. }, None) => {
                 unreachable!("kernel {} of a plan was not prepared", kernel.name)
             }
-        })
-        .collect();
-    device.submit(&work)?;
-    Ok(plan.outputs.iter().map(|id: &BufferId| buffers[id.index()].clone()).collect())
+        };
+        self.plan.steps.iter().zip(&self.kernels).map(step).collect()
+    }
 }
 
 /// Bytes of a graph's outputs and of what it needs in between. It is planned if it was not.
@@ -120,7 +216,7 @@ fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
         PlanStep::Routine { .. } | PlanStep::Copy { .. } => Ok(None),
     });
     let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
-    let ready = Arc::new(Ready { plan, kernels });
+    let ready = Arc::new(Ready { plan, kernels, recorded: OnceLock::new(), ran: AtomicBool::new(false) });
     let mut plans = lock();
     let programs = plans.entry(device.clone()).or_default();
     if programs.len() >= CAPACITY {

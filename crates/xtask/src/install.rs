@@ -87,6 +87,12 @@ const TOOLS: &[Tool] = &[
         how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
     },
     Tool {
+        name: "NVIDIA's NVRTC",
+        loses: "programs of a user's own in CUDA C++",
+        present: |place| nvrtc(place).is_some(),
+        how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvrtc-cu12==12.9.86"] },
+    },
+    Tool {
         name: "clang for AMD's GPUs",
         loses: "the compilation of HIP kernels for every GPU from Vega to RDNA 4",
         present: |_| on_path("clang-19") && on_path("ld.lld-19"),
@@ -109,8 +115,17 @@ pub fn onnxruntime(place: &Place) -> Option<PathBuf> {
 
 /// Where pip puts NVIDIA's assembler.
 fn ptxas(place: &Place) -> Option<PathBuf> {
+    nvidia(place, "cuda_nvcc/bin/ptxas")
+}
+
+/// Where pip puts NVIDIA's compiler of CUDA C++.
+fn nvrtc(place: &Place) -> Option<PathBuf> {
+    nvidia(place, "cuda_nvrtc/lib/libnvrtc.so.12")
+}
+
+fn nvidia(place: &Place, file: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
-    let at = |version: std::fs::DirEntry| version.path().join("site-packages/nvidia/cuda_nvcc/bin/ptxas");
+    let at = |version: std::fs::DirEntry| version.path().join("site-packages/nvidia").join(file);
     versions.flatten().map(at).find(|file| file.is_file())
 }
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
-use panoply::runtime::report;
-use panoply::{Device, Error, ErrorKind, Result, Rng, Tensor};
+use panoply::runtime::{Place, Source, Work, report};
+use panoply::{DType, Device, Error, ErrorKind, Grid, LaunchArg, Result, Rng, Tensor};
 use serde_json::json;
 
 use super::kernels::empty;
@@ -32,6 +32,8 @@ pub struct Arguments {
 const MANY: usize = 1 << 24;
 /// Launches in a row, so that waiting for the last counts little.
 const LAUNCHES: usize = 1000;
+/// Launches that are recorded together.
+const RECORDED: u32 = 100;
 const SIZES: [usize; 3] = [512, 1024, 2048];
 
 /// Prints the rows of each device. A device that cannot do one says why and makes the command fail.
@@ -116,14 +118,7 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     let fill = repeated(arguments.seconds, || timed(device, || x.fill(1.5)))?;
     show("fill", fill, Rate::Bytes(bytes), Some(limit));
 
-    let mut one = device.zeros::<f32>(1)?;
-    empty(&mut one).launch(1)?;
-    let wait = repeated(arguments.seconds, || timed(device, || empty(&mut one).launch(1)))?;
-    show("launch and wait", wait, Rate::Times, None);
-    let in_a_row = || timed(device, || (0..LAUNCHES).try_for_each(|_| empty(&mut one).launch(1)));
-    let launches = repeated(arguments.seconds, in_a_row)?;
-    show("launch, one of many", launches / LAUNCHES as f64, Rate::Times, None);
-
+    launches(device, arguments.seconds, &show)?;
     let mut times = Vec::new();
     for n in SIZES {
         let (a, b) = (Rng::seed(1).uniform([n, n]) - 0.5, Rng::seed(2).uniform([n, n]) - 0.5);
@@ -136,6 +131,29 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     for (n, seconds) in times {
         show(&format!("product of f32 {n}²"), seconds, Rate::Flops(flops(n)), Some(best));
     }
+    Ok(())
+}
+
+/// What a launch costs: waited for, one after the other, and recorded and replayed.
+fn launches(device: &Device, seconds: f64, show: &dyn Fn(&str, f64, Rate, Option<f64>) -> f64) -> Result<()> {
+    let mut one = device.zeros::<f32>(1)?;
+    empty(&mut one).launch(1)?;
+    let wait = repeated(seconds, || timed(device, || empty(&mut one).launch(1)))?;
+    show("launch and wait", wait, Rate::Times, None);
+    let in_a_row = || timed(device, || (0..LAUNCHES).try_for_each(|_| empty(&mut one).launch(1)));
+    show("launch, one of many", repeated(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
+    let (prepared, storage) = (device.prepare_built(empty::build)?, one.storage());
+    let launch = |_| Work::Kernel {
+        prepared: &prepared,
+        grid: Grid::from(1),
+        args: vec![LaunchArg::write(storage, DType::F32)],
+    };
+    let work: Vec<Work<'_>> = (0..RECORDED).map(launch).collect();
+    let place = |step| Place { step, operand: 0, source: Source::Binding { binding: 0, offset: 0 } };
+    let recorded = device.record(&work, &[storage], &[], (0..RECORDED).map(place).collect())?;
+    let replays = LAUNCHES / RECORDED as usize;
+    let in_a_row = || timed(device, || (0..replays).try_for_each(|_| recorded.replay(&[storage], &[]).map(drop)));
+    show("launch, one of a replay", repeated(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
     Ok(())
 }
 

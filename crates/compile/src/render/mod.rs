@@ -98,5 +98,10 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
             "kernel {}: {} takes the kernel itself, there is no text to render; ask for a text device such as opencl",
             kernel.name, target.name
         ))),
+        Language::CudaC | Language::Msl => Err(Error::unsupported(format!(
+            "kernel {}: nothing is rendered as {}; render PTX or WGSL instead",
+            kernel.name,
+            target.language.name()
+        ))),
     }
 }

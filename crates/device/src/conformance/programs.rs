@@ -62,7 +62,9 @@ fn text(bench: &Bench<'_>) -> Result<SourceText> {
     let kernel = Arc::new(verify(turn().finish()?)?);
     match (bench.render)(&kernel, bench.device.target())? {
         Program::Text(text) => Ok(text),
-        Program::Ir(_) | Program::Binary { .. } => Err(broken("the renderer gave no text")),
+        Program::Ir(_) | Program::Binary { .. } | Program::Image(_) | Program::Host(_) => {
+            Err(broken("the renderer gave no text"))
+        }
     }
 }
 
@@ -99,7 +101,9 @@ fn binary(bench: &Bench<'_>) -> Result<()> {
 fn other_form(bench: &Bench<'_>) -> Result<()> {
     let kernel = Arc::new(verify(turn().finish()?)?);
     let other = match bench.device.target().language {
-        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl => Program::Ir(kernel),
+        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl | Language::CudaC | Language::Msl => {
+            Program::Ir(kernel)
+        }
         Language::Ir => Program::Text(SourceText {
             language: Language::OpenClC,
             source: "kernel void turn() {}".into(),

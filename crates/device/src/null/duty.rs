@@ -6,6 +6,7 @@ use panoply_ir::{Error, Result, Type, Verified};
 
 use super::{Compiled, Null, State};
 use crate::contract::{Device, Ticket};
+use crate::host::HostFunction;
 use crate::program::{ParamType, Program, Signature, SourceText};
 use crate::step::{Arg, Dispatch, QueueId, Region, Step};
 
@@ -114,6 +115,7 @@ impl Null {
                 let known = compiled.binary.as_deref() == Some(bytes);
                 Ok((compiled, known))
             }
+            (Program::Host(function), Language::Ir) => Ok((of_host(function), false)),
             (_, language) => {
                 let name = self.info().spelling();
                 Err(Error::unsupported(format!("{name}: takes programs in {language:?} only; render for its target")))
@@ -125,6 +127,11 @@ impl Null {
 fn of_kernel(kernel: &Verified<Kernel>) -> Compiled {
     let signature = Signature::of(kernel, 64);
     Compiled { entry: kernel.name.clone(), signature, group: kernel.group, binary: None }
+}
+
+fn of_host(function: &HostFunction) -> Compiled {
+    let HostFunction { entry, signature, .. } = function.clone();
+    Compiled { entry, signature, group: None, binary: None }
 }
 
 fn of_text(text: &SourceText) -> Compiled {

@@ -3,16 +3,18 @@
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::ptr;
+use std::sync::OnceLock;
 
-use panoply_device::{Error, ErrorKind, Kind, Language, Result, SourceText};
+use panoply_device::{Error, ErrorKind, Form, Format, Kind, Language, Result, SourceText};
 
-use super::{discovery, errors};
+use super::{compiler, discovery, errors};
+use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
 use crate::stream::functions::{Functions, check};
 use crate::stream::handles::Context;
 use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
 use crate::stream::program::{LOG_BYTES, refusal, source};
-use crate::stream::vendor::{Brand, Vendor};
+use crate::stream::vendor::{Brand, Vendor, halves};
 
 /// Numbers of `CUjit_option` and `CUjitInputType` in NVIDIA's header.
 const ERROR_LOG: i32 = 5;
@@ -38,11 +40,16 @@ pub const BRAND: Brand = Brand {
     oldest_driver: 9000,
     version: |number| format!("CUDA {}.{}", number / 1000, number % 1000 / 10),
     update: "update NVIDIA's driver",
-    takes: "PTX",
-    speaks: |language| matches!(language, Language::Ptx { .. }),
+    takes: &[Form::Image(Format::Cubin), Form::Text(Language::Ptx { capability: 0 }), Form::Text(Language::CudaC)],
     max_items: u64::MAX,
     launches_in_parts: true,
     copies_pageable: true,
+    // CUDA_KERNEL_NODE_PARAMS in the version that every driver takes: function, groups, their size, shared bytes, arguments, extra.
+    node: |launch| {
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.groups, launch.size);
+        let params = launch.params.addr() as u64;
+        [launch.function as u64, halves(gx, gy), halves(gz, bx), halves(by, bz), 0, params, 0, 0]
+    },
     pools_attribute: 115,
 };
 
@@ -68,11 +75,15 @@ pub fn open(chosen: Option<&Path>) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
     let only = Only::find(&library, &BRAND.words)?;
-    Ok(Api { functions, vendor: Box::new(Cuda(only)), library })
+    Ok(Api { functions, vendor: Box::new(Cuda { only, compiler: OnceLock::new() }), library })
 }
 
 /// CUDA as a vendor.
-struct Cuda(Only);
+struct Cuda {
+    only: Only,
+    /// NVRTC, once somebody needed it and it was found.
+    compiler: OnceLock<Compiler>,
+}
 
 impl Vendor for Cuda {
     fn brand(&self) -> &'static Brand {
@@ -86,30 +97,30 @@ impl Vendor for Cuda {
     fn retain(&self, device: i32) -> Result<Handle, i32> {
         let mut context = 0;
         // SAFETY: the pointer is valid and the device was enumerated.
-        check(unsafe { (self.0.retain)(&mut context, device) }).map(|()| context)
+        check(unsafe { (self.only.retain)(&mut context, device) }).map(|()| context)
     }
 
     fn give_back(&self, device: i32) {
         // SAFETY: this gives back the one reference that `retain` took.
-        unsafe { (self.0.release)(device) };
+        unsafe { (self.only.release)(device) };
     }
 
     fn enter(&self, _device: i32, context: Handle) -> Result<Handle, i32> {
         // SAFETY: the caller retained the context. What was current before stays below it.
-        check(unsafe { (self.0.push)(context) }).map(|()| 0)
+        check(unsafe { (self.only.push)(context) }).map(|()| 0)
     }
 
     fn leave(&self, _device: i32, _before: Handle) {
         // SAFETY: it was pushed on this thread; null is allowed.
-        unsafe { (self.0.pop)(ptr::null_mut()) };
+        unsafe { (self.only.pop)(ptr::null_mut()) };
     }
 
     fn fill_64(&self, _functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32 {
         // Rows of one word, each 8 bytes after the one before: first the low halves, then the high ones.
         // SAFETY: the caller's memory and stream.
         unsafe {
-            match (self.0.fill_rows)(to, 8, word as u32, 1, count, stream) {
-                0 => (self.0.fill_rows)(to + 4, 8, (word >> 32) as u32, 1, count, stream),
+            match (self.only.fill_rows)(to, 8, word as u32, 1, count, stream) {
+                0 => (self.only.fill_rows)(to + 4, 8, (word >> 32) as u32, 1, count, stream),
                 code => code,
             }
         }
@@ -117,16 +128,35 @@ impl Vendor for Cuda {
 
     /// By the driver's linker, because it gives the machine code, which a disk cache can keep.
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {
+        if text.language == Language::CudaC {
+            let capability = context.traits.architecture.trim_start_matches("sm_").parse().unwrap_or_default();
+            let ptx = compiler::compile(self.compiler(&context.api.library)?, &context.label, capability, text)?;
+            return self.link(context, &ptx);
+        }
+        self.link(context, text)
+    }
+}
+
+impl Cuda {
+    fn compiler(&self, driver: &Opened) -> Result<&Compiler> {
+        if self.compiler.get().is_none() {
+            let _ = self.compiler.set(Compiler::of(&compiler::NVRTC, driver)?);
+        }
+        Ok(self.compiler.get().expect("it was set above or before"))
+    }
+
+    /// PTX to machine code.
+    fn link(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {
         let entry = &text.entry;
         let source = source(&context.label, text)?;
         let mut log = vec![0u8; LOG_BYTES];
         let options = [ERROR_LOG, ERROR_LOG_BYTES];
         // The linker reads these as long as it lives, and writes the length of the log over the second.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
-        let mut link = Link { raw: 0, context, only: &self.0 };
+        let mut link = Link { raw: 0, context, only: &self.only };
         // SAFETY: the arrays have two elements, and the log outlives the link.
         context.ask(format_args!("compiling {entry}"), |_| unsafe {
-            (self.0.link_create)(2, options.as_ptr(), values.as_mut_ptr().cast_const(), &mut link.raw)
+            (self.only.link_create)(2, options.as_ptr(), values.as_mut_ptr().cast_const(), &mut link.raw)
         })?;
         let bytes = source.as_bytes_with_nul();
         let (mut image, mut length) = (ptr::null(), 0);
@@ -134,9 +164,9 @@ impl Vendor for Cuda {
             let (start, name, none) = (bytes.as_ptr().cast(), c"kernel".as_ptr(), ptr::null());
             // SAFETY: the text outlives the call; there are no options.
             let added =
-                unsafe { (self.0.link_add)(link.raw, INPUT_PTX, start, bytes.len(), name, 0, none, ptr::null()) };
+                unsafe { (self.only.link_add)(link.raw, INPUT_PTX, start, bytes.len(), name, 0, none, ptr::null()) };
             // SAFETY: the pointers are valid.
-            if added == 0 { unsafe { (self.0.link_complete)(link.raw, &mut image, &mut length) } } else { added }
+            if added == 0 { unsafe { (self.only.link_complete)(link.raw, &mut image, &mut length) } } else { added }
         });
         linked.map_err(|error| refused(context, error, entry, &log))?;
         // SAFETY: the linker gave the address and length of what it made, which lives as long as the link.

@@ -3,15 +3,15 @@
 use std::ffi::{CStr, c_void};
 use std::path::Path;
 
-use panoply_device::{Kind, Language, Result, SourceText};
+use panoply_device::{Form, Format, Kind, Language, Result, SourceText};
 
-use super::compiler::Compiler;
-use super::{discovery, errors};
+use super::{compiler, discovery, errors};
+use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
 use crate::stream::functions::{Functions, check};
 use crate::stream::handles::Context;
 use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
-use crate::stream::vendor::{Brand, Vendor};
+use crate::stream::vendor::{Brand, Vendor, halves};
 
 /// Words and numbers of ROCm.
 pub const BRAND: Brand = Brand {
@@ -36,12 +36,17 @@ pub const BRAND: Brand = Brand {
     oldest_driver: 50_000_000,
     version: |number| format!("ROCm {}.{}", number / 10_000_000, number / 100_000 % 100),
     update: "update ROCm",
-    takes: "HIP C++",
-    speaks: |language| language == Language::Hip,
+    takes: &[Form::Image(Format::CodeObject), Form::Text(Language::Hip)],
     // The hardware counts work-items, in 32 bits.
     max_items: u32::MAX as u64,
     launches_in_parts: false,
     copies_pageable: false,
+    // hipKernelNodeParams: size of a group, extra, function, groups, arguments, shared bytes.
+    node: |launch| {
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.groups, launch.size);
+        let params = launch.params.addr() as u64;
+        [halves(bx, by), halves(bz, 0), 0, launch.function as u64, halves(gx, gy), halves(gz, 0), params, 0]
+    },
     pools_attribute: 88,
 };
 
@@ -68,7 +73,7 @@ pub fn open(chosen: Option<&Path>) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
     let only = Only::find(&library, &BRAND.words)?;
-    let compiler = Compiler::of(&library)?;
+    let compiler = Compiler::of(&compiler::HIPRTC, &library)?;
     Ok(Api { functions, vendor: Box::new(Hip { only, compiler }), library })
 }
 
@@ -80,7 +85,7 @@ pub fn compiler(chosen: Option<&Path>) -> Result<(Compiler, i32)> {
     // SAFETY: the pointer is valid, and this function may be called before the driver is started.
     let known = check(unsafe { (functions.driver_version)(&mut driver) });
     known.map_err(|code| BRAND.codes.unavailable("rocm: asking for the driver's version", code))?;
-    Ok((Compiler::of(&library)?, driver))
+    Ok((Compiler::of(&compiler::HIPRTC, &library)?, driver))
 }
 
 /// ROCm as a vendor.
@@ -164,6 +169,6 @@ impl Vendor for Hip {
     }
 
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {
-        self.compiler.compile(&context.label, &context.traits.architecture, text)
+        compiler::compile(&self.compiler, &context.label, &context.traits.architecture, text)
     }
 }

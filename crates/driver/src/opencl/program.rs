@@ -11,7 +11,7 @@ use cl3::program::{
     create_program_with_source, get_program_build_data, get_program_data, get_program_info,
 };
 use cl3::types::{cl_device_id, cl_program};
-use panoply_device::{Error, ErrorKind, Language, Program as Given, Result, Signature, SourceText};
+use panoply_device::{Error, ErrorKind, Form, Language, Program as Given, Result, Signature, SourceText};
 
 use super::errors::When;
 use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
@@ -42,6 +42,9 @@ pub struct Builder<'a> {
     pub made_for: &'a str,
 }
 
+/// What programs are.
+pub const TAKES: &[Form] = &[Form::Text(Language::OpenClC)];
+
 /// Characters of a compiler's log that an error keeps.
 const LOG_LIMIT: usize = 16 << 10;
 
@@ -49,21 +52,16 @@ impl Builder<'_> {
     /// Makes a program ready. A binary the driver does not take is built from its text.
     pub fn build(&self, program: &Given) -> Result<Program> {
         match program {
+            Given::Text(text) | Given::Binary { text, .. } if text.language != Language::OpenClC => {
+                Err(program.refused_by(&self.shared().label, TAKES))
+            }
             Given::Text(text) => self.compile_text(text),
             Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
-            Given::Ir(kernel) => Err(Error::unsupported(format!(
-                "{}: takes OpenCL C, not the kernel {} itself; render it first",
-                self.shared().label,
-                kernel.name
-            ))),
+            Given::Ir(_) | Given::Image(_) | Given::Host(_) => Err(program.refused_by(&self.shared().label, TAKES)),
         }
     }
 
     fn compile_text(&self, text: &SourceText) -> Result<Program> {
-        let Language::OpenClC = text.language else {
-            let label = &self.shared().label;
-            return Err(Error::unsupported(format!("{label}: takes OpenCL C, {} is {:?}", text.entry, text.language)));
-        };
         let created = create_program_with_source(self.context.raw(), &[&text.source]);
         self.finish(created, text)
     }

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
+use panoply_device::tape;
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result, Routine,
-    Step, Target, Ticket,
+    AllocId, Device, DeviceInfo, Error, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
+    Routine, Scalar, Step, Tape, Target, Ticket,
 };
 
 use super::discovery::{Place, Query};
@@ -122,6 +123,10 @@ impl Device for StreamDevice {
         }
     }
 
+    fn takes(&self) -> Vec<Form> {
+        self.place.api.brand().takes.to_vec()
+    }
+
     fn compile(&self, program: &Given) -> Result<ProgramId> {
         let open = self.open()?;
         let built = Builder { context: &open.context, made_for: &self.target.name }.build(program)?;
@@ -160,6 +165,33 @@ impl Device for StreamDevice {
             let _ = open.clock.set(Arc::new(Event::timed(&queue.stream)?));
         }
         Encoder { queue, tables: &tables }.run(steps, open.clock.get().filter(|_| timed))
+    }
+
+    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
+        let graph = exclusive(&self.open()?.tables).graphs.insert(Arc::default());
+        let mut tape = Tape::new(steps, places);
+        tape.graph = graph;
+        Ok(tape)
+    }
+
+    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
+        tape.set(bindings, slots);
+        let tables = shared(&self.open()?.tables);
+        let queue = self.queue_of(&tables, queue)?;
+        let graph = tables.graphs.get(tape.graph);
+        let graph = graph.ok_or_else(|| Error::mistake(format!("{}: the tape was forgotten", self.info.spelling())))?;
+        let _order = queue.order();
+        locked(graph).replay(&Encoder { queue, tables: &tables }, tape.steps())?;
+        Ok(Submitted::ticket(queue, queue.stream.mark()?, None, None))
+    }
+
+    fn forget(&self, tape: Tape) {
+        if let Some(open) = self.open.get() {
+            let graph = exclusive(&open.tables).graphs.remove(tape.graph);
+            // HIP does not say what becomes of a graph at work. A failure belongs to a lost device.
+            let _ = self.synchronize();
+            drop(graph);
+        }
     }
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {

@@ -46,6 +46,13 @@ functions! {
     optional {
         allocate_ordered(*mut DevicePtr, usize, Handle) "cuMemAllocAsync" "hipMallocAsync";
         free_ordered(DevicePtr, Handle) "cuMemFreeAsync" "hipFreeAsync";
+        graph_create(*mut Handle, u32) "cuGraphCreate" "hipGraphCreate";
+        graph_add(*mut Handle, Handle, *const Handle, usize, *const c_void) "cuGraphAddKernelNode" "hipGraphAddKernelNode";
+        graph_instantiate(*mut Handle, Handle, u64) "cuGraphInstantiateWithFlags" "hipGraphInstantiateWithFlags";
+        graph_change(Handle, Handle, *const c_void) "cuGraphExecKernelNodeSetParams" "hipGraphExecKernelNodeSetParams";
+        graph_launch(Handle, Handle) "cuGraphLaunch" "hipGraphLaunch";
+        graph_exec_destroy(Handle) "cuGraphExecDestroy" "hipGraphExecDestroy";
+        graph_destroy(Handle) "cuGraphDestroy" "hipGraphDestroy";
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use panoply_device::{Error, ErrorKind, Program as Given, Result, Signature, SourceText};
+use panoply_device::{Error, ErrorKind, Form, Image, Program as Given, Result, Signature, SourceText};
 
 use super::functions::check;
 use super::handles::{Context, Module};
@@ -36,41 +36,37 @@ pub struct Builder<'a> {
 impl Builder<'_> {
     /// Makes a program ready. A binary the driver does not take is compiled from its text.
     pub fn build(&self, program: &Given) -> Result<Program> {
+        let takes = self.context.api.brand().takes;
+        if !program.form().is_some_and(|form| takes.iter().any(|taken| taken.is_like(form))) {
+            return Err(program.refused_by(&self.context.label, takes));
+        }
         match program {
             Given::Text(text) => self.compile(text),
             Given::Binary { bytes, text } => match seal::open(bytes, self.made_for) {
-                Some(binary) => self.load(binary, text).or_else(|_| self.compile(text)),
+                Some(binary) => self.load(binary, &text.entry, &text.signature).or_else(|_| self.compile(text)),
                 None => self.compile(text),
             },
-            Given::Ir(kernel) => Err(Error::unsupported(format!(
-                "{}: takes {}, not the kernel {} itself; render it first",
-                self.context.label,
-                self.context.api.brand().takes,
-                kernel.name
-            ))),
+            Given::Image(image) => self.load(&whole(image, &self.context.label)?, &image.entry, &image.signature),
+            Given::Ir(_) | Given::Host(_) => Err(program.refused_by(&self.context.label, takes)),
         }
     }
 
     fn compile(&self, text: &SourceText) -> Result<Program> {
-        let (label, entry, brand) = (&self.context.label, &text.entry, self.context.api.brand());
-        if !(brand.speaks)(text.language) {
-            return Err(Error::unsupported(format!("{label}: takes {}, {entry} is {:?}", brand.takes, text.language)));
-        }
         let binary = self.context.api.vendor.compile(self.context, text)?;
-        self.load(&binary, text)
+        self.load(&binary, &text.entry, &text.signature)
     }
 
     /// Loads machine code and finds its entry point.
-    fn load(&self, binary: &[u8], text: &SourceText) -> Result<Program> {
-        let (label, entry) = (&self.context.label, &text.entry);
+    fn load(&self, binary: &[u8], entry: &str, signature: &Signature) -> Result<Program> {
+        let label = &self.context.label;
         let mut raw = 0;
-        // SAFETY: the image came from this driver's compiler, whole.
+        // SAFETY: the image came from this driver's compiler, or its author answers for it; it is whole.
         self.context.ask(format_args!("loading {entry}"), |functions| unsafe {
             (functions.module_load)(&mut raw, binary.as_ptr().cast())
         })?;
         let module = Module { raw, context: self.context.clone() };
         let wrong = |what: &str| Error::new(ErrorKind::Build, format!("{label}: {what}"));
-        let name = CString::new(entry.as_str()).map_err(|_| wrong("the entry point's name holds a zero byte"))?;
+        let name = CString::new(entry).map_err(|_| wrong("the entry point's name holds a zero byte"))?;
         let mut function = 0;
         let _current = self.context.enter()?;
         let functions = &self.context.api.functions;
@@ -78,8 +74,8 @@ impl Builder<'_> {
         let found = check(unsafe { (functions.module_function)(&mut function, module.raw, name.as_ptr()) });
         found.map_err(|_| wrong(&format!("the program has no entry point {entry}")))?;
         Ok(Program {
-            entry: entry.clone(),
-            signature: text.signature.clone(),
+            entry: entry.to_string(),
+            signature: signature.clone(),
             function,
             binary: binary.to_vec(),
             _module: module,
@@ -92,6 +88,30 @@ impl Program {
     pub fn binary(&self, made_for: &str) -> Vec<u8> {
         seal::seal(&self.binary, made_for)
     }
+}
+
+/// Zero bytes behind an image of somebody's, for a driver that looks for its end.
+const MARGIN: usize = 64;
+
+/// An image's bytes, if they reach as far as its own header says: drivers are not told how many there are.
+fn whole(image: &Image, label: &str) -> Result<Vec<u8>> {
+    let bytes = &image.bytes;
+    let number = |at: usize, count: usize| {
+        let word = bytes.get(at..at + count)?;
+        Some(word.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
+    };
+    let end = |table: usize, size: usize, count: usize| {
+        number(size, 2)?.checked_mul(number(count, 2)?)?.checked_add(number(table, 8)?)
+    };
+    // Segments and sections, as in every 64-bit ELF file.
+    let ends = || Some(end(32, 54, 56)?.max(end(40, 58, 60)?));
+    let reaches = !bytes.starts_with(b"\x7FELF") || ends().is_some_and(|end| end <= bytes.len() as u64);
+    if bytes.is_empty() || !reaches {
+        let (form, entry) = (Form::Image(image.format).name(), &image.entry);
+        let message = format!("{label}: {entry} as {form} is cut off after {} bytes; build it again", bytes.len());
+        return Err(Error::new(ErrorKind::Build, message));
+    }
+    Ok([bytes, &[0; MARGIN][..]].concat())
 }
 
 /// The source as a compiler takes it.

@@ -2,16 +2,18 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Step, Ticket, Type};
 
+use super::graph::Graph;
 use super::handles::{Context, Event};
 use super::library::DevicePtr;
 use super::memory::Allocation;
 use super::program::Program;
 use super::queue::Queue;
 use super::ticket::{Submitted, Times};
+use super::vendor::{Brand, Launch};
 use crate::fill::parts;
 use crate::table::Table;
 
@@ -24,6 +26,32 @@ pub struct Tables {
     pub memory: Table<Allocation>,
     /// Queues, by position.
     pub queues: Vec<Arc<Queue>>,
+    /// What was made of tapes.
+    pub graphs: Table<Arc<Mutex<Graph>>>,
+}
+
+/// A launch, or some of its groups.
+pub struct Part<'a> {
+    /// What runs.
+    pub program: &'a Arc<Program>,
+    /// The bits of every parameter, low bytes first; what a program is not launched in parts has no use for the last two.
+    pub values: &'a [u64],
+    groups: [u32; 3],
+    size: [u32; 3],
+}
+
+impl Part<'_> {
+    fn pointers(&self) -> Vec<*const c_void> {
+        self.values.iter().map(|value| ptr::from_ref(value).cast()).collect()
+    }
+
+    /// Does something with the launch as the driver's structure for a node of a graph.
+    pub fn described<R>(&self, brand: &Brand, act: impl FnOnce(*const c_void) -> R) -> R {
+        let pointers = self.pointers();
+        let Part { program, groups, size, .. } = *self;
+        let node = (brand.node)(&Launch { function: program.function, groups, size, params: pointers.as_ptr() });
+        act(node.as_ptr().cast())
+    }
 }
 
 impl Tables {
@@ -62,7 +90,8 @@ impl Encoder<'_> {
         Ok(Submitted::ticket(self.queue, stream.mark()?, times, None))
     }
 
-    fn step(&self, step: &Step) -> Result<()> {
+    /// Gives one step.
+    pub fn step(&self, step: &Step) -> Result<()> {
         let label = &self.context().label;
         match step {
             Step::Dispatch(dispatch) => self.dispatch(dispatch),
@@ -82,11 +111,16 @@ impl Encoder<'_> {
     }
 
     fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
+        self.parts(dispatch, &mut |part| self.launch(dispatch, part))
+    }
+
+    /// Does something with a launch: several times with some of its groups each, if there are too many along the second or third axis.
+    pub fn parts(&self, dispatch: &Dispatch, each: &mut dyn FnMut(&Part<'_>) -> Result<()>) -> Result<()> {
         let (label, brand) = (&self.context().label, self.context().api.brand());
         let max_groups = self.context().traits.max_groups;
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
-        let values = self.arguments(program, dispatch)?;
+        let mut values = self.arguments(program, dispatch)?;
         // Whole groups; the size asked for is an argument of its own.
         let count = |axis: usize| {
             let width = u64::from(dispatch.group[axis].max(1));
@@ -102,32 +136,26 @@ impl Encoder<'_> {
         };
         let groups = [count(0)?, count(1)?, count(2)?];
         let starts = |axis: usize| (0..groups[axis]).step_by(max_groups[axis] as usize);
+        let arguments = values.len();
+        values.extend([0; 2]);
         for z in starts(2) {
             for y in starts(1) {
+                values[arguments..].copy_from_slice(&[y.to_le(), z.to_le()]);
                 let part = [groups[0], (groups[1] - y).min(max_groups[1]), (groups[2] - z).min(max_groups[2])];
-                self.launch(program, dispatch, &values, [y, z], part.map(|count| count as u32))?;
+                let groups = part.map(|count| count as u32);
+                each(&Part { program, values: &values, groups, size: dispatch.group })?;
             }
         }
         Ok(())
     }
 
-    /// Launches some of the groups: those from the given ones on along the second and third axis.
-    fn launch(
-        &self,
-        program: &Program,
-        dispatch: &Dispatch,
-        values: &[u64],
-        first: [u64; 2],
-        [gx, gy, gz]: [u32; 3],
-    ) -> Result<()> {
-        let first = first.map(u64::to_le);
-        let pointers: Vec<*const c_void> =
-            values.iter().chain(&first).map(|value| ptr::from_ref(value).cast()).collect();
-        let [bx, by, bz] = dispatch.group;
+    fn launch(&self, dispatch: &Dispatch, part: &Part<'_>) -> Result<()> {
+        let pointers = part.pointers();
+        let Part { program, groups: [gx, gy, gz], size: [bx, by, bz], .. } = *part;
         let doing =
             format_args!("launching {} over {:?} in groups of {:?}", program.entry, dispatch.grid, dispatch.group);
         // SAFETY: function and stream are live and of one context; there is a pointer for every parameter, to as many bytes as it
-        // has, which the driver copies. What is not launched in parts has no use for the last two.
+        // has, which the driver copies.
         self.queue.stream.ask(doing, |functions, stream| unsafe {
             let params = pointers.as_ptr();
             (functions.launch)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())
@@ -205,7 +233,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn context(&self) -> &Arc<Context> {
+    /// What the stream is of.
+    pub fn context(&self) -> &Arc<Context> {
         &self.queue.stream.context
     }
 }

@@ -1,8 +1,9 @@
 //! What CUDA and HIP do differently: data in [`Brand`], behaviour in [`Vendor`].
 
+use std::ffi::c_void;
 use std::fmt::Display;
 
-use panoply_device::{Error, ErrorKind, Language, Result, SourceText};
+use panoply_device::{Error, ErrorKind, Form, Result, SourceText};
 
 use super::discovery::{Place, Traits};
 use super::functions::Functions;
@@ -26,18 +27,42 @@ pub struct Brand {
     pub version: fn(i32) -> String,
     /// Who brings newer versions.
     pub update: &'static str,
-    /// What programs are written in, in words.
-    pub takes: &'static str,
-    /// Whether programs are written in this.
-    pub speaks: fn(Language) -> bool,
+    /// The forms of programs, those that need no compiler first.
+    pub takes: &'static [Form],
     /// Most work-items of a launch along an axis.
     pub max_items: u64,
     /// Whether generated programs can be launched in parts along the second and third axis.
     pub launches_in_parts: bool,
     /// Whether the driver has taken a copy of pageable host memory when an upload returns.
     pub copies_pageable: bool,
+    /// A launch as the driver's structure for a node of a graph.
+    pub node: fn(&Launch) -> NodeParams,
     /// The attribute that says whether memory can be had in the order of a stream.
     pub pools_attribute: i32,
+}
+
+/// A launch in the driver's words.
+pub struct Launch {
+    /// The entry point.
+    pub function: Handle,
+    /// Groups along each axis.
+    pub groups: [u32; 3],
+    /// Work-items of a group along each axis.
+    pub size: [u32; 3],
+    /// Pointers to the arguments.
+    pub params: *const *const c_void,
+}
+
+/// Room for either vendor's structure, in the words of a 64-bit machine.
+pub type NodeParams = [u64; 8];
+
+/// Two halves of a word, the first of which lies first in memory.
+pub const fn halves(first: u32, second: u32) -> u64 {
+    if cfg!(target_endian = "little") {
+        (second as u64) << 32 | first as u64
+    } else {
+        (first as u64) << 32 | second as u64
+    }
 }
 
 /// What differs in behaviour. Codes of 0 are success.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
 use panoply_device::{
-    AllocId, DType, Device, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
+    AllocId, DType, Device, DeviceInfo, Error, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
     Routine, Step, Target, Ticket,
 };
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder};
@@ -176,7 +176,15 @@ impl Device for WgpuDevice {
         }
     }
 
+    fn takes(&self) -> Vec<Form> {
+        info::takes(&self.place)
+    }
+
     fn compile(&self, program: &Given) -> Result<ProgramId> {
+        let takes = self.takes();
+        if !program.form().is_some_and(|form| takes.contains(&form)) {
+            return Err(program.refused_by(self.info.spelling(), &takes));
+        }
         let used = self.used()?;
         let built = build(&used.open, program, &self.target.name, &|name| self.constant(name))?;
         Ok(ProgramId(exclusive(&used.tables).programs.insert(Arc::new(built))))

@@ -231,7 +231,7 @@ impl Encoder<'_> {
         words: &dyn Fn(u64) -> [u32; 8],
     ) -> Result<()> {
         let program = self.bytes;
-        let pipeline = program.pipeline(self.open, [0; 3])?;
+        let pipeline = program.pipeline(self.open, [bytes::GROUP as u32, 1, 1])?;
         let held: Vec<(Window, &Buffer)> = windows.iter().map(|(window, buffer)| (*window, buffer)).collect();
         let bound = program.bind(self.open, self.words_buffer, &held)?;
         let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);

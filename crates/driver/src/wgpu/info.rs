@@ -1,6 +1,6 @@
 //! What an adapter is and can do, in its driver's words.
 
-use panoply_device::{DeviceInfo, Kind, Language, MemoryInfo, Style, Target};
+use panoply_device::{DeviceInfo, Form, Format, Kind, Language, MemoryInfo, Style, Target};
 use wgpu::{Adapter, DeviceType, Features, Limits};
 
 use super::discovery::Place;
@@ -32,6 +32,17 @@ pub fn features(adapter: &Adapter) -> Features {
         | Features::PIPELINE_CACHE
         | Features::PASSTHROUGH_SHADERS;
     adapter.features() & wanted
+}
+
+/// The forms of programs of a device, those that need no compiler of ours first.
+pub fn takes(place: &Place) -> Vec<Form> {
+    let passed: &[Form] = match place.kind {
+        _ if !features(&place.adapter).contains(Features::PASSTHROUGH_SHADERS) => &[],
+        Kind::Vulkan => &[Form::Image(Format::SpirV)],
+        Kind::Metal => &[Form::Image(Format::MetalLibrary), Form::Text(Language::Msl)],
+        Kind::Cuda | Kind::Rocm | Kind::OneApi | Kind::OpenCl | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => &[],
+    };
+    [passed, &[Form::Text(Language::Wgsl)]].concat()
 }
 
 /// The adapter's own limits.

@@ -6,16 +6,17 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use panoply_device::{Error, ParamType, Program as Given, Result, Signature, SourceText};
+use panoply_device::{Error, Form, Language, ParamType, Program as Given, Result, Signature, SourceText};
 use wgpu::naga::valid::Capabilities;
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
     BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, BufferSize, ComputePipeline,
-    ComputePipelineDescriptor, Features, PassthroughShaderEntryPoint, PipelineCache, PipelineCacheDescriptor,
-    PipelineCompilationOptions, PipelineLayout, PipelineLayoutDescriptor, ShaderModule, ShaderModuleDescriptor,
-    ShaderModuleDescriptorPassthrough, ShaderRuntimeChecks, ShaderSource, ShaderStages,
+    ComputePipelineDescriptor, Features, PipelineCache, PipelineCacheDescriptor, PipelineCompilationOptions,
+    PipelineLayout, PipelineLayoutDescriptor, ShaderModule, ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource,
+    ShaderStages,
 };
 
+use super::foreign::{self, Foreign, Group};
 use super::open::Open;
 use super::spirv::{self, Understood};
 use crate::{lock::locked, seal};
@@ -28,10 +29,12 @@ pub struct Program {
     pub signature: Signature,
     /// Bytes of a launch's words.
     pub words: u64,
-    form: Form,
+    source: Source,
     constants: Vec<(String, f64)>,
     /// Whether a pipeline takes the group's size.
     sized: bool,
+    /// The size that a user's own program fixes.
+    group: Group,
     bindings: BindGroupLayout,
     layout: PipelineLayout,
     /// What the interface's compiler made, for the next process.
@@ -41,11 +44,13 @@ pub struct Program {
 }
 
 /// What pipelines are made of.
-enum Form {
+enum Source {
     /// What becomes SPIR-V here.
     Understood(Box<Understood>),
     /// What `wgpu` translates.
     Module(ShaderModule),
+    /// What nobody here looks into.
+    Foreign(Foreign),
 }
 
 /// Bytes of an allocation that a launch sees.
@@ -62,7 +67,7 @@ const MOST_BOUND: usize = 64;
 /// Names in WGSL of a group's sizes, where a launch chooses them.
 const SIZES: [&str; 3] = ["items0", "items1", "items2"];
 
-/// Takes programs apart and builds them. `constants` are given to every program that has them.
+/// Builds a program in a form that the device takes. `constants` are given to every program that has them.
 pub fn build(
     open: &Open,
     given: &Given,
@@ -70,18 +75,30 @@ pub fn build(
     constants: &dyn Fn(&str) -> Result<Option<f64>>,
 ) -> Result<Program> {
     let label = &open.fate.label;
-    let text = match given {
-        Given::Text(text) | Given::Binary { text, .. } => text,
-        Given::Ir(kernel) => {
-            return Err(Error::unsupported(format!(
-                "{label}: takes WGSL, not the kernel {} itself; render it first",
-                kernel.name
-            )));
+    match given {
+        Given::Text(text) if text.language == Language::Wgsl => from_text(open, text, None, constants),
+        Given::Binary { bytes, text } if text.language == Language::Wgsl => {
+            from_text(open, text, seal::open(bytes, made_for), constants)
         }
-    };
-    if text.language != panoply_device::Language::Wgsl {
-        return Err(Error::unsupported(format!("{label}: takes WGSL, {} is {:?}", text.entry, text.language)));
+        Given::Text(text) | Given::Binary { text, .. } => {
+            let source = Source::Foreign(Foreign::Msl(text.source.clone()));
+            Program::new(open, (&text.entry, &text.signature), Parts::of(source, None))
+        }
+        Given::Image(image) => {
+            let (code, group) = Foreign::image(image, label)?;
+            Program::new(open, (&image.entry, &image.signature), Parts::of(Source::Foreign(code), group))
+        }
+        Given::Ir(_) | Given::Host(_) => Err(given.refused_by(label, &[Form::Text(Language::Wgsl)])),
     }
+}
+
+fn from_text(
+    open: &Open,
+    text: &SourceText,
+    before: Option<&[u8]>,
+    constants: &dyn Fn(&str) -> Result<Option<f64>>,
+) -> Result<Program> {
+    let label = &open.fate.label;
     let understood = spirv::understand(&text.source, capabilities(open), label, &text.entry)?;
     let mut known = Vec::new();
     for name in understood.overrides() {
@@ -90,31 +107,43 @@ pub fn build(
         }
     }
     let sized = understood.overrides().any(|name| name == SIZES[0]);
-    let form = if open.translates {
-        Form::Understood(Box::new(understood))
+    let hidden = text.signature.hidden;
+    let group = if hidden { None } else { foreign::check(&understood, &text.signature, label, &text.entry)? };
+    let buffers = 1..=text.signature.params.len() as u32;
+    let read_only = buffers.filter(|binding| foreign::only_reads(&understood, *binding)).collect();
+    let source = if open.translates {
+        Source::Understood(Box::new(understood))
     } else {
         let descriptor = ShaderModuleDescriptor {
             label: Some(&text.entry),
             source: ShaderSource::Wgsl(Cow::Borrowed(&text.source)),
         };
-        // SAFETY: accesses were proven or guarded before the text was rendered, and its loops end or the author answers for them.
+        // SAFETY: accesses were proven or guarded before the text was rendered, and its loops end, or the author answers for them.
         let module =
             || unsafe { open.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) };
-        Form::Module(open.build(&text.entry, module)?)
-    };
-    let (bindings, layout, words) = layout(open, text)?;
-    let before = match given {
-        Given::Binary { bytes, .. } => seal::open(bytes, made_for),
-        _ => None,
+        Source::Module(open.build(&text.entry, module)?)
     };
     let cache = cache(open, &text.entry, before)?;
-    let (pipelines, bound) = (Mutex::default(), Mutex::default());
-    let (entry, signature) = (text.entry.clone(), text.signature.clone());
-    let program =
-        Program { entry, signature, words, form, constants: known, sized, bindings, layout, cache, pipelines, bound };
-    // What the compiler refuses is refused here, not at the first launch; most launches have groups of this size.
-    program.pipeline(open, [256.min(open.limits.max_compute_invocations_per_workgroup), 1, 1])?;
-    Ok(program)
+    let parts = Parts { source, constants: known, sized, group, read_only, cache };
+    Program::new(open, (&text.entry, &text.signature), parts)
+}
+
+/// What a program is made of.
+struct Parts {
+    source: Source,
+    constants: Vec<(String, f64)>,
+    sized: bool,
+    group: Group,
+    /// Bindings that are only read.
+    read_only: Vec<u32>,
+    cache: Option<PipelineCache>,
+}
+
+impl Parts {
+    /// Code that is passed on; of one that does not say how large its groups are, each launch does.
+    fn of(source: Source, group: Group) -> Parts {
+        Parts { source, constants: Vec::new(), sized: group.is_none(), group, read_only: Vec::new(), cache: None }
+    }
 }
 
 fn capabilities(open: &Open) -> Capabilities {
@@ -125,26 +154,31 @@ fn capabilities(open: &Open) -> Capabilities {
 }
 
 /// Bindings: the launch's words, then every buffer.
-fn layout(open: &Open, text: &SourceText) -> Result<(BindGroupLayout, PipelineLayout, u64)> {
-    let words = words(&text.signature);
+fn layout(
+    open: &Open,
+    name: &str,
+    signature: &Signature,
+    read_only: &[u32],
+) -> Result<(BindGroupLayout, PipelineLayout)> {
+    let words = words(signature);
     let entry = |binding: u32, ty: BufferBindingType, dynamic: bool, least: Option<BufferSize>| BindGroupLayoutEntry {
         binding,
         visibility: ShaderStages::COMPUTE,
         ty: BindingType::Buffer { ty, has_dynamic_offset: dynamic, min_binding_size: least },
         count: None,
     };
-    let buffers = text.signature.params.iter().filter(|param| matches!(param, ParamType::Buffer(_))).count();
+    let buffers = signature.params.iter().filter(|param| matches!(param, ParamType::Buffer(_))).count();
     let mut entries = vec![entry(0, BufferBindingType::Uniform, true, BufferSize::new(words))];
-    let storage = BufferBindingType::Storage { read_only: false };
-    entries.extend((1..=buffers as u32).map(|binding| entry(binding, storage, false, None)));
-    open.build(&text.entry, || {
-        let label = Some(text.entry.as_str());
+    let storage = |binding| BufferBindingType::Storage { read_only: read_only.contains(&binding) };
+    entries.extend((1..=buffers as u32).map(|binding| entry(binding, storage(binding), false, None)));
+    open.build(name, || {
+        let label = Some(name);
         let bindings = BindGroupLayoutDescriptor { label, entries: &entries };
         let bindings = open.device.create_bind_group_layout(&bindings);
         let layouts = [Some(&bindings)];
         let layout = PipelineLayoutDescriptor { label, bind_group_layouts: &layouts, immediate_size: 0 };
         let layout = open.device.create_pipeline_layout(&layout);
-        (bindings, layout, words)
+        (bindings, layout)
     })
 }
 
@@ -176,8 +210,40 @@ fn words(signature: &Signature) -> u64 {
 }
 
 impl Program {
+    fn new(open: &Open, (entry, signature): (&str, &Signature), parts: Parts) -> Result<Program> {
+        let Parts { source, constants, sized, group, read_only, cache } = parts;
+        let (bindings, layout) = layout(open, entry, signature, &read_only)?;
+        let (pipelines, bound) = (Mutex::default(), Mutex::default());
+        let (entry, signature, words) = (entry.to_string(), signature.clone(), words(signature));
+        let program = Program {
+            entry,
+            signature,
+            words,
+            source,
+            constants,
+            sized,
+            group,
+            bindings,
+            layout,
+            cache,
+            pipelines,
+            bound,
+        };
+        // What the compiler refuses is refused here, not at the first launch; most launches have groups of this size.
+        let likely = [256.min(open.limits.max_compute_invocations_per_workgroup), 1, 1];
+        program.pipeline(open, group.unwrap_or(likely))?;
+        Ok(program)
+    }
+
     /// The pipeline for groups of a size; made now if it is the first of that size.
     pub fn pipeline(&self, open: &Open, group: [u32; 3]) -> Result<ComputePipeline> {
+        if let Some([x, y, z]) = self.group.filter(|own| *own != group) {
+            let (label, [a, b, c]) = (&open.fate.label, group);
+            return Err(Error::mistake(format!(
+                "{label}: {} has groups of {x}×{y}×{z} in its source and {a}×{b}×{c} in the launch; make them agree",
+                self.entry
+            )));
+        }
         let key = if self.sized { group } else { [0; 3] };
         let mut pipelines = locked(&self.pipelines);
         if let Some(pipeline) = pipelines.get(&key) {
@@ -188,43 +254,38 @@ impl Program {
         if self.sized {
             constants.extend(SIZES.into_iter().zip(group.map(f64::from)));
         }
-        let pipeline = self.make(open, &constants)?;
+        let pipeline = self.make(open, group, &constants)?;
         pipelines.insert(key, pipeline.clone());
         Ok(pipeline)
     }
 
-    fn make(&self, open: &Open, constants: &[(&str, f64)]) -> Result<ComputePipeline> {
+    fn make(&self, open: &Open, group: [u32; 3], constants: &[(&str, f64)]) -> Result<ComputePipeline> {
         let entry = self.entry.as_str();
-        let translated = match &self.form {
-            Form::Module(_) => None,
-            Form::Understood(understood) => {
+        let translated = match &self.source {
+            Source::Module(_) | Source::Foreign(_) => None,
+            Source::Understood(understood) => {
                 let label = &open.fate.label;
                 let refused = |log| {
                     let message = format!("{label}: {entry} has no form in SPIR-V; the compiler's log follows");
                     Error::new(panoply_device::ErrorKind::Build, message).note(log)
                 };
-                Some(understood.translate(entry, constants).map_err(refused)?)
+                Some(Foreign::SpirV(understood.translate(entry, constants).map_err(refused)?))
             }
         };
         open.build(entry, || {
-            let module = translated.map(|words| {
-                let descriptor = ShaderModuleDescriptorPassthrough {
-                    label: Some(entry),
-                    entry_points: Cow::Owned(vec![PassthroughShaderEntryPoint {
-                        name: Cow::Borrowed(entry),
-                        workgroup_size: (1, 1, 1),
-                    }]),
-                    spirv: Some(Cow::Owned(words)),
-                    ..Default::default()
-                };
+            let code = match &self.source {
+                Source::Foreign(code) => Some(code),
+                Source::Understood(_) | Source::Module(_) => translated.as_ref(),
+            };
+            let passed = code.map(|code| {
                 // SAFETY: the words come from naga, which validated the program; only decorations were added. Bounds were proven or
-                // guarded before the text was rendered.
-                unsafe { open.device.create_shader_module_passthrough(descriptor) }
+                // guarded before the text was rendered. For what is passed on as it is, its author answers.
+                unsafe { open.device.create_shader_module_passthrough(code.descriptor(entry, group)) }
             });
-            let (module, constants) = match (&self.form, &module) {
+            let (module, constants) = match (&self.source, &passed) {
                 (_, Some(module)) => (module, &[][..]),
-                (Form::Module(module), None) => (module, constants),
-                (Form::Understood(_), None) => unreachable!("it was translated above"),
+                (Source::Module(module), None) => (module, constants),
+                (Source::Understood(_) | Source::Foreign(_), None) => unreachable!("it was passed on above"),
             };
             open.device.create_compute_pipeline(&ComputePipelineDescriptor {
                 label: Some(entry),

@@ -34,6 +34,20 @@ impl Understood {
         self.module.overrides.iter().filter_map(|(_, known)| known.name.as_deref())
     }
 
+    /// Every variable that a launch must bind: its name, group, binding and kind.
+    pub fn bindings(&self) -> impl Iterator<Item = (&str, u32, u32, naga::AddressSpace)> {
+        self.module.global_variables.iter().filter_map(|(_, variable)| {
+            let naga::ResourceBinding { group, binding } = variable.binding?;
+            Some((variable.name.as_deref().unwrap_or("a variable"), group, binding, variable.space))
+        })
+    }
+
+    /// The size of an entry point's groups; none if a pipeline takes it.
+    pub fn group(&self, entry: &str) -> Option<[u32; 3]> {
+        let point = self.module.entry_points.iter().find(|known| known.name == entry)?;
+        point.workgroup_size_overrides.is_none().then_some(point.workgroup_size)
+    }
+
     /// The program in SPIR-V, with these numbers.
     pub fn translate(&self, entry: &str, constants: &[(&str, f64)]) -> std::result::Result<Vec<u32>, String> {
         let stage = naga::ShaderStage::Compute;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use panoply_device::tape::{Place, Source};
 use panoply_device::{
-    Arg, DType, Device, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId, Region,
-    Signature, SourceText, Step,
+    Arg, DType, Device, Dispatch, Driver, ErrorKind, Format, Image, Language, ParamType, Program, ProgramId, QueueId,
+    Region, Signature, SourceText, Step, Tape,
 };
 use panoply_driver::CudaDriver;
 use panoply_driver::cuda::CudaDevice;
@@ -24,6 +25,11 @@ pub const ALL: Jobs = &[
     ("the driver's compiler is missing", no_compiler),
     ("refused programs", refused_programs),
     ("newer than the device", newer),
+    ("compiled code", compiled_code),
+    ("CUDA C++", cuda_c),
+    ("no NVRTC", no_nvrtc),
+    ("graphs", graphs),
+    ("no graphs", no_graphs),
 ];
 
 /// `x[i] = x[i] + a`, without looking where x ends.
@@ -231,4 +237,162 @@ fn newer() {
     let error = device.compile(&Program::Text(text(&newer))).unwrap_err();
     assert!(error.is_build() && error.notes()[0].contains("the program is for a newer GPU"), "{error}");
     works(&*device);
+}
+
+/// What the pretended driver's linker makes of a text.
+fn cubin(text: &str) -> Image {
+    let bytes = [b"\x7FFAKEPTX", &(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+    let SourceText { entry, signature, .. } = self::text(text);
+    Image { format: Format::Cubin, bytes: bytes.into(), entry, signature }
+}
+
+fn compiled_code() {
+    let (device, control) = (device(), Control::open());
+    let (program, x) = (device.compile(&Program::Image(cubin(ADD))).unwrap(), holding(&*device, &[1, 2, 3]));
+    device.submit(QueueId::DEFAULT, &[add(program, x, 3, 10)], false).unwrap();
+    assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [11, 12, 13]);
+    assert_eq!(control.calls("cuLinkComplete"), 0, "nothing is compiled");
+    let refused = |image: Image| device.compile(&Program::Image(image)).unwrap_err();
+    let error = refused(cubin(&ADD.replace("sm_60", "sm_90")));
+    assert!(error.is_build(), "{error}");
+    assert!(
+        error.message().contains("loading add: CUDA_ERROR_NO_BINARY_FOR_GPU (209); the program is for a newer GPU"),
+        "{error}"
+    );
+    let error = refused(Image { entry: "subtract".into(), ..cubin(ADD) });
+    assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
+    // A machine's own file that is cut off: its tables of segments and sections lie beyond its end.
+    let mut elf = [&b"\x7FELF\x02\x01\x01"[..], &[0; 57]].concat();
+    (elf[32], elf[54], elf[56]) = (64, 56, 2);
+    let error = refused(Image { bytes: elf.into(), ..cubin(ADD) });
+    assert!(error.is_build() && error.message().contains("add as a cubin is cut off after 64 bytes"), "{error}");
+    let error = refused(Image { bytes: (*b"nothing").into(), ..cubin(ADD) });
+    assert!(error.is_build() && error.message().contains("CUDA_ERROR_INVALID_IMAGE (200)"), "{error}");
+    let error = refused(Image { format: Format::CodeObject, ..cubin(ADD) });
+    assert_eq!(error.message(), "cuda:0: takes a cubin, PTX, CUDA C++; add is an AMD code object");
+    works(&*device);
+}
+
+/// The same as [`ADD`] in the words that NVIDIA's compiler takes.
+const ADD_C: &str = "\
+extern \"C\" __global__ void add(unsigned *x, unsigned a) {
+    x[blockIdx.x] += a;
+}
+";
+
+/// NVIDIA's own compiler makes the PTX that the pretended driver runs.
+fn cuda_c() {
+    let device = device();
+    let text = |source: &str| SourceText { language: Language::CudaC, ..text(source) };
+    let (program, x) = (device.compile(&Program::Text(text(ADD_C))).unwrap(), holding(&*device, &[1, 2, 3]));
+    device.submit(QueueId::DEFAULT, &[add(program, x, 3, 10)], false).unwrap();
+    assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [11, 12, 13]);
+    let bytes = device.binary(program).unwrap();
+    device.compile(&Program::Binary { bytes, text: text(ADD_C) }).unwrap();
+    let error = device.compile(&Program::Text(text(&ADD_C.replace("+= a", "+= b")))).unwrap_err();
+    assert!(error.is_build(), "{error}");
+    assert_eq!(error.message(), "cuda:0: NVRTC refused add; its log follows");
+    assert!(error.notes()[0].contains("kernel.cu(2): error: identifier \"b\" is undefined"), "{error}");
+    let mangled = ADD_C.replace("extern \"C\" ", "");
+    let error = device.compile(&Program::Text(text(&mangled))).unwrap_err();
+    assert!(error.is_build() && error.message().contains("the program has no entry point add"), "{error}");
+    works(&*device);
+}
+
+fn no_nvrtc() {
+    let device = device();
+    let error = device.compile(&Program::Text(SourceText { language: Language::CudaC, ..text(ADD_C) })).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(
+        error.message().ends_with("install the CUDA toolkit's NVRTC, which compiles CUDA C++, or give PTX or a cubin"),
+        "{error}"
+    );
+    works(&*device);
+}
+
+/// Ten launches on a tape: binding 0 is what they add to, slot 0 what the even ones add.
+fn tape(device: &dyn Device, program: ProgramId, x: Region) -> Tape {
+    let steps: Vec<Step> = (0..10).map(|step| add(program, x, 3, step)).collect();
+    let place = |step: u32| {
+        let slot = Place { step, operand: 1, source: Source::Slot(0) };
+        let binding = Place { step, operand: 0, source: Source::Binding { binding: 0, offset: 0 } };
+        if step.is_multiple_of(2) { vec![slot, binding] } else { vec![binding] }
+    };
+    device.record(steps, (0..10).flat_map(place).collect()).unwrap()
+}
+
+/// Replays a tape; ten launches add 5 times the slot and 1 + 3 + 5 + 7 + 9.
+fn replay(device: &dyn Device, tape: &mut Tape, x: Region, slot: u32, before: u32) {
+    device.replay(QueueId::DEFAULT, tape, &[x], &[slot.into()]).unwrap();
+    let after = before + 5 * slot + 25;
+    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), [after; 3]);
+}
+
+fn graphs() {
+    let (device, control) = (device(), Control::open());
+    let calls = |name: &str| control.calls(name);
+    let counts = || {
+        [
+            "cuGraphAddKernelNode",
+            "cuGraphInstantiateWithFlags",
+            "cuGraphExecKernelNodeSetParams",
+            "cuGraphLaunch",
+            "cuLaunchKernel",
+        ]
+        .map(calls)
+    };
+    let program = compile(&*device);
+    let (x, y) = (holding(&*device, &[0; 3]), holding(&*device, &[100; 3]));
+    let mut tape = tape(&*device, program, x);
+    replay(&*device, &mut tape, x, 1, 0);
+    assert_eq!(counts(), [10, 1, 0, 1, 0], "a graph of ten nodes is made and launched");
+    replay(&*device, &mut tape, x, 1, 30);
+    assert_eq!(counts(), [10, 1, 0, 2, 0], "nothing changed: one call");
+    replay(&*device, &mut tape, x, 2, 60);
+    assert_eq!(counts(), [10, 1, 5, 3, 0], "five arguments changed");
+    replay(&*device, &mut tape, y, 2, 100);
+    assert_eq!(counts(), [10, 1, 15, 4, 0], "all buffers changed");
+    let live = control.live();
+    device.forget(tape);
+    assert_eq!(control.live(), live - 2, "the graph and what was launched of it");
+    assert_eq!((calls("cuGraphDestroy"), calls("cuGraphExecDestroy")), (1, 1));
+    // Few launches, and what is none, are told one by one.
+    let mut few =
+        device.record(vec![add(program, x, 3, 7), Step::Fill { to: x, pattern: vec![0] }], Vec::new()).unwrap();
+    device.replay(QueueId::DEFAULT, &mut few, &[], &[]).unwrap();
+    assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [0; 3]);
+    assert_eq!((calls("cuGraphLaunch"), calls("cuLaunchKernel")), (4, 1));
+    device.forget(few);
+}
+
+/// Whatever a driver refuses about graphs, the launches happen.
+fn no_graphs() {
+    let (device, control) = (device(), Control::open());
+    let program = compile(&*device);
+    for (function, replays) in [
+        ("cuGraphCreate", 1),
+        ("cuGraphAddKernelNode", 1),
+        ("cuGraphInstantiateWithFlags", 1),
+        ("cuGraphExecKernelNodeSetParams", 2),
+    ] {
+        let x = holding(&*device, &[0; 3]);
+        let mut tape = tape(&*device, program, x);
+        control.fail(function, 801, 0, 1);
+        let (mut before, launched) = (0, control.calls("cuLaunchKernel"));
+        for turn in 1..=3 {
+            replay(&*device, &mut tape, x, turn, before);
+            before += 5 * turn + 25;
+        }
+        assert_eq!(control.calls("cuLaunchKernel") - launched, 10 * (4 - replays), "{function}");
+        device.forget(tape);
+    }
+    // A launch of a graph that fails is the error of the replay.
+    let x = holding(&*device, &[0; 3]);
+    let mut tape = tape(&*device, program, x);
+    control.fail("cuGraphLaunch", 2, 0, 1);
+    let error = device.replay(QueueId::DEFAULT, &mut tape, &[x], &[1u32.into()]).map(drop).unwrap_err();
+    assert!(error.is_out_of_memory() && error.message().contains("launching 10 kernels"), "{error}");
+    replay(&*device, &mut tape, x, 1, 0);
+    device.forget(tape);
+    assert_eq!(control.calls("cuGraphCreate") - 1, control.calls("cuGraphDestroy"), "graphs are given back");
 }

@@ -6,7 +6,7 @@ mod jobs;
 #[path = "../shared/mod.rs"]
 mod shared;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use panoply_device::{Driver, ErrorKind};
 use panoply_driver::CudaDriver;
@@ -89,4 +89,42 @@ fn failures_have_their_kind() {
 fn refused_programs() {
     run("refused programs", "");
     run("newer than the device", "capability=61");
+}
+
+#[test]
+fn programs_of_a_users_own() {
+    run("compiled code", "");
+    let Some(folder) = nvrtc() else {
+        println!("SKIPPED: CUDA C++: NVRTC is not in .tools; `cargo xtask install` installs it");
+        return;
+    };
+    let folder = folder.to_str().unwrap();
+    shared::run("CUDA C++", &[("PANOPLY_FAKE_CUDA", "capability=89"), ("LD_LIBRARY_PATH", folder)]);
+    shared::run("CUDA C++", &[("PANOPLY_FAKE_CUDA", "capability=120"), ("LD_LIBRARY_PATH", folder)]);
+}
+
+#[test]
+fn tapes_are_graphs() {
+    run("graphs", "");
+    run("no graphs", "");
+}
+
+#[test]
+fn without_nvrtc_the_remedy_is_named() {
+    if ["/usr/local/cuda/lib64/libnvrtc.so", "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12"]
+        .iter()
+        .any(|file| Path::new(file).exists())
+    {
+        println!("SKIPPED: a missing NVRTC: this system has one");
+        return;
+    }
+    shared::run("no NVRTC", &[("LD_LIBRARY_PATH", "")]);
+}
+
+/// Where `cargo xtask install` put NVIDIA's compiler.
+fn nvrtc() -> Option<PathBuf> {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/venv/lib");
+    let versions = std::fs::read_dir(python).ok()?;
+    let folder = |version: PathBuf| version.join("site-packages/nvidia/cuda_nvrtc/lib");
+    versions.flatten().map(|version| folder(version.path())).find(|folder| folder.join("libnvrtc.so.12").exists())
 }

@@ -215,7 +215,7 @@ fn refused_programs() {
     let wrong = format!("#error this does not compile\n{ADD}");
     let error = device.compile(&Program::Text(text(&wrong))).unwrap_err();
     assert!(error.is_build(), "{error}");
-    assert_eq!(error.message(), "rocm:0: ROCm's compiler refused add; its log follows");
+    assert_eq!(error.message(), "rocm:0: hiprtc refused add; its log follows");
     assert!(error.notes()[0].starts_with("kernel.hip:1:2: error: this does not compile\n#error"), "{error}");
     control.fail("hiprtcCompileProgram", 11, 0, 1);
     let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
@@ -225,7 +225,11 @@ fn refused_programs() {
     assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
     let other = SourceText { language: Language::OpenClC, ..text(ADD) };
     let error = device.compile(&Program::Text(other)).unwrap_err();
-    assert!(error.is_unsupported() && error.message().contains("rocm:0: takes HIP C++, add is OpenClC"), "{error}");
+    assert!(
+        error.is_unsupported()
+            && error.message().contains("rocm:0: takes an AMD code object, HIP C++; add is OpenCL C"),
+        "{error}"
+    );
     works(&*device);
     assert_eq!(driver().refused().len(), 0);
 }

@@ -11,6 +11,7 @@ pub(crate) mod api;
 pub(crate) mod codes;
 mod config;
 pub(crate) mod devices;
-mod modules;
+pub(crate) mod graphs;
+pub(crate) mod modules;
 pub(crate) mod state;
 pub(crate) mod streams;

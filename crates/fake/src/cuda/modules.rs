@@ -89,6 +89,9 @@ exported! {
         State::on_device(NAME, |state, _| {
             // SAFETY: an image begins with a mark and its length.
             let module = unsafe { load(image.cast()) }?;
+            if module.target > state.config.capability as u32 {
+                return Err(NO_BINARY_FOR_GPU);
+            }
             let new = state.handle();
             state.modules.insert(new, Arc::new(module));
             // SAFETY: the caller's pointer.
@@ -136,27 +139,44 @@ exported! {
         extra: *const *const c_void,
     ) {
         State::on_device(NAME, |state, _| {
-            let (module, name) = state.functions.get(&function).ok_or(INVALID_HANDLE)?.clone();
-            let entry = &module.entries[&name];
-            let (grid, block) = ([gx, gy, gz], [bx, by, bz]);
-            let items = block.iter().map(|size| u64::from(*size)).product::<u64>();
-            let fits = (1..=1024).contains(&items) && bz <= 64 && gy <= 65_535 && gz <= 65_535 && gx <= i32::MAX as u32;
-            if !fits || grid.contains(&0) || shared != 0 || !extra.is_null() || entry.shared > 48 << 10 {
-                return Err(INVALID_VALUE);
-            }
-            if entry.required.is_some_and(|required| required != block) {
-                return Err(INVALID_VALUE);
-            }
-            let value = |(at, bytes): (usize, usize)| {
-                let mut word = [0; 8];
-                // SAFETY: the caller gave a pointer to the bytes of every parameter.
-                unsafe { std::ptr::copy_nonoverlapping((*params.add(at)).cast::<u8>(), word.as_mut_ptr(), bytes) };
-                u64::from_le_bytes(word)
-            };
-            let params = entry.params.iter().copied().enumerate().map(value).collect();
-            state.push(stream, Work::Kernel { module, entry: name, grid, block, params })
+            // SAFETY: the caller's arguments.
+            let work = unsafe { kernel(state, function, ([gx, gy, gz], [bx, by, bz]), shared, params, extra) }?;
+            state.push(stream, work)
         })
     }
+}
+
+/// A launch, checked.
+///
+/// # Safety
+/// There is a pointer to the bytes of every parameter.
+pub unsafe fn kernel(
+    state: &State,
+    function: u64,
+    (grid, block): ([u32; 3], [u32; 3]),
+    shared: u32,
+    params: *const *const c_void,
+    extra: *const *const c_void,
+) -> Result<Work, i32> {
+    let (module, name) = state.functions.get(&function).ok_or(INVALID_HANDLE)?.clone();
+    let entry = &module.entries[&name];
+    let items = block.iter().map(|size| u64::from(*size)).product::<u64>();
+    let [gx, gy, gz] = grid;
+    let fits = (1..=1024).contains(&items) && block[2] <= 64 && gy <= 65_535 && gz <= 65_535 && gx <= i32::MAX as u32;
+    if !fits || grid.contains(&0) || shared != 0 || !extra.is_null() || entry.shared > 48 << 10 {
+        return Err(INVALID_VALUE);
+    }
+    if entry.required.is_some_and(|required| required != block) {
+        return Err(INVALID_VALUE);
+    }
+    let value = |(at, bytes): (usize, usize)| {
+        let mut word = [0; 8];
+        // SAFETY: as the caller promised.
+        unsafe { std::ptr::copy_nonoverlapping((*params.add(at)).cast::<u8>(), word.as_mut_ptr(), bytes) };
+        u64::from_le_bytes(word)
+    };
+    let params = entry.params.iter().copied().enumerate().map(value).collect();
+    Ok(Work::Kernel { module, entry: name, grid, block, params })
 }
 
 /// The error log's place and length among options.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::codes::*;
 use super::config::Config;
+use super::graphs::Node;
 use super::streams::{Event, Stream};
 use crate::hip::host::Program;
 use crate::hip::{Code, Source};
@@ -26,6 +27,9 @@ pub struct State {
     pub modules: HashMap<u64, Arc<Module>>,
     /// A module and the name of an entry point.
     pub functions: HashMap<u64, (Arc<Module>, String)>,
+    /// Graphs, and what can be launched of them.
+    pub graphs: HashMap<u64, Vec<Node>>,
+    pub instances: HashMap<u64, Vec<Node>>,
     /// What linking made.
     pub links: HashMap<u64, Vec<u8>>,
     /// HIP's programs that were loaded.
@@ -80,6 +84,8 @@ impl State {
             events: HashMap::new(),
             modules: HashMap::new(),
             functions: HashMap::new(),
+            graphs: HashMap::new(),
+            instances: HashMap::new(),
             links: HashMap::new(),
             code: HashMap::new(),
             entries: HashMap::new(),
@@ -154,7 +160,8 @@ impl State {
         let memory: usize = self.devices.iter().map(|device| device.memory.count()).sum();
         let events = self.events.values().filter(|event| event.live).count();
         let programs = self.modules.len() + self.links.len() + self.code.len() + self.sources.len();
-        contexts + (memory + events + programs + self.streams.len() + self.pinned.len()) as u64
+        let graphs = self.graphs.len() + self.instances.len();
+        contexts + (memory + events + programs + graphs + self.streams.len() + self.pinned.len()) as u64
     }
 
     /// A handle nobody has; never 0.

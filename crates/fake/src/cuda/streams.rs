@@ -49,6 +49,7 @@ pub struct Host(pub *mut u8);
 unsafe impl Send for Host {}
 
 /// Something a stream does.
+#[derive(Clone)]
 pub enum Work {
     Kernel {
         module: Arc<Module>,

@@ -63,3 +63,13 @@ template <class T> bool compare(T *at, T *seen, T x) {
 #define __hip_atomic_fetch_max(at, x, order, scope) host::most(at, x)
 #define __hip_atomic_exchange(at, x, order, scope) host::exchange(at, x)
 #define __hip_atomic_compare_exchange_strong(at, seen, x, success, failure, scope) host::compare(at, seen, x)
+
+// What hiprtc declares for programs that were written by hand.
+namespace host {
+struct Three { unsigned x, y, z; };
+static inline Three three(const unsigned *axes) { return {axes[0], axes[1], axes[2]}; }
+}
+#define __global__ __attribute__((global))
+#define threadIdx host::three(host::current->id)
+#define blockIdx host::three(host::group_id)
+#define blockDim host::three(host::group_size)

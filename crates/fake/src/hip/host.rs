@@ -54,8 +54,13 @@ impl Program {
     }
 }
 
+/// Whether a line begins an entry point, in the words of a renderer or of an author.
+pub fn is_entry(line: &str) -> bool {
+    line.contains("__attribute__((global))") || line.contains("__global__")
+}
+
 fn entry(text: &str) -> Option<&str> {
-    let line = text.lines().find(|line| line.contains("__attribute__((global))"))?;
+    let line = text.lines().find(|line| is_entry(line))?;
     line.split("void ").nth(1)?.split('(').next()
 }
 

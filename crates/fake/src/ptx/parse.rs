@@ -74,6 +74,7 @@ fn entry(reader: &mut Reader<'_>) -> Result<Entry, String> {
     while !reader.take(")") {
         reader.expect(".param")?;
         let ty = reader.ty()?;
+        pointer(reader)?;
         let name = reader.next()?.text.clone();
         scope.params.insert(name, (entry.params.len(), ty.bytes()));
         entry.params.push(ty.bytes());
@@ -107,6 +108,17 @@ fn entry(reader: &mut Reader<'_>) -> Result<Entry, String> {
     }
     entry.code = statements.into_iter().map(|tokens| decode(tokens, &scope)).collect::<Result<_, _>>()?;
     Ok(entry)
+}
+
+/// What a parameter may say of the memory it points at: a promise, which changes nothing.
+fn pointer(reader: &mut Reader<'_>) -> Result<(), String> {
+    if reader.take(".ptr") {
+        reader.take(".global");
+        if reader.take(".align") {
+            reader.number()?;
+        }
+    }
+    Ok(())
 }
 
 fn registers(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> Result<(), String> {

@@ -76,7 +76,7 @@ impl Device {
 }
 
 impl Work<'_> {
-    fn step(&self, device: &Device) -> Result<Step> {
+    pub(super) fn step(&self, device: &Device) -> Result<Step> {
         let at_home = |storage: &Storage| {
             let home = storage.device() == device;
             let message = || format!("a buffer on {} was given to work for {device}", storage.device());
@@ -108,7 +108,18 @@ impl Work<'_> {
         }
     }
 
-    fn touches(&self) -> impl Iterator<Item = Touch<'_>> + Clone {
+    /// What it does to an operand, counted as [`Step::region`] counts; none for a number.
+    pub(super) fn access(&self, operand: usize) -> Option<Access> {
+        match (self, operand) {
+            (Work::Kernel { prepared, .. }, _) => prepared.params().get(operand)?.access(),
+            (Work::Routine { routine, .. }, _) => routine.operands().nth(operand).map(|operand| operand.access),
+            (Work::Copy { .. }, 0) => Some(Access::In),
+            (Work::Copy { .. }, 1) | (Work::Fill { .. }, 0) => Some(Access::Out),
+            (Work::Copy { .. } | Work::Fill { .. }, _) => None,
+        }
+    }
+
+    pub(super) fn touches(&self) -> impl Iterator<Item = Touch<'_>> + Clone {
         let mut kernel = None;
         let mut routine = None;
         let mut others: [Option<Touch<'_>>; 2] = [None; 2];
@@ -123,7 +134,7 @@ impl Work<'_> {
         kernel.into_iter().flatten().chain(routine.into_iter().flatten()).chain(others.into_iter().flatten())
     }
 
-    fn entry(&self) -> Entry {
+    pub(super) fn entry(&self) -> Entry {
         match self {
             Work::Kernel { prepared, args, .. } => entry(prepared, args),
             Work::Routine { routine, buffers } => {

@@ -34,6 +34,7 @@ impl fmt::Display for What {
 }
 
 /// One step, before it has run.
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub what: What,
     pub name: Arc<str>,

@@ -16,6 +16,7 @@ use panoply_ir::{Result, Verified};
 
 use super::compiler::{Compiler, ProgramCounts};
 use super::limits;
+use super::package::Package;
 use super::prepared::Prepared;
 
 pub(crate) struct Programs {
@@ -45,16 +46,27 @@ impl Programs {
     }
 
     pub fn prepare(&self, kernel: &Arc<Verified<Kernel>>) -> Result<Arc<Prepared>> {
-        let hash = panoply_ir::hash(kernel);
-        let slot = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).entry(hash).or_default().clone();
+        self.once(panoply_ir::hash(kernel), |compiler| {
+            limits::check(kernel, compiler.raw.target(), compiler.raw.info())?;
+            Prepared::new(compiler.clone(), kernel)
+        })
+    }
+
+    pub fn prepare_package(&self, package: &Package) -> Result<Arc<Prepared>> {
+        self.once(package.key(), |compiler| {
+            limits::check_package(package, compiler.raw.target(), compiler.raw.info())?;
+            Prepared::packaged(compiler.clone(), package)
+        })
+    }
+
+    fn once(&self, key: u128, make: impl FnOnce(&Arc<Compiler>) -> Result<Prepared>) -> Result<Arc<Prepared>> {
+        let slot = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(prepared) = &*slot {
             self.compiler.count_reuse();
             return Ok(prepared.clone());
         }
-        let raw = &self.compiler.raw;
-        limits::check(kernel, raw.target(), raw.info())?;
-        let prepared = Arc::new(Prepared::new(self.compiler.clone(), kernel)?);
+        let prepared = Arc::new(make(&self.compiler)?);
         *slot = Some(prepared.clone());
         Ok(prepared)
     }

@@ -43,7 +43,7 @@ impl Compiler {
         let started = Instant::now();
         let done = match program {
             Program::Text(text) => self.compile_text(text),
-            Program::Ir(_) | Program::Binary { .. } => {
+            Program::Ir(_) | Program::Binary { .. } | Program::Image(_) | Program::Host(_) => {
                 self.compiled.fetch_add(1, Ordering::Relaxed);
                 self.raw.compile(&program)
             }

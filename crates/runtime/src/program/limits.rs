@@ -6,6 +6,7 @@ use panoply_device::DeviceInfo;
 use panoply_ir::kernel::{ExprId, Kernel, Param, Space};
 use panoply_ir::{DType, Error, Result, Target, Type};
 
+use super::package::Package;
 use crate::bytes::human;
 
 /// Whether the device can run the kernel; if not, the first thing it lacks and what would help.
@@ -23,13 +24,32 @@ pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Resu
         )));
     }
     let bindings = kernel.params.iter().filter(|param| matches!(param, Param::Buffer(_))).count();
+    check_bindings(name, bindings, target, &device)?;
+    check_types(kernel, target, info)
+}
+
+/// The same for a kernel of which only its group and parameters are known.
+pub(crate) fn check_package(package: &Package, target: &Target, info: &DeviceInfo) -> Result<()> {
+    let (name, device) = (&package.name, info.spelling());
+    if package.group.contains(&0) {
+        let [x, y, z] = package.group;
+        return Err(Error::mistake(format!(
+            "kernel {name}: a group of {x}×{y}×{z} has no work-items; give at least one along each axis"
+        )));
+    }
+    check_group(name, package.group, target, &device)?;
+    let bindings = package.params.iter().filter(|param| param.access().is_some()).count();
+    check_bindings(name, bindings, target, &device)
+}
+
+fn check_bindings(name: &str, bindings: usize, target: &Target, device: &str) -> Result<()> {
     if bindings > target.max_bindings as usize {
         return Err(Error::unsupported(format!(
             "kernel {name}: takes {bindings} buffers, {device} can bind {}; split the kernel or join buffers",
             target.max_bindings
         )));
     }
-    check_types(kernel, target, info)
+    Ok(())
 }
 
 fn check_group(name: &str, group: [u32; 3], target: &Target, device: &str) -> Result<()> {

@@ -9,6 +9,7 @@ use panoply_ir::kernel::{Access, Expr, Guard, Kernel, Op, Param, Space};
 use panoply_ir::{DType, Result, Type, Verified};
 
 use super::compiler::Compiler;
+use super::package::Package;
 use super::translate::{self, Form};
 
 /// A kernel ready to launch on a device. The last to hold it lets the device forget it.
@@ -65,6 +66,16 @@ pub enum ParameterKind {
     },
 }
 
+impl Parameter {
+    /// What the kernel does to the buffer; none for a number.
+    pub fn access(&self) -> Option<Access> {
+        match self.kind {
+            ParameterKind::Buffer { access, .. } => Some(access),
+            ParameterKind::Scalar(_) | ParameterKind::Index => None,
+        }
+    }
+}
+
 impl Prepared {
     pub(super) fn new(compiler: Arc<Compiler>, kernel: &Arc<Verified<Kernel>>) -> Result<Prepared> {
         let params = kernel.params.iter().map(|param| parameter(kernel, param)).collect();
@@ -79,6 +90,14 @@ impl Prepared {
             }
         };
         Ok(Prepared { compiler, name, params, group, unchecked, programs })
+    }
+
+    /// A kernel that was written elsewhere.
+    pub(super) fn packaged(compiler: Arc<Compiler>, package: &Package) -> Result<Prepared> {
+        let Package { name, group, params, .. } = package;
+        let programs = Programs::One(package.program(&compiler)?);
+        let (name, params, group) = (name.as_str().into(), params.clone(), Some(*group));
+        Ok(Prepared { compiler, name, params, group, unchecked: true, programs })
     }
 
     /// The kernel's name.

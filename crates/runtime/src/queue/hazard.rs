@@ -124,6 +124,12 @@ impl Uses {
         }
         let &Submission { queue, started, ended, .. } = submission;
         let writes = access != Access::In;
+        // One submission often uses the same bytes many times.
+        let again = |earlier: &&mut Use| earlier.bytes == bytes && Arc::ptr_eq(&earlier.pending, pending);
+        if let Some(earlier) = self.0.iter_mut().rev().find(again) {
+            earlier.writes |= writes;
+            return;
+        }
         self.0.retain(|earlier| {
             if earlier.failure.is_some() && earlier.poisons {
                 return true;

@@ -218,6 +218,7 @@ impl RawDevice for Lab {
                 state.counts.binaries_loaded += 1;
                 None
             }
+            Program::Image(_) | Program::Host(_) => unreachable!("they are another form"),
         };
         let id = state.id();
         state.programs.insert(id, kernel);

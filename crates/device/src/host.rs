@@ -1,0 +1,122 @@
+//! Functions of the host's as programs, for a device that is the host.
+
+use std::fmt;
+use std::sync::Arc;
+
+use panoply_ir::interpret::Arg;
+use panoply_ir::kernel::Access;
+use panoply_ir::{DType, Element, Error, Result, Scalar};
+
+use crate::program::Signature;
+
+/// What a function does with a launch.
+pub type Body = dyn Fn(&mut HostCall<'_>) -> Result<()> + Send + Sync;
+
+/// A function of the host's that stands for a kernel: it is called once for a whole launch.
+#[derive(Clone)]
+pub struct HostFunction {
+    /// Its name.
+    pub entry: String,
+    /// Its arguments.
+    pub signature: Signature,
+    /// What it does to each buffer among its parameters, in order; none for a number.
+    pub access: Vec<Option<Access>>,
+    /// The function.
+    pub body: Arc<Body>,
+}
+
+/// One call of a [`HostFunction`]: how many work-items were asked for, and the arguments by their positions from 0.
+pub struct HostCall<'a> {
+    /// Work-items along each axis.
+    pub grid: [u64; 3],
+    entry: &'a str,
+    /// None for a buffer to write that was handed out.
+    args: Vec<Option<Arg<'a>>>,
+}
+
+impl<'a> HostCall<'a> {
+    /// A call with these arguments.
+    pub fn new(entry: &'a str, grid: [u64; 3], args: Vec<Arg<'a>>) -> HostCall<'a> {
+        HostCall { grid, entry, args: args.into_iter().map(Some).collect() }
+    }
+
+    /// The elements of a buffer that is only read.
+    pub fn read<T: Element>(&self, position: usize) -> Result<&'a [T]> {
+        match self.args.get(position) {
+            Some(Some(Arg::Read(bytes))) => {
+                bytemuck::try_cast_slice(bytes).map_err(|_| self.wrong(position, "read", T::DTYPE))
+            }
+            _ => Err(self.wrong(position, "read", T::DTYPE)),
+        }
+    }
+
+    /// The elements of a buffer that is written. They are handed out once.
+    pub fn write<T: Element>(&mut self, position: usize) -> Result<&'a mut [T]> {
+        let wrong = self.wrong(position, "write", T::DTYPE);
+        match self.args.get_mut(position).and_then(|arg| arg.take_if(|arg| matches!(arg, Arg::Write(_)))) {
+            Some(Arg::Write(bytes)) => bytemuck::try_cast_slice_mut(bytes).map_err(|_| wrong),
+            _ => Err(wrong),
+        }
+    }
+
+    /// A number.
+    pub fn number<T: Element>(&self, position: usize) -> Result<T> {
+        match self.args.get(position) {
+            Some(Some(Arg::Scalar(Scalar { dtype, bits }))) if *dtype == T::DTYPE => {
+                Ok(bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..dtype.bytes()]))
+            }
+            _ => Err(self.wrong(position, "a number of", T::DTYPE)),
+        }
+    }
+
+    fn wrong(&self, position: usize, what: &str, dtype: DType) -> Error {
+        let is = match self.args.get(position) {
+            None => format!("there are {} arguments", self.args.len()),
+            Some(None) => "it was handed out before".to_string(),
+            Some(Some(Arg::Read(bytes))) => format!("it is {} bytes to read", bytes.len()),
+            Some(Some(Arg::Write(bytes))) => format!("it is {} bytes to write", bytes.len()),
+            Some(Some(Arg::Scalar(value))) => format!("it is a {}", value.dtype),
+            Some(Some(Arg::Index(_))) => "it is an index".to_string(),
+        };
+        Error::mistake(format!(
+            "kernel {}: its function on the CPU asks for argument {} as {what} {dtype}, but {is}",
+            self.entry,
+            position + 1
+        ))
+    }
+}
+
+impl fmt::Debug for HostFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostFunction({})", self.entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_what_the_launch_gave_and_nothing_else() {
+        let (read, mut write) = ([1u32, 2], [3u32]);
+        let args = vec![
+            Arg::Read(bytemuck::cast_slice(&read)),
+            Arg::Write(bytemuck::cast_slice_mut(&mut write)),
+            Arg::Scalar(7i16.into()),
+        ];
+        let mut call = HostCall::new("f", [2, 1, 1], args);
+        assert_eq!((call.read::<u32>(0).unwrap(), call.number::<i16>(2).unwrap()), (&[1, 2][..], 7));
+        call.write::<u32>(1).unwrap()[0] = 4;
+        for (error, said) in [
+            (call.write::<u32>(1).map(drop).unwrap_err(), "argument 2 as write u32, but it was handed out before"),
+            (call.write::<u32>(0).map(drop).unwrap_err(), "argument 1 as write u32, but it is 8 bytes to read"),
+            (call.read::<u64>(2).map(drop).unwrap_err(), "argument 3 as read u64, but it is a i16"),
+            (call.number::<u16>(2).map(drop).unwrap_err(), "argument 3 as a number of u16, but it is a i16"),
+            (call.read::<u8>(3).map(drop).unwrap_err(), "argument 4 as read u8, but there are 3 arguments"),
+        ] {
+            assert!(error.is_mistake() && error.message().contains(said), "{error}");
+        }
+        drop(call);
+        assert_eq!(write, [4]);
+    }
+}

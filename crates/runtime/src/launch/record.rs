@@ -1,0 +1,199 @@
+//! Work that is submitted many times: checked once, then replayed over other memory and with other numbers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use panoply_device::tape::{Place, Source, Tape};
+use panoply_device::{Arg, QueueId, Region, Step};
+use panoply_ir::kernel::Access;
+use panoply_ir::{DType, Error, Result, Scalar};
+
+use super::work::Work;
+use crate::device::Device;
+use crate::memory::storage::{Storage, Touch};
+use crate::profile::entry::Entry;
+use crate::program::prepared::Prepared;
+use crate::queue::event::Event;
+
+/// Bindings whose bytes end below this are within reach of any index.
+const REACH: u64 = 1 << 31;
+
+/// Every binding begins as far from such a multiple as the recorded one, so that elements stay aligned.
+const ALIGN: u64 = 16;
+
+/// Work that was recorded. Its buffers are parts of bindings, of which every replay gives its own, and some of its numbers are slots.
+pub struct Recorded {
+    device: Device,
+    /// Present until drop.
+    tape: Mutex<Option<Tape>>,
+    entries: Vec<Entry>,
+    bindings: Vec<Binding>,
+    slots: Vec<DType>,
+    /// Programs live as long as the tape.
+    _programs: Vec<Arc<Prepared>>,
+}
+
+/// What a binding must be like.
+struct Binding {
+    bytes: u64,
+    offset: u64,
+    /// What the work does to it; nothing if it has no part in it.
+    access: Option<Access>,
+}
+
+impl Device {
+    /// Records work. Nothing runs. Each place says that an operand is a part of one of the bindings, or is one of the slots; every
+    /// buffer has one, numbers without one stay as they are.
+    pub fn record(
+        &self,
+        work: &[Work<'_>],
+        bindings: &[&Storage],
+        slots: &[Scalar],
+        places: Vec<Place>,
+    ) -> Result<Recorded> {
+        let steps = work.iter().map(|one| one.step(self)).collect::<Result<Vec<Step>>>()?;
+        let mut known: Vec<Binding> = bindings
+            .iter()
+            .map(|storage| Binding { bytes: storage.bytes(), offset: storage.offset(), access: None })
+            .collect();
+        for place in &places {
+            let access = check_place(place, work, &steps, bindings, slots)?;
+            if let (Source::Binding { binding, .. }, Some(access)) = (place.source, access) {
+                let before = &mut known[binding as usize].access;
+                *before = Some(if before.is_none_or(|before| before == access) { access } else { Access::InOut });
+            }
+        }
+        let buffers: usize = work.iter().map(|one| one.touches().count()).sum();
+        let placed = places.iter().filter(|place| matches!(place.source, Source::Binding { .. })).count();
+        if buffers != placed {
+            return Err(Error::mistake(format!(
+                "record: the work has {buffers} buffers, {placed} were said to be parts of bindings; say so of each"
+            )));
+        }
+        let programs = work.iter().filter_map(|one| match one {
+            Work::Kernel { prepared, .. } => Some((*prepared).clone()),
+            Work::Routine { .. } | Work::Copy { .. } | Work::Fill { .. } => None,
+        });
+        let recorded = Recorded {
+            device: self.clone(),
+            entries: work.iter().map(Work::entry).collect(),
+            bindings: known,
+            slots: slots.iter().map(|slot| slot.dtype).collect(),
+            _programs: programs.collect(),
+            tape: Mutex::new(Some(self.raw().record(steps, places)?)),
+        };
+        recorded.check(bindings, slots)?;
+        Ok(recorded)
+    }
+}
+
+/// What a step does to the operand of a place, if it is a buffer; that the place fits what was recorded.
+fn check_place(
+    place: &Place,
+    work: &[Work<'_>],
+    steps: &[Step],
+    bindings: &[&Storage],
+    slots: &[Scalar],
+) -> Result<Option<Access>> {
+    let wrong = || Error::mistake(format!("record: {place:?} is no operand of the work, or another than the work has"));
+    let step = steps.get(place.step as usize).ok_or_else(wrong)?;
+    match place.source {
+        Source::Slot(slot) => {
+            let Step::Dispatch(dispatch) = step else { return Err(wrong()) };
+            let wanted = slots.get(slot as usize).ok_or_else(wrong)?;
+            match dispatch.args.get(place.operand as usize) {
+                Some(Arg::Scalar(recorded)) if recorded == wanted => Ok(None),
+                _ => Err(wrong()),
+            }
+        }
+        Source::Binding { binding, offset } => {
+            let binding = bindings.get(binding as usize).ok_or_else(wrong)?.region();
+            let region = step.region(place.operand as usize).ok_or_else(wrong)?;
+            let inside = offset.checked_add(region.bytes).is_some_and(|end| end <= binding.bytes);
+            if !inside || (region.alloc, region.offset) != (binding.alloc, binding.offset + offset) {
+                return Err(wrong());
+            }
+            Ok(work[place.step as usize].access(place.operand as usize))
+        }
+    }
+}
+
+impl Recorded {
+    /// Submits the work to the default queue, over these bindings and with these numbers: as many, as large and of the same types as
+    /// those that were recorded.
+    pub fn replay(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<Event> {
+        self.check(bindings, slots)?;
+        let regions: Vec<Region> = bindings.iter().map(|storage| storage.region()).collect();
+        let touches = bindings.iter().zip(&self.bindings);
+        let touches = touches.filter_map(|(storage, binding)| Some((*storage, binding.access?) as Touch<'_>));
+        let (device, queue) = (&self.device, QueueId::DEFAULT);
+        let mut held = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
+        let tape = held.as_mut().expect("a recording keeps its tape until drop");
+        let ticket = device.in_order(queue, touches, || match device.profiler().recording() {
+            None => device.raw().replay(queue, tape, &regions, slots),
+            Some(profile) => {
+                tape.set(&regions, slots);
+                profile.submit(device, queue, tape.steps(), |step| self.entries[step].clone())
+            }
+        })?;
+        Ok(Event::new(device.clone(), queue, ticket))
+    }
+
+    fn check(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<()> {
+        if bindings.len() != self.bindings.len() || !slots.iter().map(|slot| slot.dtype).eq(self.slots.iter().copied())
+        {
+            return Err(Error::mistake(format!(
+                "replay: {} bindings and {} slots were given for {} and {}; give as many, of the same types",
+                bindings.len(),
+                slots.len(),
+                self.bindings.len(),
+                self.slots.len()
+            )));
+        }
+        for (position, (storage, recorded)) in bindings.iter().zip(&self.bindings).enumerate() {
+            let (bytes, offset) = (storage.bytes(), storage.offset());
+            let aligned = offset % ALIGN == recorded.offset % ALIGN;
+            let reached = offset == recorded.offset || offset.saturating_add(bytes) < REACH;
+            if storage.device() != &self.device || bytes != recorded.bytes || !aligned || !reached {
+                return Err(Error::mistake(format!(
+                    "replay: binding {position} is {bytes} bytes at offset {offset} on {}, {} bytes at {} on {} were recorded; record \
+                     again",
+                    storage.device(),
+                    recorded.bytes,
+                    recorded.offset,
+                    self.device
+                )));
+            }
+        }
+        self.check_aliases(bindings)
+    }
+
+    /// A binding that is written shares no bytes with another.
+    fn check_aliases(&self, bindings: &[&Storage]) -> Result<()> {
+        for (written, (storage, binding)) in bindings.iter().zip(&self.bindings).enumerate() {
+            if !matches!(binding.access, Some(Access::Out | Access::InOut)) {
+                continue;
+            }
+            let shares = |(other, another): (usize, &&Storage)| other != written && storage.overlaps(another);
+            if let Some(other) = bindings.iter().enumerate().position(shares) {
+                return Err(Error::mistake(format!(
+                    "replay: binding {written} is written and shares bytes with binding {other}; pass a copy of one"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        if let Some(tape) = self.tape.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            self.device.raw().forget(tape);
+        }
+    }
+}
+
+impl std::fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Recorded({} steps over {} bindings on {})", self.entries.len(), self.bindings.len(), self.device)
+    }
+}

@@ -1,0 +1,74 @@
+//! A plan that runs again is replayed: over other data, with other numbers, over leaves that lie otherwise, on every device here.
+
+use panoply_runtime::{Device, report};
+use panoply_tensor::{Shape, Tensor, plan_counts};
+
+const LEN: usize = 300;
+
+fn data(turn: u32) -> Vec<f32> {
+    (0..LEN as u32).map(|i| ((i * 7 + turn * 13) % 97) as f32 / 8.0 - 6.0).collect()
+}
+
+/// Several kernels: sums between what is element by element, and a number of the run.
+fn chain(x: &Tensor, by: f32) -> [Tensor; 2] {
+    let centred = x - x.mean(..);
+    let scaled = &centred * &Tensor::scalar(by);
+    let normed = &scaled / (&scaled * &scaled).sum(..).sqrt();
+    [normed, scaled.max(..)]
+}
+
+/// The same by Rust, in f64.
+fn expected(x: &[f32], by: f32) -> (Vec<f64>, f64) {
+    let mean = x.iter().map(|x| f64::from(*x)).sum::<f64>() / x.len() as f64;
+    let scaled: Vec<f64> = x.iter().map(|x| (f64::from(*x) - mean) * f64::from(by)).collect();
+    let norm = scaled.iter().map(|x| x * x).sum::<f64>().sqrt();
+    (scaled.iter().map(|x| x / norm).collect(), scaled.iter().copied().fold(f64::MIN, f64::max))
+}
+
+fn check(x: &[f32], tensor: &Tensor, by: f32, what: &str) {
+    let [normed, most] = chain(tensor, by);
+    panoply_tensor::eval(&[&normed, &most]).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let (expected, expected_most) = expected(x, by);
+    for (found, expected) in normed.to_vec::<f32>().unwrap().iter().zip(&expected) {
+        assert!((f64::from(*found) - expected).abs() < 1e-6, "{what}: {found} and {expected}");
+    }
+    assert!((most.item().unwrap() - expected_most).abs() < 1e-4 * expected_most.abs(), "{what}");
+}
+
+fn on(device: &Device) {
+    for turn in 0..6 {
+        let (x, before) = (data(turn), plan_counts());
+        check(&x, &Tensor::from_slice(&x, [LEN]), 0.5 + turn as f32, &format!("{device}, turn {turn}"));
+        let after = plan_counts();
+        let (planned, replayed) = (after.plans - before.plans, after.replays - before.replays);
+        assert_eq!((planned, replayed), (u64::from(turn == 0), u64::from(turn > 1)), "{device}, turn {turn}");
+    }
+    let before = plan_counts().replays;
+    // A leaf that begins 4 bytes into its memory is otherwise than the recorded ones.
+    let x = data(9);
+    let bytes: Vec<u8> = [&[0.0], &x[..]].concat().iter().flat_map(|x: &f32| x.to_le_bytes()).collect();
+    let storage = device.upload(&bytes).unwrap();
+    let part = storage.slice(4..bytes.len() as u64).unwrap();
+    let odd = Tensor::from_storage(part, Shape::from([LEN]), panoply_ir::DType::F32);
+    check(&x, &odd, 2.0, &format!("{device}, a part of other memory"));
+    assert_eq!(plan_counts().replays, before, "{device}: it is submitted anew");
+    check(&data(3), &Tensor::from_slice(&data(3), [LEN]), 3.0, &format!("{device}, again"));
+    // The two leaves are the same memory when they are recorded, and not when they are replayed.
+    let (a, b) = (data(1), data(2));
+    let memory = [&a, &b].map(|x| device.buffer(x).unwrap());
+    for second in [0, 0, 0, 1] {
+        let [left, right] = [0, second].map(|which| {
+            Tensor::from_storage(memory[which].storage().clone(), Shape::from([LEN]), panoply_ir::DType::F32)
+        });
+        let sum: Vec<f32> = a.iter().zip([&a, &b][second]).map(|(a, b)| a + 2.0 * b).collect();
+        assert_eq!((left + right * 2.0).to_vec::<f32>().unwrap(), sum, "{device}");
+    }
+    assert_eq!(plan_counts().replays, before + 3, "{device}");
+}
+
+#[test]
+fn plans_that_run_again_give_what_they_gave() {
+    for device in report().expect("the environment is in order").devices() {
+        device.scope(|| on(device));
+    }
+}
