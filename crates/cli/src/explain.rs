@@ -195,6 +195,7 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
         Language::Hip => ("HIP C++", render(&optimised, target)?.source),
         Language::Ptx { .. } => ("PTX", render(&optimised, target)?.source),
         Language::Wgsl => ("WGSL", render(&optimised, target)?.source),
+        Language::SpirV => ("SPIR-V", render(&optimised, target)?.source),
     };
     add(Stage::Device, format!("{name}: {title}"), text);
     Ok(())

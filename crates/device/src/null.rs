@@ -136,6 +136,7 @@ impl Null {
             Language::Hip => Kind::Rocm,
             Language::Ptx { .. } => Kind::Cuda,
             Language::Wgsl => Kind::Vulkan,
+            Language::SpirV => Kind::OneApi,
         };
         let info = DeviceInfo {
             kind,

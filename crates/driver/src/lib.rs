@@ -12,10 +12,14 @@ mod fill;
 pub mod hip;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod lock;
+#[cfg(feature = "oneapi")]
+pub mod oneapi;
 #[cfg(feature = "opencl")]
 pub mod opencl;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod seal;
+#[cfg(feature = "opencl")]
+mod spirv;
 #[cfg(any(feature = "cuda", feature = "rocm"))]
 mod stream;
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "rocm", feature = "wgpu"))]
@@ -29,5 +33,7 @@ pub use self::wgpu::WgpuDriver;
 pub use cuda::CudaDriver;
 #[cfg(feature = "rocm")]
 pub use hip::HipDriver;
+#[cfg(feature = "oneapi")]
+pub use oneapi::OneApiDriver;
 #[cfg(feature = "opencl")]
 pub use opencl::OpenClDriver;

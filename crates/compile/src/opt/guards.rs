@@ -22,7 +22,7 @@ use super::walk::blocks_mut;
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     match context.target.language {
         Language::Ir => return kernel,
-        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl => {}
+        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl | Language::SpirV => {}
     }
     let mut body = std::mem::take(&mut kernel.body);
     block(&mut kernel, &mut body, context);

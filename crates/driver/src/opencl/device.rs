@@ -48,13 +48,13 @@ struct Open {
 }
 
 impl OpenClDevice {
-    /// The device at a place, not yet used.
-    pub(super) fn new(place: Place) -> OpenClDevice {
+    /// The device at a place, not yet used; one that is to be given SPIR-V, if it takes that.
+    pub(super) fn new(place: Place, spirv: bool) -> OpenClDevice {
         let info = info::info(&place);
         let limits = info::limits(&place);
         let shared = Shared::new(info.spelling());
         OpenClDevice {
-            target: info::target(&place, &info, &limits),
+            target: info::target(&place, &info, &limits, spirv),
             room: Room::new(info::memory(&place, &limits).total, limits.max_alloc),
             place,
             info,
@@ -142,8 +142,8 @@ impl Device for OpenClDevice {
 
     fn compile(&self, program: &Given) -> Result<ProgramId> {
         let open = self.open()?;
-        let (options, made_for) = (self.limits.build_options, &self.target.name);
-        let built = Builder { context: &open.context, device: self.place.device, options, made_for }.build(program)?;
+        let (rounds, made_for) = (self.limits.rounds, &self.target.name);
+        let built = Builder { context: &open.context, device: self.place.device, rounds, made_for }.build(program)?;
         Ok(ProgramId(exclusive(&open.tables).programs.insert(Arc::new(built))))
     }
 

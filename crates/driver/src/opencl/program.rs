@@ -8,7 +8,7 @@ use cl3::info_type::InfoType;
 use cl3::kernel::{CL_KERNEL_NUM_ARGS, create_kernel, get_kernel_info};
 use cl3::program::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_KERNEL_NAMES, build_program, create_program_with_binary,
-    create_program_with_source, get_program_build_data, get_program_data, get_program_info,
+    create_program_with_il, create_program_with_source, get_program_build_data, get_program_data, get_program_info,
 };
 use cl3::types::{cl_device_id, cl_program};
 use panoply_device::{Error, ErrorKind, Language, Program as Given, Result, Signature, SourceText};
@@ -16,8 +16,10 @@ use panoply_device::{Error, ErrorKind, Language, Program as Given, Result, Signa
 use super::errors::When;
 use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
 use super::kernel::{Kernel, argument_count};
+use super::info::build_options;
 use super::query::text;
 use crate::seal;
+use crate::spirv::assemble;
 
 /// A built program and its one entry point.
 pub struct Program {
@@ -36,8 +38,8 @@ pub struct Builder<'a> {
     pub context: &'a Context,
     /// What they run on.
     pub device: cl_device_id,
-    /// The compiler's options.
-    pub options: &'a str,
+    /// Whether divisions and square roots of f32 can be asked to be rounded correctly.
+    pub rounds: bool,
     /// What a binary depends on besides its text.
     pub made_for: &'a str,
 }
@@ -52,7 +54,7 @@ impl Builder<'_> {
             Given::Text(text) => self.compile_text(text),
             Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
             Given::Ir(kernel) => Err(Error::unsupported(format!(
-                "{}: takes OpenCL C, not the kernel {} itself; render it first",
+                "{}: takes OpenCL C or SPIR-V, not the kernel {} itself; render it first",
                 self.shared().label,
                 kernel.name
             ))),
@@ -60,11 +62,15 @@ impl Builder<'_> {
     }
 
     fn compile_text(&self, text: &SourceText) -> Result<Program> {
-        let Language::OpenClC = text.language else {
-            let label = &self.shared().label;
-            return Err(Error::unsupported(format!("{label}: takes OpenCL C, {} is {:?}", text.entry, text.language)));
+        let (label, context) = (&self.shared().label, self.context.raw());
+        let created = match text.language {
+            Language::OpenClC => create_program_with_source(context, &[&text.source]),
+            Language::SpirV => create_program_with_il(context, &assemble(label, text)?),
+            Language::Ir | Language::Hip | Language::Ptx { .. } | Language::Wgsl => {
+                let (entry, language) = (&text.entry, text.language);
+                return Err(Error::unsupported(format!("{label}: takes OpenCL C or SPIR-V, {entry} is {language:?}")));
+            }
         };
-        let created = create_program_with_source(self.context.raw(), &[&text.source]);
         self.finish(created, text)
     }
 
@@ -87,7 +93,7 @@ impl Builder<'_> {
         let failed = |code| self.shared().failed(format_args!("compiling {entry}"), code, When::Asking);
         // SAFETY: the program was just created for us.
         let handle = unsafe { ProgramHandle::own(created.map_err(failed)?, self.shared()) };
-        let options = CString::new(self.options).expect("our options hold no zero byte");
+        let options = CString::new(build_options(text.language, self.rounds)).expect("our options hold no zero byte");
         if let Err(code) = build_program(handle.raw(), &[self.device], &options, None, ptr::null_mut()) {
             return Err(self.refused(&handle, failed(code), entry));
         }
