@@ -1,8 +1,8 @@
 //! Intel's GPUs, through whichever of this machine's interfaces reaches them.
 //!
 //! Each is served by a device of another driver, which does all the work; what is told of it names that device. Intel's OpenCL driver comes
-//! first and is given SPIR-V; where it is missing Vulkan takes its place. A GPU that one interface shows twice, by drivers of two makers,
-//! is one device, the first.
+//! first and is given SPIR-V; where it is missing Vulkan takes its place, and where that is missing too Level Zero, which waits for every step.
+//! A GPU that one interface shows twice, by drivers of two makers, is one device, the first.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ impl Default for OneApiDriver {
                 Arc::new(crate::OpenClDriver { spirv: true }),
                 #[cfg(feature = "wgpu")]
                 Arc::new(crate::WgpuDriver::new(Kind::Vulkan)),
+                Arc::new(crate::LevelZeroDriver::default()),
             ],
             software: false,
         }
@@ -106,11 +107,13 @@ struct Served {
 impl Served {
     fn new(inner: Arc<dyn Device>, index: usize) -> Served {
         let known = inner.info();
-        let through = known.spelling();
+        // Level Zero's devices are of this kind themselves, and their driver says so.
+        let own = known.kind == Kind::OneApi;
+        let through = if own { "Level Zero".to_string() } else { known.spelling() };
         let mut info = DeviceInfo {
             kind: Kind::OneApi,
             index,
-            driver: format!("{}, through {through}", known.driver),
+            driver: if own { known.driver.clone() } else { format!("{}, through {through}", known.driver) },
             ..known.clone()
         };
         info.details.push(("served through".into(), through));

@@ -1,4 +1,4 @@
-//! SPIR-V assembly to the words that drivers take.
+//! SPIR-V as assembly text to the words that drivers take.
 //!
 //! It reads what `spirv-as` reads and writes the same words, for the instructions in [`table`] and one to a line; nothing is checked
 //! beyond what it needs to know, which is the driver's part. `; Version: 1.1` at the start says which version the program asks for.

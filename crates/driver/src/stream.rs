@@ -15,7 +15,6 @@ pub mod device;
 pub mod discovery;
 pub mod functions;
 pub mod handles;
-pub mod library;
 mod memory;
 pub mod program;
 mod queue;

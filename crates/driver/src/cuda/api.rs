@@ -7,10 +7,10 @@ use std::ptr;
 use panoply_device::{Error, ErrorKind, Kind, Language, Result, SourceText};
 
 use super::{discovery, errors};
+use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::stream::discovery::{Api, Place, Traits};
-use crate::stream::functions::{Functions, check};
+use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
 use crate::stream::program::{LOG_BYTES, refusal, source};
 use crate::stream::vendor::{Brand, Vendor};
 

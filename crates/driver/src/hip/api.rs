@@ -7,10 +7,10 @@ use panoply_device::{Kind, Language, Result, SourceText};
 
 use super::compiler::Compiler;
 use super::{discovery, errors};
+use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::stream::discovery::{Api, Place, Traits};
-use crate::stream::functions::{Functions, check};
+use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
 use crate::stream::vendor::{Brand, Vendor};
 
 /// Words and numbers of ROCm.

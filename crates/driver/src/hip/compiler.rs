@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use panoply_device::{Error, ErrorKind, Kind, Result, SourceText};
 
+use crate::library::{Handle, Opened, Words, functions};
 use crate::lock::locked;
-use crate::stream::library::{Handle, Opened, Words, functions};
 use crate::stream::program::{LOG_BYTES, refusal, source};
 
 const WORDS: Words = Words {

@@ -65,6 +65,12 @@ impl OpenClDevice {
         }
     }
 
+    /// The same device as if it could do less or more, for tests of what is generated for others.
+    pub fn with_target(mut self, change: impl FnOnce(&mut Target)) -> OpenClDevice {
+        change(&mut self.target);
+        self
+    }
+
     /// Counts the OpenCL objects held for this device, even after it was dropped.
     pub fn live(&self) -> impl Fn() -> Live + use<> {
         let shared = self.shared.clone();

@@ -15,8 +15,8 @@ use panoply_device::{Error, ErrorKind, Language, Program as Given, Result, Signa
 
 use super::errors::When;
 use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
-use super::kernel::{Kernel, argument_count};
 use super::info::build_options;
+use super::kernel::{Kernel, argument_count};
 use super::query::text;
 use crate::seal;
 use crate::spirv::assemble;

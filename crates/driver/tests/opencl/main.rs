@@ -133,7 +133,11 @@ fn absent() {
     let error = OpenClDriver::default().probe().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains(&expected), "{error}");
-    assert_eq!(OpenClDriver::default().probe().unwrap_err().to_string(), error.to_string(), "asking again is answered alike");
+    assert_eq!(
+        OpenClDriver::default().probe().unwrap_err().to_string(),
+        error.to_string(),
+        "asking again is answered alike"
+    );
 }
 
 fn broken_beside_good() {

@@ -10,6 +10,7 @@ use super::config::Config;
 use super::streams::{Event, Stream};
 use crate::hip::host::Program;
 use crate::hip::{Code, Source};
+use crate::level_zero::Objects;
 use crate::ptx::Module;
 use crate::ptx::memory::Memory;
 
@@ -36,6 +37,8 @@ pub struct State {
     pub executables: HashMap<String, Arc<Program>>,
     /// HIP's programs that are being compiled.
     pub sources: HashMap<u64, Source>,
+    /// What Level Zero made.
+    pub level_zero: Objects,
     /// Pinned host memory by address.
     pub pinned: BTreeMap<u64, Box<[u8]>>,
     pub started: Instant,
@@ -85,6 +88,7 @@ impl State {
             entries: HashMap::new(),
             executables: HashMap::new(),
             sources: HashMap::new(),
+            level_zero: Objects::default(),
             pinned: BTreeMap::new(),
             started: Instant::now(),
             calls: HashMap::new(),
@@ -107,7 +111,8 @@ impl State {
                 return code;
             }
             let before = ["cuInit", "cuDriverGetVersion", "hipInit", "hipDriverGetVersion"];
-            if !state.initialised && !before.contains(&name) {
+            // Level Zero has its own answer to that.
+            if !state.initialised && !before.contains(&name) && !name.starts_with("ze") {
                 return NOT_INITIALIZED;
             }
             f(state).err().unwrap_or(SUCCESS)
@@ -154,7 +159,9 @@ impl State {
         let memory: usize = self.devices.iter().map(|device| device.memory.count()).sum();
         let events = self.events.values().filter(|event| event.live).count();
         let programs = self.modules.len() + self.links.len() + self.code.len() + self.sources.len();
-        contexts + (memory + events + programs + self.streams.len() + self.pinned.len()) as u64
+        contexts
+            + self.level_zero.live() as u64
+            + (memory + events + programs + self.streams.len() + self.pinned.len()) as u64
     }
 
     /// A handle nobody has; never 0.

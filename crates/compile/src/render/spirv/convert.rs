@@ -28,9 +28,7 @@ impl Writer<'_> {
             }
             _ if from.is_float() && to.is_float() => self.op(&ty, "OpFConvert", &[x]),
             _ if from.is_float() => self.truncate(from, to, x),
-            _ if to.is_float() => {
-                self.op(&ty, if from.is_signed() { "OpConvertSToF" } else { "OpConvertUToF" }, &[x])
-            }
+            _ if to.is_float() => self.op(&ty, if from.is_signed() { "OpConvertSToF" } else { "OpConvertUToF" }, &[x]),
             _ if from.bytes() == to.bytes() => x.to_string(),
             _ => self.op(&ty, if from.is_signed() { "OpSConvert" } else { "OpUConvert" }, &[x]),
         }

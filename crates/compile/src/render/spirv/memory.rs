@@ -150,7 +150,14 @@ impl Writer<'_> {
     }
 
     /// Changes an element indivisibly and gives the old one.
-    pub fn change(&mut self, op: AtomicOp, mem: MemId, index: &str, [value, expected]: [&str; 2], guard: Guard) -> String {
+    pub fn change(
+        &mut self,
+        op: AtomicOp,
+        mem: MemId,
+        index: &str,
+        [value, expected]: [&str; 2],
+        guard: Guard,
+    ) -> String {
         let dtype = self.kernel.mem(mem).dtype;
         let ty = self.ty(dtype);
         let act = |writer: &mut Self| {

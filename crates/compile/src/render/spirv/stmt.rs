@@ -1,7 +1,7 @@
 //! Statements to instructions and labels.
 
-use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
 use panoply_ir::DType;
+use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
 
 use super::expr::Value;
 use super::module::Writer;
