@@ -87,17 +87,16 @@ impl Encoder<'_> {
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let values = values(label, &program.signature, dispatch, |region| self.tables.address(region, label))?;
         // Whole groups; the size asked for is an argument of its own.
-        let mut groups = [0; 3];
-        for axis in 0..3 {
+        let count = |axis: usize| {
             let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
             let most = self.context.max_groups[axis];
-            groups[axis] = u32::try_from(count).ok().filter(|count| *count <= most).ok_or_else(|| {
+            u32::try_from(count).ok().filter(|count| *count <= most).ok_or_else(|| {
                 Error::unsupported(format!(
                     "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
                 ))
-            })?;
-        }
-        self.launch(list, program, dispatch, &values, groups)
+            })
+        };
+        self.launch(list, program, dispatch, &values, [count(0)?, count(1)?, count(2)?])
     }
 
     fn launch(

@@ -10,7 +10,7 @@ use panoply_driver::HipDriver;
 use panoply_driver::hip::HipDevice;
 use panoply_fake::{Control, library};
 
-use crate::shared::{self, Jobs, absent, all, holding, words};
+use crate::shared::{self, Jobs, absent, holding, words};
 
 pub const ALL: Jobs = &[
     ("absent", || absent(&driver())),

@@ -17,8 +17,8 @@ const UNKNOWN: i32 = 0x7FFF_FFFE;
 /// Calls a function of the loader by its name; its arguments' types are written out.
 macro_rules! ask {
     ($opencl:expr, $name:literal, ($($ty:ty),*) -> $answer:ty, $($value:expr),*) => {{
-        // SAFETY: the types are those of OpenCL's header.
         let function: unsafe extern "C" fn($($ty),*) -> $answer =
+            // SAFETY: the types are those of OpenCL's header.
             unsafe { $opencl.library.symbol($name) }.expect("a loader has the functions of OpenCL 2.1");
         // SAFETY: handles are live, pointers valid, lists as long as they are said to be.
         unsafe { function($($value),*) }
