@@ -191,9 +191,13 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
             let program = vm::compile::compile(&optimised, cover, vm::ops::Ops::of(vm::isa::Isa::best()))?;
             ("vector program", program.to_string())
         }
-        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl | Language::CudaC | Language::Msl => {
-            (target.language.name(), render(&optimised, target)?.source)
-        }
+        Language::OpenClC
+        | Language::Hip
+        | Language::Ptx { .. }
+        | Language::Wgsl
+        | Language::SpirV
+        | Language::CudaC
+        | Language::Msl => (target.language.name(), render(&optimised, target)?.source),
     };
     add(Stage::Device, format!("{name}: {title}"), text);
     Ok(())

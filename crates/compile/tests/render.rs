@@ -47,6 +47,8 @@ fn text_is_golden() {
         let rendered = render(&kernel(&name), &target()).expect("the kernel renders");
         assert_eq!(rendered.index_bits, 64);
         check(&name.replace(".ir", ".cl"), &rendered.source);
+        let rendered = render(&kernel(&name), &spirv_target()).expect("the kernel renders");
+        check(&name.replace(".ir", ".spvasm"), &rendered.source);
         let rendered = render(&kernel(&name), &Target::cuda_minimum(75)).expect("the kernel renders");
         // Every function of floats, expanded, is too much to read; devices and `expand_math` check it.
         if name != "floats.ir" {
@@ -55,6 +57,11 @@ fn text_is_golden() {
             check(&name.replace(".ir", ".hip"), &rendered.source);
         }
     }
+}
+
+/// The same through SPIR-V.
+fn spirv_target() -> Target {
+    Target { f64: true, ..Target::spirv_minimum() }
 }
 
 /// A device with all that WebGPU's extensions offer.

@@ -137,6 +137,7 @@ impl Null {
             Language::Ptx { .. } | Language::CudaC => Kind::Cuda,
             Language::Wgsl => Kind::Vulkan,
             Language::Msl => Kind::Metal,
+            Language::SpirV => Kind::OneApi,
         };
         let info = DeviceInfo {
             kind,

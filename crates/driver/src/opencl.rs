@@ -4,6 +4,8 @@
 //! `Drop` panics when a lost device refuses a release. What cl3 leaves open is decided here: who owns an object
 //! (`handles`), what a code means (`errors`), which thread may touch a kernel's arguments (`kernel`).
 //!
+//! Programs are OpenCL C, or SPIR-V where the device takes it and its user asked for that.
+//!
 //! In the order of a program's life: `discovery` (which devices are here) → `info` (what they can do) → `device` (the
 //! contract) → `program` (text to kernel) → `submit` (steps to commands) → `queue` and `ticket` (who waits for what).
 //!
@@ -33,7 +35,10 @@ pub use handles::Live;
 
 /// Finds the OpenCL devices of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OpenClDriver;
+pub struct OpenClDriver {
+    /// Gives devices that take SPIR-V that instead of OpenCL C, which the others are given all the same.
+    pub spirv: bool,
+}
 
 impl OpenClDriver {
     /// Every device of every platform, in the loader's order, but for those [`Driver::refused`] names.
@@ -43,7 +48,7 @@ impl OpenClDriver {
             let none = Error::unavailable("opencl: the drivers here have no device that can be used; see the notes");
             return Err(found.refused.iter().fold(none, |error, refused| error.note(refused.message())));
         }
-        Ok(found.devices.into_iter().map(|place| Arc::new(OpenClDevice::new(place))).collect())
+        Ok(found.devices.into_iter().map(|place| Arc::new(OpenClDevice::new(place, self.spirv))).collect())
     }
 }
 

@@ -17,7 +17,6 @@ pub mod discovery;
 pub mod functions;
 mod graph;
 pub mod handles;
-pub mod library;
 mod memory;
 pub mod program;
 mod queue;

@@ -57,6 +57,14 @@ impl Control {
         true
     }
 
+    /// Whether Level Zero's kernels are executed: an OpenCL driver must be here that takes SPIR-V and any address.
+    pub fn executes_spirv(&self) -> bool {
+        // SAFETY: the library defines this function with this type.
+        let executes: extern "C" fn() -> bool =
+            unsafe { self.0.symbol("panoply_fake_executes_spirv") }.expect("the library is ours");
+        executes()
+    }
+
     /// The position of the device that is this thread's; none if it has none.
     pub fn current(&self) -> Option<u64> {
         // SAFETY: the library defines this function with this type.

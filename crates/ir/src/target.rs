@@ -54,6 +54,8 @@ pub enum Language {
     },
     /// WGSL, with the extensions for 64-bit numbers where the device has those.
     Wgsl,
+    /// SPIR-V of the kernel flavour as assembly text, of which drivers make words.
+    SpirV,
     /// NVIDIA's CUDA C++: programs of a user's own, never a target's.
     CudaC,
     /// Apple's Metal Shading Language: programs of a user's own, never a target's.
@@ -69,6 +71,7 @@ impl Language {
             Language::Hip => "HIP C++",
             Language::Ptx { .. } => "PTX",
             Language::Wgsl => "WGSL",
+            Language::SpirV => "SPIR-V",
             Language::CudaC => "CUDA C++",
             Language::Msl => "MSL",
         }
@@ -126,6 +129,11 @@ impl Target {
             int64: true,
             atomic_f32: false,
         }
+    }
+
+    /// The same through its intermediate language instead of OpenCL C, for tests.
+    pub fn spirv_minimum() -> Target {
+        Target { name: "spirv".into(), language: Language::SpirV, ..Target::opencl_minimum() }
     }
 
     /// An NVIDIA GPU of a compute capability, with what every one of them has, for tests.

@@ -47,6 +47,7 @@ fn square() -> Package {
         })
 }
 
+/// Squares numbers on the best device.
 pub fn main() -> Result<()> {
     let device = Device::current()?;
     let square = square();

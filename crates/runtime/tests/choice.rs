@@ -75,7 +75,7 @@ fn auto_takes_the_best_hardware() {
             "cuda: libcuda.so.1 is not here; install NVIDIA's driver",
             "rocm: no driver for it was registered; register one",
             "metal: no driver for it was registered; register one",
-            "oneapi: this version of Panoply has no driver for it; Intel's GPUs are here as opencl and vulkan, install one of those drivers",
+            "oneapi: no driver for it was registered; register one",
             "opencl:0: Lab is software that only pretends to be a device; name opencl:0 to use it all the same",
         ]
     );

@@ -6,7 +6,8 @@
 //! default. `cpu:checked` is left out: it reports the guarded accesses that these kernels are full of.
 //!
 //! A compiler in a driver may be wrong. That it is, and not our text, counts as shown only if another driver that is given text
-//! in the same language gets the case right; each such case is named, and more than a few in a thousand are a failure.
+//! in the same language gets the case right, or if that is shown so of the same device in another language; each such case is named, and
+//! more than a few in a thousand are a failure.
 
 mod present;
 
@@ -57,18 +58,18 @@ fn run(device: &Device, devices: &[Device], seeds: std::ops::Range<u64>) {
             Ok(found) => {
                 ran += 1;
                 let Err(message) = agrees(device, &case, &found) else { continue };
-                let right = |other: &&Device| {
-                    let other_driver = other.info().driver != device.info().driver;
-                    let same = other_driver && other.target().language == target.language;
-                    same && launch(other, &case).is_ok_and(|found| agrees(other, &case, &found).is_ok())
+                let twin = |other: &&Device| {
+                    let twins = other.info().name == device.info().name && other.target().language != target.language;
+                    twins && !is_right(other, &case) && outdone(other, &case, devices).is_some()
                 };
-                match devices.iter().find(right) {
-                    Some(other) if target.language != Language::Ir => {
-                        eprintln!("{device}: {message}; {} gets it right from the same text", other.info().driver);
-                        wrong.push(seed);
-                    }
-                    _ => panic!("{device}: {message}\n{}", blame(device, &case)),
+                if let Some(other) = outdone(device, &case, devices) {
+                    eprintln!("{device}: {message}; {} gets it right from the same text", other.info().driver);
+                } else if let Some(twin) = devices.iter().find(twin) {
+                    eprintln!("{device}: {message}; {twin} is as wrong, and another driver gets its text right");
+                } else {
+                    panic!("{device}: {message}\n{}", blame(device, &case));
                 }
+                wrong.push(seed);
             }
             Err(error) if error.is_unsupported() => beyond += 1,
             Err(error) => panic!("{device}: seed {seed}: {error}\n{}", *case.kernel),
@@ -82,6 +83,19 @@ fn run(device: &Device, devices: &[Device], seeds: std::ops::Range<u64>) {
     assert!(wrong.len() <= 1 + ran / 200, "{device}: too much is wrong to be the compiler's fault");
     assert!(ran > beyond, "{device}: hardly any kernel could run");
     assert_eq!(device.stats().buffers, 0, "{device}: every buffer came back");
+}
+
+/// A device of another driver that is given the same text and gets a case right.
+fn outdone<'d>(device: &Device, case: &Case, devices: &'d [Device]) -> Option<&'d Device> {
+    let language = device.target().language;
+    let same = |other: &&Device| {
+        other.info().driver != device.info().driver && other.target().language == language && is_right(other, case)
+    };
+    devices.iter().find(same).filter(|_| language != Language::Ir)
+}
+
+fn is_right(device: &Device, case: &Case) -> bool {
+    launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_ok())
 }
 
 /// Whether a device left what the interpreter leaves.

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Once};
 
-use panoply_driver::{CudaDriver, HipDriver};
+use panoply_driver::{CudaDriver, HipDriver, OneApiDriver};
 use panoply_ir::DType;
 use panoply_runtime::Registry;
 use panoply_tensor::conformance::oracle::values;
@@ -13,12 +13,13 @@ use panoply_tensor::conformance::{Outcome, functions, rows};
 use panoply_tensor::{Device, Tensor};
 
 /// Puts a CUDA device beside those of this machine that runs its PTX on an interpreter, and a ROCm device for whose HIP C++ clang makes
-/// code for the host.
+/// code for the host, and a oneAPI device that is Intel's CPU runtime for OpenCL.
 fn pretend() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let registry = Registry::global().expect("the environment makes sense");
         registry.register(Arc::new(CudaDriver { library: Some(panoply_fake::library()) }));
+        registry.register(Arc::new(OneApiDriver { software: true, ..OneApiDriver::default() }));
         if panoply_fake::Control::open().execute() {
             registry.register(Arc::new(HipDriver { library: Some(panoply_fake::library()) }));
         }
@@ -35,7 +36,7 @@ fn devices() -> Vec<Device> {
         names.extend(["opencl:0", "vulkan:0"]);
     }
     if set("PANOPLY_TEST_FULL") {
-        names.extend(["opencl:1", "rocm:0"]);
+        names.extend(["opencl:1", "oneapi:0", "rocm:0"]);
     }
     if let Ok(only) = std::env::var("PANOPLY_TEST_DEVICE") {
         names.retain(|name| *name == only);

@@ -32,7 +32,12 @@ const ROWS: &[Row] = &[
     Row { kinds: &["opencl"], how: "any driver, through the ICD loader", open: "every real GPU" },
     Row { kinds: &["vulkan"], how: "WGSL through `wgpu` ([more](docs/backends/vulkan.md))", open: "every real GPU" },
     Row { kinds: &["metal", "dx12"], how: "the same driver, on macOS and Windows", open: "everything" },
-    Row { kinds: &["oneapi", "webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
+    Row {
+        kinds: &["oneapi"],
+        how: "SPIR-V through Intel's OpenCL driver, else through Vulkan ([more](docs/backends/oneapi.md))",
+        open: "every real GPU",
+    },
+    Row { kinds: &["webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
 ];
 
 const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the last test run -->";

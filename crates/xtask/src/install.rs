@@ -93,6 +93,12 @@ const TOOLS: &[Tool] = &[
         how: How::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvrtc-cu12==12.9.86"] },
     },
     Tool {
+        name: "Khronos' SPIR-V tools",
+        loses: "the comparison of our SPIR-V with their assembler's, and its validation",
+        present: |_| on_path("spirv-as") && on_path("spirv-val"),
+        how: How::Apt(&["spirv-tools"]),
+    },
+    Tool {
         name: "clang for AMD's GPUs",
         loses: "the compilation of HIP kernels for every GPU from Vega to RDNA 4",
         present: |_| on_path("clang-19") && on_path("ld.lld-19"),

@@ -134,8 +134,11 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Shows a row: its name, seconds, what they are counted against, and the limit.
+type Show<'a> = dyn Fn(&str, f64, Rate, Option<f64>) -> f64 + 'a;
+
 /// What a launch costs: waited for, one after the other, and recorded and replayed.
-fn launches(device: &Device, seconds: f64, show: &dyn Fn(&str, f64, Rate, Option<f64>) -> f64) -> Result<()> {
+fn launches(device: &Device, seconds: f64, show: &Show<'_>) -> Result<()> {
     let mut one = device.zeros::<f32>(1)?;
     empty(&mut one).launch(1)?;
     let wait = repeated(seconds, || timed(device, || empty(&mut one).launch(1)))?;

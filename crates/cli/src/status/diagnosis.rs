@@ -32,7 +32,7 @@ fn names(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Cuda => &["libcuda.so.1"],
         Kind::Rocm => &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
-        Kind::OneApi => &["libze_loader.so.1"],
+        Kind::OneApi => &["libOpenCL.so.1", "libvulkan.so.1", "libze_loader.so.1"],
         Kind::OpenCl => &["libOpenCL.so.1"],
         Kind::Vulkan => &["libvulkan.so.1"],
         Kind::Metal | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => &[],

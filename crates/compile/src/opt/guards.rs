@@ -22,8 +22,13 @@ use super::walk::blocks_mut;
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     match context.target.language {
         Language::Ir => return kernel,
-        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl | Language::CudaC | Language::Msl => {
-        }
+        Language::OpenClC
+        | Language::Hip
+        | Language::Ptx { .. }
+        | Language::Wgsl
+        | Language::SpirV
+        | Language::CudaC
+        | Language::Msl => {}
     }
     let mut body = std::mem::take(&mut kernel.body);
     block(&mut kernel, &mut body, context);

@@ -18,9 +18,13 @@ use super::walk::{Grow, below, blocks_mut, visit};
 fn most_turns(language: Language) -> i128 {
     match language {
         Language::Ir => 4,
-        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl | Language::CudaC | Language::Msl => {
-            16
-        }
+        Language::OpenClC
+        | Language::Hip
+        | Language::Ptx { .. }
+        | Language::Wgsl
+        | Language::SpirV
+        | Language::CudaC
+        | Language::Msl => 16,
     }
 }
 

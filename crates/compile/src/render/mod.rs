@@ -1,7 +1,7 @@
 //! Kernel IR to source text.
 //!
 //! There is one renderer for the whole C family and one table per language ([`dialect::Dialect`]): the renderer knows what
-//! an operation means, the table knows how a language spells it ([`opencl`], [`hip`]). PTX and WGSL have their own ([`ptx`], [`wgsl`]). What all keep exactly as the IR
+//! an operation means, the table knows how a language spells it ([`opencl`], [`hip`]). PTX, WGSL and SPIR-V have their own ([`ptx`], [`wgsl`], [`spirv`]). What all keep exactly as the IR
 //! says, on every device:
 //!
 //! * **Floats**: no contraction, no reassociation; `Min` and `Max` keep NaN; f16 and bf16 values live in f32 registers and
@@ -28,6 +28,7 @@ mod opencl;
 mod ops;
 mod prelude;
 mod ptx;
+mod spirv;
 mod stmt;
 mod support;
 mod wgsl;
@@ -94,6 +95,7 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
             Ok(ptx::program(&expand_math::expand(kernel.clone()), capability, options.index_bits))
         }
         Language::Wgsl => wgsl::program(&expand_math::expand(kernel.clone()), target, options.index_bits),
+        Language::SpirV => Ok(spirv::program(kernel, target, options.index_bits)),
         Language::Ir => Err(Error::unsupported(format!(
             "kernel {}: {} takes the kernel itself, there is no text to render; ask for a text device such as opencl",
             kernel.name, target.name

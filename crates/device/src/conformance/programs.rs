@@ -101,9 +101,13 @@ fn binary(bench: &Bench<'_>) -> Result<()> {
 fn other_form(bench: &Bench<'_>) -> Result<()> {
     let kernel = Arc::new(verify(turn().finish()?)?);
     let other = match bench.device.target().language {
-        Language::OpenClC | Language::Hip | Language::Ptx { .. } | Language::Wgsl | Language::CudaC | Language::Msl => {
-            Program::Ir(kernel)
-        }
+        Language::OpenClC
+        | Language::Hip
+        | Language::Ptx { .. }
+        | Language::Wgsl
+        | Language::SpirV
+        | Language::CudaC
+        | Language::Msl => Program::Ir(kernel),
         Language::Ir => Program::Text(SourceText {
             language: Language::OpenClC,
             source: "kernel void turn() {}".into(),

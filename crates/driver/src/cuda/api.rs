@@ -8,11 +8,11 @@ use std::sync::OnceLock;
 use panoply_device::{Error, ErrorKind, Form, Format, Kind, Language, Result, SourceText};
 
 use super::{compiler, discovery, errors};
+use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
-use crate::stream::functions::{Functions, check};
+use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
 use crate::stream::program::{LOG_BYTES, refusal, source};
 use crate::stream::vendor::{Brand, Vendor, halves};
 

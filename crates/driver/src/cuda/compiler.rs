@@ -2,8 +2,8 @@
 
 use panoply_device::{Error, Kind, Result, SourceText};
 
+use crate::library::Words;
 use crate::stream::compiler::{Compiler, Rtcs};
-use crate::stream::library::Words;
 
 /// NVRTC.
 pub const NVRTC: Rtcs = Rtcs {

@@ -2,7 +2,7 @@
 
 use panoply_device::ErrorKind;
 
-use crate::stream::vendor::Codes;
+use crate::codes::Codes;
 
 /// CUDA's codes.
 pub const CODES: Codes = Codes { prefix: "CUDA_ERROR_", known: KNOWN, unknown: "UNKNOWN", otherwise: UPDATE };

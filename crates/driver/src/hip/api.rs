@@ -6,11 +6,11 @@ use std::path::Path;
 use panoply_device::{Form, Format, Kind, Language, Result, SourceText};
 
 use super::{compiler, discovery, errors};
+use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
-use crate::stream::functions::{Functions, check};
+use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::library::{DevicePtr, Handle, Opened, Words, functions};
 use crate::stream::vendor::{Brand, Vendor, halves};
 
 /// Words and numbers of ROCm.

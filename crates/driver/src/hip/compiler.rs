@@ -2,8 +2,8 @@
 
 use panoply_device::{Kind, Result, SourceText};
 
+use crate::library::Words;
 use crate::stream::compiler::{Compiler, Rtcs};
-use crate::stream::library::Words;
 
 /// hiprtc.
 pub const HIPRTC: Rtcs = Rtcs {

@@ -2,7 +2,7 @@
 
 use panoply_device::ErrorKind;
 
-use crate::stream::vendor::Codes;
+use crate::codes::Codes;
 
 /// HIP's codes.
 pub const CODES: Codes = Codes { prefix: "hipError", known: KNOWN, unknown: "Unknown", otherwise: UPDATE };

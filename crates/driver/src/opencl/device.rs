@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use cl3::context::{CL_CONTEXT_PLATFORM, create_context};
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result, Routine,
-    Step, Target, Ticket,
+    AllocId, Device, DeviceInfo, Error, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
+    Routine, Step, Target, Ticket,
 };
 
 use super::discovery::Place;
@@ -18,7 +18,7 @@ use super::errors::When;
 use super::handles::{Context, Live, Shared};
 use super::info::{self, Limits};
 use super::memory::{Allocation, Room};
-use super::program::Builder;
+use super::program::{self, Builder};
 use super::queue::Queue;
 use super::submit::{self, Encoder, Tables};
 use crate::lock::{exclusive, locked, shared};
@@ -48,13 +48,13 @@ struct Open {
 }
 
 impl OpenClDevice {
-    /// The device at a place, not yet used.
-    pub(super) fn new(place: Place) -> OpenClDevice {
+    /// The device at a place, not yet used; one that is to be given SPIR-V, if it takes that.
+    pub(super) fn new(place: Place, spirv: bool) -> OpenClDevice {
         let info = info::info(&place);
         let limits = info::limits(&place);
         let shared = Shared::new(info.spelling());
         OpenClDevice {
-            target: info::target(&place, &info, &limits),
+            target: info::target(&place, &info, &limits, spirv),
             room: Room::new(info::memory(&place, &limits).total, limits.max_alloc),
             place,
             info,
@@ -63,6 +63,12 @@ impl OpenClDevice {
             opening: Mutex::new(()),
             open: OnceLock::new(),
         }
+    }
+
+    /// The same device as if it could do less or more, for tests of what is generated for others.
+    pub fn with_target(mut self, change: impl FnOnce(&mut Target)) -> OpenClDevice {
+        change(&mut self.target);
+        self
     }
 
     /// Counts the OpenCL objects held for this device, even after it was dropped.
@@ -140,10 +146,15 @@ impl Device for OpenClDevice {
         }
     }
 
+    fn takes(&self) -> Vec<Form> {
+        program::takes(self.target.language)
+    }
+
     fn compile(&self, program: &Given) -> Result<ProgramId> {
         let open = self.open()?;
-        let (options, made_for) = (self.limits.build_options, &self.target.name);
-        let built = Builder { context: &open.context, device: self.place.device, options, made_for }.build(program)?;
+        let (rounds, made_for, takes) = (self.limits.rounds, &self.target.name, &self.takes());
+        let builder = Builder { context: &open.context, device: self.place.device, rounds, made_for, takes };
+        let built = builder.build(program)?;
         Ok(ProgramId(exclusive(&open.tables).programs.insert(Arc::new(built))))
     }
 

@@ -85,7 +85,7 @@ fn objection(query: Query) -> Option<String> {
 }
 
 /// `OpenCL 3.0 PoCL …` is (3, 0); what does not read like that is (0, 0).
-fn version(text: &str) -> (u32, u32) {
+pub fn version(text: &str) -> (u32, u32) {
     let number = text.strip_prefix("OpenCL ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     let (major, minor) = number.split_once('.').unwrap_or_default();
     (major.parse().unwrap_or(0), minor.parse().unwrap_or(0))

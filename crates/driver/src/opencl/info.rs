@@ -5,7 +5,7 @@ use cl3::ext::CL_DEVICE_SUB_GROUP_SIZES_INTEL;
 use cl3::platform::{CL_PLATFORM_NAME, CL_PLATFORM_VERSION, get_platform_data};
 use panoply_device::{DeviceInfo, Kind, Language, MemoryInfo, Style, Target};
 
-use super::discovery::Place;
+use super::discovery::{Place, version};
 use super::query::{Query, text};
 
 /// What only this driver needs to know.
@@ -15,8 +15,8 @@ pub struct Limits {
     pub max_alloc: u64,
     /// A part of a buffer may begin at multiples of this many bytes.
     pub base_align: u64,
-    /// Options every program is built with.
-    pub build_options: &'static str,
+    /// Whether divisions and square roots of f32 can be asked to be rounded correctly.
+    pub rounds: bool,
     /// Whether the driver tells how much memory is free.
     tells_free: bool,
 }
@@ -45,11 +45,16 @@ pub fn info(place: &Place) -> DeviceInfo {
             ("platform".into(), platform(CL_PLATFORM_VERSION)),
             ("version".into(), query.text(CL_DEVICE_VERSION)),
             ("language".into(), query.text(CL_DEVICE_OPENCL_C_VERSION)),
+            ("intermediate language".into(), none_if_empty(query.text(CL_DEVICE_IL_VERSION))),
             ("clock".into(), format!("{} MHz", query.number(CL_DEVICE_MAX_CLOCK_FREQUENCY))),
             ("largest buffer".into(), format!("{} bytes", query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE))),
             ("shared memory".into(), format!("{} bytes a group", query.number(CL_DEVICE_LOCAL_MEM_SIZE))),
         ],
     }
+}
+
+fn none_if_empty(text: String) -> String {
+    if text.is_empty() { "none".into() } else { text }
 }
 
 fn is_cpu(query: Query) -> bool {
@@ -101,21 +106,30 @@ fn has(query: Query, extension: &str) -> bool {
     query.text(CL_DEVICE_EXTENSIONS).split_ascii_whitespace().any(|name| name == extension)
 }
 
-/// A device as far as generated code must know it.
-pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits) -> Target {
+/// A device as far as generated code must know it; its programs are SPIR-V if that is wanted and taken.
+pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits, spirv: bool) -> Target {
     let query = Query(place.device);
+    let versions = if spirv { spirv_versions(query) } else { Vec::new() };
+    let (language, title) = match versions.is_empty() {
+        true => (Language::OpenClC, "OpenCL C"),
+        false => (Language::SpirV, "SPIR-V"),
+    };
+    let options = build_options(language, limits.rounds);
     let version = query.text(CL_DEVICE_VERSION);
     let full = query.text(CL_DEVICE_PROFILE) != "EMBEDDED_PROFILE";
     let group_items = query.small(CL_DEVICE_MAX_WORK_GROUP_SIZE).max(1);
     let axes = query.sizes(CL_DEVICE_MAX_WORK_ITEM_SIZES);
     let axis = |i: usize| axes.get(i).map_or(1, |size| u32::try_from(*size).unwrap_or(u32::MAX)).min(group_items);
     Target {
-        name: format!("OpenCL C; {}; {}; {}; {version}", limits.build_options, info.driver, info.name),
-        language: Language::OpenClC,
+        name: format!("{title}; {options}; {}; {}; {version}", info.driver, info.name),
+        language,
         style: if is_cpu(query) { Style::Cpu { block: CPU_BLOCK.min(group_items) } } else { Style::Gpu },
         max_group: [axis(0), axis(1), axis(2)],
         max_group_items: group_items,
-        subgroup: subgroup(query),
+        subgroup: match language == Language::OpenClC || demands_subgroups(query, &versions) {
+            true => subgroup(query),
+            false => 1,
+        },
         shared_bytes: query.small(CL_DEVICE_LOCAL_MEM_SIZE),
         max_bindings: bindings(query.number(CL_DEVICE_MAX_PARAMETER_SIZE)),
         max_buffer_bytes: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
@@ -125,6 +139,24 @@ pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits) -> Target {
         int64: full || has(query, "cles_khr_int64"),
         atomic_f32: false,
     }
+}
+
+/// The minor versions of SPIR-V 1 that a device takes, from OpenCL 2.1 on, where `clCreateProgramWithIL` came.
+///
+/// Our modules have pointers of 64 bits and no integers narrower than their type, which the full profile promises.
+fn spirv_versions(query: Query) -> Vec<u32> {
+    let full = query.text(CL_DEVICE_PROFILE) != "EMBEDDED_PROFILE";
+    if !full || version(&query.text(CL_DEVICE_VERSION)) < (2, 1) || query.number(CL_DEVICE_ADDRESS_BITS) != 64 {
+        return Vec::new();
+    }
+    let named = query.text(CL_DEVICE_IL_VERSION);
+    let minor = |name: &str| name.strip_prefix("SPIR-V_1.").and_then(|minor| minor.parse().ok());
+    named.split_ascii_whitespace().filter_map(minor).collect()
+}
+
+/// Whether SPIR-V can demand a size of subgroups, which came with version 1.1, and shuffle values among them.
+fn demands_subgroups(query: Query, versions: &[u32]) -> bool {
+    versions.iter().any(|minor| *minor >= 1) && has(query, "cl_intel_spirv_subgroups")
 }
 
 /// The size of subgroups, if it can be demanded and values can be shuffled: 16, or the largest below.
@@ -148,16 +180,21 @@ fn bindings(parameter_bytes: u64) -> u32 {
 /// What the driver itself must respect.
 pub fn limits(place: &Place) -> Limits {
     let query = Query(place.device);
-    // Never relaxed or unsafe arithmetic: f32 means f32 on every device.
-    let rounds = query.number(CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0;
     Limits {
         max_alloc: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
         base_align: (query.number(CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8).max(1),
-        build_options: match rounds {
-            true => "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt",
-            false => "-cl-std=CL1.2",
-        },
+        rounds: query.number(CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0,
         tells_free: has(query, "cl_amd_device_attribute_query"),
+    }
+}
+
+/// Options that programs in a language are built with. Never relaxed or unsafe arithmetic: f32 means f32 on every device.
+pub fn build_options(language: Language, rounds: bool) -> &'static str {
+    match (language == Language::OpenClC, rounds) {
+        (true, true) => "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt",
+        (true, false) => "-cl-std=CL1.2",
+        (false, true) => "-cl-fp32-correctly-rounded-divide-sqrt",
+        (false, false) => "",
     }
 }
 

@@ -8,16 +8,18 @@ use cl3::info_type::InfoType;
 use cl3::kernel::{CL_KERNEL_NUM_ARGS, create_kernel, get_kernel_info};
 use cl3::program::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_KERNEL_NAMES, build_program, create_program_with_binary,
-    create_program_with_source, get_program_build_data, get_program_data, get_program_info,
+    create_program_with_il, create_program_with_source, get_program_build_data, get_program_data, get_program_info,
 };
 use cl3::types::{cl_device_id, cl_program};
-use panoply_device::{Error, ErrorKind, Form, Language, Program as Given, Result, Signature, SourceText};
+use panoply_device::{Error, ErrorKind, Form, Format, Language, Program as Given, Result, Signature, SourceText};
 
 use super::errors::When;
 use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
+use super::info::build_options;
 use super::kernel::{Kernel, argument_count};
 use super::query::text;
 use crate::seal;
+use crate::spirv::assemble;
 
 /// A built program and its one entry point.
 pub struct Program {
@@ -36,14 +38,22 @@ pub struct Builder<'a> {
     pub context: &'a Context,
     /// What they run on.
     pub device: cl_device_id,
-    /// The compiler's options.
-    pub options: &'a str,
+    /// Whether divisions and square roots of f32 can be asked to be rounded correctly.
+    pub rounds: bool,
     /// What a binary depends on besides its text.
     pub made_for: &'a str,
+    /// What the device takes.
+    pub takes: &'a [Form],
 }
 
-/// What programs are.
-pub const TAKES: &[Form] = &[Form::Text(Language::OpenClC)];
+/// The forms that a device takes whose generated programs are in this language.
+pub fn takes(language: Language) -> Vec<Form> {
+    let source = Form::Text(Language::OpenClC);
+    match language {
+        Language::SpirV => vec![Form::Text(language), Form::Image(Format::SpirV), source],
+        _ => vec![source],
+    }
+}
 
 /// Characters of a compiler's log that an error keeps.
 const LOG_LIMIT: usize = 16 << 10;
@@ -51,19 +61,28 @@ const LOG_LIMIT: usize = 16 << 10;
 impl Builder<'_> {
     /// Makes a program ready. A binary the driver does not take is built from its text.
     pub fn build(&self, program: &Given) -> Result<Program> {
+        let refused = || Err(program.refused_by(&self.shared().label, self.takes));
         match program {
-            Given::Text(text) | Given::Binary { text, .. } if text.language != Language::OpenClC => {
-                Err(program.refused_by(&self.shared().label, TAKES))
+            Given::Text(text) | Given::Binary { text, .. } if !self.takes.contains(&Form::Text(text.language)) => {
+                refused()
             }
             Given::Text(text) => self.compile_text(text),
             Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
-            Given::Ir(_) | Given::Image(_) | Given::Host(_) => Err(program.refused_by(&self.shared().label, TAKES)),
+            Given::Image(image) if self.takes.contains(&Form::Image(image.format)) => {
+                let created = create_program_with_il(self.context.raw(), &image.bytes);
+                self.finish(created, Language::SpirV, &image.entry, &image.signature)
+            }
+            Given::Ir(_) | Given::Image(_) | Given::Host(_) => refused(),
         }
     }
 
     fn compile_text(&self, text: &SourceText) -> Result<Program> {
-        let created = create_program_with_source(self.context.raw(), &[&text.source]);
-        self.finish(created, text)
+        let (label, context) = (&self.shared().label, self.context.raw());
+        let created = match text.language {
+            Language::SpirV => create_program_with_il(context, &assemble(label, text)?),
+            _ => create_program_with_source(context, &[&text.source]),
+        };
+        self.finish(created, text.language, &text.entry, &text.signature)
     }
 
     fn take_binary(&self, bytes: &[u8], text: &SourceText) -> Result<Program> {
@@ -76,24 +95,29 @@ impl Builder<'_> {
         };
         // SAFETY: the device is the one of the context, and the bytes came from its driver.
         let created = unsafe { create_program_with_binary(self.context.raw(), &[self.device], &[bytes]) };
-        self.finish(created, text)
+        self.finish(created, text.language, &text.entry, &text.signature)
     }
 
     /// Builds what was created and finds its entry point.
-    fn finish(&self, created: Result<cl_program, i32>, text: &SourceText) -> Result<Program> {
-        let entry = &text.entry;
+    fn finish(
+        &self,
+        created: Result<cl_program, i32>,
+        language: Language,
+        entry: &str,
+        signature: &Signature,
+    ) -> Result<Program> {
         let failed = |code| self.shared().failed(format_args!("compiling {entry}"), code, When::Asking);
         // SAFETY: the program was just created for us.
         let handle = unsafe { ProgramHandle::own(created.map_err(failed)?, self.shared()) };
-        let options = CString::new(self.options).expect("our options hold no zero byte");
+        let options = CString::new(build_options(language, self.rounds)).expect("our options hold no zero byte");
         if let Err(code) = build_program(handle.raw(), &[self.device], &options, None, ptr::null_mut()) {
             return Err(self.refused(&handle, failed(code), entry));
         }
-        let kernel = self.entry_point(&handle, text)?;
+        let kernel = self.entry_point(&handle, entry, signature)?;
         Ok(Program {
-            entry: entry.clone(),
-            signature: text.signature.clone(),
-            kernel: Mutex::new(Kernel::new(kernel, &text.signature)),
+            entry: entry.to_string(),
+            signature: signature.clone(),
+            kernel: Mutex::new(Kernel::new(kernel, signature)),
             handle,
         })
     }
@@ -116,18 +140,17 @@ impl Builder<'_> {
         refusal.note(if log.is_empty() { error.message().to_string() } else { log })
     }
 
-    fn entry_point(&self, handle: &ProgramHandle, source: &SourceText) -> Result<KernelHandle> {
-        let (label, entry) = (&self.shared().label, &source.entry);
+    fn entry_point(&self, handle: &ProgramHandle, entry: &str, signature: &Signature) -> Result<KernelHandle> {
+        let label = &self.shared().label;
         let wrong = |what: String| Error::new(ErrorKind::Build, format!("{label}: {what}"));
-        let name =
-            CString::new(entry.as_str()).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
+        let name = CString::new(entry).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
         let kernel = create_kernel(handle.raw(), &name).map_err(|_| {
             let names = get_program_data(handle.raw(), CL_PROGRAM_KERNEL_NAMES).unwrap_or_default();
             wrong(format!("the program has no kernel {entry}; it has: {}", text(&names).replace(';', ", ")))
         })?;
         // SAFETY: the kernel was just created for us.
         let kernel = unsafe { KernelHandle::own(kernel, self.shared()) };
-        let (takes, given) = (get_kernel_info(kernel.raw(), CL_KERNEL_NUM_ARGS), argument_count(&source.signature));
+        let (takes, given) = (get_kernel_info(kernel.raw(), CL_KERNEL_NUM_ARGS), argument_count(signature));
         match takes {
             Ok(InfoType::Uint(takes)) if takes as usize != given => Err(wrong(format!(
                 "kernel {entry} takes {takes} arguments, its signature gives {given}; make them agree"

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use panoply_device::{Error, ErrorKind, Result, SourceText};
 
-use super::library::{Handle, Opened, Words, functions};
 use super::program::{LOG_BYTES, refusal, source};
+use crate::library::{Handle, Opened, Words, functions};
 use crate::lock::locked;
 
 functions! {

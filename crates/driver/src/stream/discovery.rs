@@ -6,9 +6,9 @@ use std::sync::Arc;
 use panoply_device::{Error, Kind, Result};
 
 use super::device::StreamDevice;
-use super::functions::{Functions, check};
-use super::library::Opened;
+use super::functions::Functions;
 use super::vendor::{Brand, Vendor};
+use crate::library::{Opened, check};
 
 /// An open driver library.
 pub struct Api {

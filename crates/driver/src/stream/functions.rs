@@ -1,8 +1,7 @@
 //! The functions that CUDA and HIP have in common.
 
+use crate::library::{DevicePtr, Handle, functions};
 use std::ffi::{c_char, c_void};
-
-use super::library::{DevicePtr, Handle, functions};
 
 functions! {
     /// The functions of a driver library; each is what NVIDIA's and AMD's documentation say. One that older drivers lack is an `Option`.
@@ -54,9 +53,4 @@ functions! {
         graph_exec_destroy(Handle) "cuGraphExecDestroy" "hipGraphExecDestroy";
         graph_destroy(Handle) "cuGraphDestroy" "hipGraphDestroy";
     }
-}
-
-/// A code as a result.
-pub fn check(code: i32) -> Result<(), i32> {
-    if code == 0 { Ok(()) } else { Err(code) }
 }

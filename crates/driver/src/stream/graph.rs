@@ -13,9 +13,9 @@ use panoply_device::{Result, Step};
 
 use super::functions::Functions;
 use super::handles::Context;
-use super::library::Handle;
 use super::program::Program;
 use super::submit::{Encoder, Part};
+use crate::library::Handle;
 
 /// Launches that are worth a graph.
 const LEAST: usize = 4;

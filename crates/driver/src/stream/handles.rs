@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use panoply_device::{Error, Result};
 
 use super::discovery::{Api, Place, Traits};
-use super::functions::{Functions, check};
-use super::library::{DevicePtr, Handle};
+use super::functions::Functions;
 use super::ticket::Tickets;
 use super::vendor::{NOT_READY, OUT_OF_MEMORY};
+use crate::library::{DevicePtr, Handle, check};
 use crate::lock::locked;
 
 /// CU_EVENT_DISABLE_TIMING and hipEventDisableTiming.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use panoply_device::{Error, ErrorKind, Result};
 
-use super::functions::check;
 use super::handles::{Context, Memory};
 use super::queue::Queue;
 use super::vendor::OUT_OF_MEMORY;
+use crate::library::check;
 
 /// An allocation and its size.
 pub struct Allocation {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use panoply_device::{Error, ErrorKind, Form, Image, Program as Given, Result, Signature, SourceText};
 
-use super::functions::check;
 use super::handles::{Context, Module};
-use super::library::Handle;
+use crate::library::{Handle, check};
 use crate::seal;
 
 /// Characters of a compiler's log that an error keeps.

@@ -4,17 +4,18 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Step, Ticket, Type};
+use panoply_device::{Dispatch, Error, Region, Result, Step, Ticket};
 
 use super::graph::Graph;
 use super::handles::{Context, Event};
-use super::library::DevicePtr;
 use super::memory::Allocation;
 use super::program::Program;
 use super::queue::Queue;
 use super::ticket::{Submitted, Times};
 use super::vendor::{Brand, Launch};
+use crate::arguments::values;
 use crate::fill::parts;
+use crate::library::DevicePtr;
 use crate::table::Table;
 
 /// What a device's ids mean.
@@ -120,7 +121,8 @@ impl Encoder<'_> {
         let max_groups = self.context().traits.max_groups;
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
-        let mut values = self.arguments(program, dispatch)?;
+        let values = values(label, &program.signature, dispatch, |region| self.tables.address(region, label))?;
+        let mut values: Vec<u64> = values.into_iter().map(|value| value.bits).collect();
         // Whole groups; the size asked for is an argument of its own.
         let count = |axis: usize| {
             let width = u64::from(dispatch.group[axis].max(1));
@@ -160,39 +162,6 @@ impl Encoder<'_> {
             let params = pointers.as_ptr();
             (functions.launch)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())
         })
-    }
-
-    /// The bits of every parameter, low bytes first.
-    fn arguments(&self, program: &Program, dispatch: &Dispatch) -> Result<Vec<u64>> {
-        let label = &self.context().label;
-        let signature = &program.signature;
-        let wrong = |what: String| {
-            Error::mistake(format!("{label}: a launch was given {what}; launch with what its signature asks"))
-        };
-        if dispatch.args.len() != signature.params.len() {
-            return Err(wrong(format!("{} arguments for {}", dispatch.args.len(), signature.params.len())));
-        }
-        let mut values = Vec::with_capacity(3 * dispatch.args.len() + 3);
-        for (param, arg) in signature.params.iter().zip(&dispatch.args) {
-            match (param, arg) {
-                (ParamType::Buffer(dtype), Arg::Buffer(region)) if signature.hidden => {
-                    let elem = dtype.bytes() as u64;
-                    let start = Region { offset: 0, ..*region };
-                    values.push(self.tables.address(&start, label)?);
-                    values.extend([region.offset / elem, region.bytes / elem]);
-                }
-                (ParamType::Buffer(_), Arg::Buffer(region)) => values.push(self.tables.address(region, label)?),
-                (ParamType::Scalar(Type::Index), Arg::Index(value)) => values.push(*value),
-                (ParamType::Scalar(ty), Arg::Scalar(scalar)) if ty.dtype() == Some(scalar.dtype) => {
-                    values.push(scalar.bits);
-                }
-                _ => return Err(wrong(format!("{arg:?} for {param:?}"))),
-            }
-        }
-        if signature.hidden {
-            values.extend(dispatch.grid);
-        }
-        Ok(values.into_iter().map(u64::to_le).collect())
     }
 
     fn copy(&self, from: &Region, to: &Region) -> Result<()> {

@@ -10,7 +10,7 @@ use panoply_driver::HipDriver;
 use panoply_driver::hip::HipDevice;
 use panoply_fake::{Control, library};
 
-use crate::shared::{self, Jobs, absent, all, holding, words};
+use crate::shared::{self, Jobs, absent, holding, words};
 
 pub const ALL: Jobs = &[
     ("absent", || absent(&driver())),
@@ -20,7 +20,7 @@ pub const ALL: Jobs = &[
     ("first is broken", first_is_broken),
     ("out of memory", out_of_memory),
     ("everything is given back", everything_is_given_back),
-    ("bytes arrive", bytes_arrive),
+    ("bytes arrive", || shared::bytes_arrive(&*device())),
     ("the thread keeps its device", keeps_device),
     ("a fault loses the device", lost),
     ("a refused launch is an error once", refused_launch),
@@ -126,30 +126,6 @@ fn everything_is_given_back() {
         assert_eq!(control.calls("hiprtcCreateProgram"), control.calls("hiprtcDestroyProgram"));
     }
     assert_eq!(control.live(), 0, "objects that nobody gave back");
-}
-
-/// Fills of every width at odd places, copies, and uploads too large to be staged, against plain slices.
-fn bytes_arrive() {
-    let device = device();
-    let bytes = (3 << 20) + 24;
-    let source: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let (x, y) = (all(device.allocate(bytes).unwrap(), bytes), all(device.allocate(bytes).unwrap(), bytes));
-    device.write(QueueId::DEFAULT, x, &source).unwrap();
-    let mut expected = source.clone();
-    let mut steps = vec![Step::Copy { from: x, to: y }];
-    for (pattern, offset, length) in
-        [(&[9][..], 3, 5), (&[1, 2], 1000, 10), (&[1, 2, 3, 4], 2001, 90), (&[1, 2, 3, 4, 5, 6, 7, 8], 4096, 8 * 777)]
-    {
-        let to = Region { offset, bytes: length, ..y };
-        steps.push(Step::Fill { to, pattern: pattern.to_vec() });
-        let part = &mut expected[offset as usize..(offset + length) as usize];
-        part.iter_mut().enumerate().for_each(|(i, byte)| *byte = pattern[i % pattern.len()]);
-    }
-    device.submit(QueueId::DEFAULT, &steps, false).unwrap();
-    assert!(device.read(QueueId::DEFAULT, y).unwrap().take().unwrap() == expected);
-    let mut again = vec![0; bytes as usize];
-    device.read_into(QueueId::DEFAULT, x, &mut again).unwrap();
-    assert!(again == source);
 }
 
 fn keeps_device() {

@@ -101,7 +101,7 @@ fn a_broken_driver_beside_a_good_one() {
 }
 
 fn run_checks() {
-    let devices = OpenClDriver.devices().unwrap();
+    let devices = OpenClDriver::default().devices().unwrap();
     for device in devices {
         let live = device.live();
         for (name, check) in checks::ALL {
@@ -119,7 +119,7 @@ fn run_checks() {
 }
 
 fn two_devices() {
-    let devices = OpenClDriver.devices().unwrap();
+    let devices = OpenClDriver::default().devices().unwrap();
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
     assert_eq!(indices, [0, 1]);
     for device in &devices {
@@ -130,15 +130,19 @@ fn two_devices() {
 
 fn absent() {
     let expected = std::env::var("EXPECT").unwrap();
-    let error = OpenClDriver.probe().unwrap_err();
+    let error = OpenClDriver::default().probe().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains(&expected), "{error}");
-    assert_eq!(OpenClDriver.probe().unwrap_err().to_string(), error.to_string(), "asking again is answered alike");
+    assert_eq!(
+        OpenClDriver::default().probe().unwrap_err().to_string(),
+        error.to_string(),
+        "asking again is answered alike"
+    );
 }
 
 fn broken_beside_good() {
-    assert_eq!(OpenClDriver.probe().unwrap().len(), 1);
-    let refused = OpenClDriver.refused();
+    assert_eq!(OpenClDriver::default().probe().unwrap().len(), 1);
+    let refused = OpenClDriver::default().refused();
     assert!(refused.len() == 1 && refused[0].message().contains("a-broken.icd"), "{refused:?}");
 }
 

@@ -3,9 +3,11 @@
 //! What the pretended driver offers is fixed for a process, so each choice is a child process: the test binary again, with `child` as
 //! its one test and the environment set.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use std::process::Command;
 
-use panoply_device::{AllocId, Device, Driver, ErrorKind, QueueId, Region};
+use panoply_device::{AllocId, Device, Driver, ErrorKind, QueueId, Region, Step};
 
 const JOB: &str = "PANOPLY_TEST_CHILD";
 
@@ -57,6 +59,29 @@ pub fn out_of_memory(device: &dyn Device, works: fn(&dyn Device)) {
     works(device);
     let again = device.allocate(total - 4096).unwrap();
     device.free(again);
+}
+
+/// Fills of every width at odd places, copies, and uploads too large to be staged, against plain slices.
+pub fn bytes_arrive(device: &dyn Device) {
+    let bytes = (3 << 20) + 24;
+    let source: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (x, y) = (all(device.allocate(bytes).unwrap(), bytes), all(device.allocate(bytes).unwrap(), bytes));
+    device.write(QueueId::DEFAULT, x, &source).unwrap();
+    let mut expected = source.clone();
+    let mut steps = vec![Step::Copy { from: x, to: y }];
+    for (pattern, offset, length) in
+        [(&[9][..], 3, 5), (&[1, 2], 1000, 10), (&[1, 2, 3, 4], 2001, 90), (&[1, 2, 3, 4, 5, 6, 7, 8], 4096, 8 * 777)]
+    {
+        let to = Region { offset, bytes: length, ..y };
+        steps.push(Step::Fill { to, pattern: pattern.to_vec() });
+        let part = &mut expected[offset as usize..(offset + length) as usize];
+        part.iter_mut().enumerate().for_each(|(i, byte)| *byte = pattern[i % pattern.len()]);
+    }
+    device.submit(QueueId::DEFAULT, &steps, false).unwrap();
+    assert!(device.read(QueueId::DEFAULT, y).unwrap().take().unwrap() == expected);
+    let mut again = vec![0; bytes as usize];
+    device.read_into(QueueId::DEFAULT, x, &mut again).unwrap();
+    assert!(again == source);
 }
 
 /// A whole allocation.

@@ -333,6 +333,12 @@ pub extern "C" fn panoply_fake_execute() {
     State::with(|state| state.config.execute = true);
 }
 
+/// Whether somebody here executes Level Zero's kernels.
+#[unsafe(no_mangle)]
+pub extern "C" fn panoply_fake_executes_spirv() -> bool {
+    crate::level_zero::execute::available()
+}
+
 /// The position of the device that is this thread's, counted from 1; 0 if none is.
 #[unsafe(no_mangle)]
 pub extern "C" fn panoply_fake_current() -> u64 {

@@ -1,6 +1,6 @@
 //! What a test chose.
 
-/// The choices of `PANOPLY_FAKE_CUDA` and `PANOPLY_FAKE_HIP`.
+/// The choices of `PANOPLY_FAKE_CUDA`, `PANOPLY_FAKE_HIP` and `PANOPLY_FAKE_ZE`.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub devices: usize,
@@ -35,7 +35,8 @@ impl Config {
             broken: None,
             prohibited: None,
         };
-        let given = ["PANOPLY_FAKE_CUDA", "PANOPLY_FAKE_HIP"].map(|name| std::env::var(name).unwrap_or_default());
+        let names = ["PANOPLY_FAKE_CUDA", "PANOPLY_FAKE_HIP", "PANOPLY_FAKE_ZE"];
+        let given = names.map(|name| std::env::var(name).unwrap_or_default());
         for pair in given.iter().flat_map(|text| text.split(',')).filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or_else(|| panic!("{pair}: not name=number"));
             let radix = if name == "architecture" { 16 } else { 10 };

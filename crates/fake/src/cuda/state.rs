@@ -11,6 +11,7 @@ use super::graphs::Node;
 use super::streams::{Event, Stream};
 use crate::hip::host::Program;
 use crate::hip::{Code, Source};
+use crate::level_zero::Objects;
 use crate::ptx::Module;
 use crate::ptx::memory::Memory;
 
@@ -40,6 +41,8 @@ pub struct State {
     pub executables: HashMap<String, Arc<Program>>,
     /// HIP's programs that are being compiled.
     pub sources: HashMap<u64, Source>,
+    /// What Level Zero made.
+    pub level_zero: Objects,
     /// Pinned host memory by address.
     pub pinned: BTreeMap<u64, Box<[u8]>>,
     pub started: Instant,
@@ -91,6 +94,7 @@ impl State {
             entries: HashMap::new(),
             executables: HashMap::new(),
             sources: HashMap::new(),
+            level_zero: Objects::default(),
             pinned: BTreeMap::new(),
             started: Instant::now(),
             calls: HashMap::new(),
@@ -113,7 +117,8 @@ impl State {
                 return code;
             }
             let before = ["cuInit", "cuDriverGetVersion", "hipInit", "hipDriverGetVersion"];
-            if !state.initialised && !before.contains(&name) {
+            // Level Zero has its own answer to that.
+            if !state.initialised && !before.contains(&name) && !name.starts_with("ze") {
                 return NOT_INITIALIZED;
             }
             f(state).err().unwrap_or(SUCCESS)
@@ -161,7 +166,8 @@ impl State {
         let events = self.events.values().filter(|event| event.live).count();
         let programs = self.modules.len() + self.links.len() + self.code.len() + self.sources.len();
         let graphs = self.graphs.len() + self.instances.len();
-        contexts + (memory + events + programs + graphs + self.streams.len() + self.pinned.len()) as u64
+        let level_zero = self.level_zero.live() as u64;
+        contexts + level_zero + (memory + events + programs + graphs + self.streams.len() + self.pinned.len()) as u64
     }
 
     /// A handle nobody has; never 0.

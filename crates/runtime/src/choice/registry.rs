@@ -127,6 +127,7 @@ fn absent(kind: Kind) -> Error {
     let feature = match kind {
         Kind::Cuda if cfg!(not(feature = "cuda")) => Some("cuda"),
         Kind::Rocm if cfg!(not(feature = "rocm")) => Some("rocm"),
+        Kind::OneApi if cfg!(not(feature = "oneapi")) => Some("oneapi"),
         Kind::OpenCl if cfg!(not(feature = "opencl")) => Some("opencl"),
         Kind::Vulkan | Kind::Metal | Kind::Dx12 if cfg!(not(feature = "wgpu")) => Some("wgpu"),
         Kind::Cuda
@@ -145,13 +146,10 @@ fn absent(kind: Kind) -> Error {
         ));
     }
     Error::unavailable(match kind {
-        Kind::OneApi => {
-            "this version of Panoply has no driver for it; Intel's GPUs are here as opencl and vulkan, install one of those drivers"
-        }
         Kind::WebGpu => {
             "it is for programs in browsers, where this version of Panoply does not run; use vulkan, metal or dx12"
         }
-        Kind::Cuda | Kind::Rocm | Kind::Metal | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::Cpu => {
+        Kind::Cuda | Kind::Rocm | Kind::Metal | Kind::OneApi | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::Cpu => {
             "no driver for it was registered; register one"
         }
     })
@@ -165,8 +163,10 @@ fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
         Arc::new(panoply_driver::CudaDriver::default()),
         #[cfg(feature = "rocm")]
         Arc::new(panoply_driver::HipDriver::default()),
+        #[cfg(feature = "oneapi")]
+        Arc::new(panoply_driver::OneApiDriver::default()),
         #[cfg(feature = "opencl")]
-        Arc::new(panoply_driver::OpenClDriver),
+        Arc::new(panoply_driver::OpenClDriver::default()),
         #[cfg(feature = "wgpu")]
         Arc::new(panoply_driver::WgpuDriver::new(Kind::Metal)),
         #[cfg(feature = "wgpu")]

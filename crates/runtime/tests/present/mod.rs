@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use panoply_device::{Device as RawDevice, Driver};
-use panoply_driver::{CudaDriver, HipDriver, WgpuDriver};
+use panoply_driver::{CudaDriver, HipDriver, LevelZeroDriver, OneApiDriver, WgpuDriver};
 use panoply_runtime::{Device, DeviceOptions, Kind};
 
 /// Every device but those that `PANOPLY_TEST_NO_OPENCL` and `PANOPLY_TEST_NO_VULKAN` hide, each with a pool and a program cache of its own, so that tests
@@ -17,7 +17,9 @@ pub fn devices() -> Vec<Device> {
 /// The same, as their drivers gave them.
 pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
     static FOUND: OnceLock<Vec<Arc<dyn RawDevice>>> = OnceLock::new();
-    FOUND.get_or_init(|| cuda().into_iter().chain(rocm()).chain(opencl()).chain(vulkan()).chain(cpu()).collect())
+    FOUND.get_or_init(|| {
+        cuda().into_iter().chain(rocm()).chain(oneapi()).chain(opencl()).chain(vulkan()).chain(cpu()).collect()
+    })
 }
 
 /// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
@@ -47,6 +49,25 @@ fn rocm() -> Vec<Arc<dyn RawDevice>> {
     devices
 }
 
+/// Intel's GPUs, or Intel's CPU runtime for OpenCL, which takes the same SPIR-V, also behind a library that only pretends to be Level Zero's.
+fn oneapi() -> Vec<Arc<dyn RawDevice>> {
+    if std::env::var_os("PANOPLY_TEST_NO_OPENCL").is_some() {
+        eprintln!("SKIPPED: nothing ran as SPIR-V: PANOPLY_TEST_NO_OPENCL is set");
+        return Vec::new();
+    }
+    let mut devices = OneApiDriver { software: true, ..OneApiDriver::default() }.probe().unwrap_or_else(|error| {
+        eprintln!("SKIPPED: nothing ran as SPIR-V: {error}");
+        Vec::new()
+    });
+    if panoply_fake::Control::open().executes_spirv() {
+        let pretended = LevelZeroDriver { library: Some(panoply_fake::library()) };
+        devices.extend(pretended.probe().expect("the pretended driver is always here"));
+    } else {
+        eprintln!("SKIPPED: nothing ran behind Level Zero: no OpenCL driver here takes SPIR-V and any address");
+    }
+    devices
+}
+
 fn vulkan() -> Vec<Arc<dyn RawDevice>> {
     if std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some() {
         eprintln!("SKIPPED: nothing ran on Vulkan: PANOPLY_TEST_NO_VULKAN is set");
@@ -67,7 +88,7 @@ fn opencl() -> Vec<Arc<dyn RawDevice>> {
         eprintln!("SKIPPED: nothing ran on OpenCL: PANOPLY_TEST_NO_OPENCL is set");
         return Vec::new();
     }
-    panoply_driver::OpenClDriver.probe().unwrap_or_else(|error| {
+    panoply_driver::OpenClDriver::default().probe().unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on OpenCL: {error}");
         Vec::new()
     })

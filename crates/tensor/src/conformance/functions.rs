@@ -35,7 +35,7 @@ const OURS: f64 = 2.0;
 
 /// Tries every function in f32 at normal numbers of all sizes.
 pub fn functions(device: &Device) -> impl Iterator<Item = Outcome> {
-    let own = device.target().language == Language::OpenClC;
+    let own = matches!(device.target().language, Language::OpenClC | Language::SpirV);
     FUNCTIONS.into_iter().map(move |(math, function, allowed)| Outcome {
         name: math.name().to_string(),
         unit: "ulp",

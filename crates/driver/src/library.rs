@@ -71,6 +71,11 @@ impl Opened {
     }
 }
 
+/// A code as a result.
+pub fn check(code: i32) -> Result<(), i32> {
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
 /// Declares a table of functions and how they are found: arguments, then names, of which the first that the library has is taken.
 macro_rules! functions {
     (
@@ -94,8 +99,8 @@ macro_rules! functions {
         impl $table {
             /// Finds the functions in a library.
             pub fn find(
-                library: &$crate::stream::library::Opened,
-                words: &$crate::stream::library::Words,
+                library: &$crate::library::Opened,
+                words: &$crate::library::Words,
             ) -> panoply_device::Result<$table> {
                 let prefix = words.prefix;
                 Ok($table {

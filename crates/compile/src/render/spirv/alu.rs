@@ -1,0 +1,146 @@
+//! What each operation is in SPIR-V, on the values of its operands.
+
+use panoply_ir::{Alu, DType, Math, Scalar};
+
+use super::module::Writer;
+
+impl Writer<'_> {
+    /// An operation on one lane. `dtype` is the operands' type (of the choices, for `Select`).
+    pub fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        match (op, dtype) {
+            (Alu::Select, _) => {
+                let ty = self.ty(dtype);
+                self.op(&ty, "OpSelect", args)
+            }
+            (_, DType::Bool) => self.logic(op, args),
+            _ if dtype.is_float() => self.float(op, dtype, args),
+            _ => self.integer(op, dtype, args),
+        }
+    }
+
+    fn logic(&mut self, op: Alu, args: &[&str]) -> String {
+        let instruction = match op {
+            Alu::Not => "OpLogicalNot",
+            Alu::And => "OpLogicalAnd",
+            Alu::Or => "OpLogicalOr",
+            Alu::Xor | Alu::Ne => "OpLogicalNotEqual",
+            Alu::Eq => "OpLogicalEqual",
+            _ => unreachable!("{} of bools", op.name()),
+        };
+        self.test(instruction, args)
+    }
+
+    fn float(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        let ty = self.ty(dtype);
+        let result = match op {
+            Alu::Add => self.op(&ty, "OpFAdd", args),
+            Alu::Sub => self.op(&ty, "OpFSub", args),
+            Alu::Mul => self.op(&ty, "OpFMul", args),
+            Alu::Div => self.op(&ty, "OpFDiv", args),
+            Alu::Math(Math::Ln) => self.call(&ty, "log", args),
+            Alu::Math(_) | Alu::Sqrt | Alu::Pow | Alu::Fma => self.call(&ty, op.name(), args),
+            // What follows is exact in every format, or no float at all.
+            Alu::Neg => return self.op(&ty, "OpFNegate", args),
+            Alu::Abs => return self.call(&ty, "fabs", args),
+            Alu::Round => return self.call(&ty, "rint", args),
+            Alu::Rem => return self.call(&ty, "fmod", args),
+            Alu::Floor | Alu::Ceil | Alu::Trunc => return self.call(&ty, op.name(), args),
+            Alu::Min | Alu::Max => {
+                let relation = if op == Alu::Min { "OpFOrdLessThan" } else { "OpFOrdGreaterThan" };
+                let nan = self.test("OpFUnordNotEqual", &[args[0], args[0]]);
+                let before = self.test(relation, args);
+                let first = self.test("OpLogicalOr", &[&nan, &before]);
+                return self.choose(&ty, &first, args[0], args[1]);
+            }
+            Alu::Lt => return self.test("OpFOrdLessThan", args),
+            Alu::Le => return self.test("OpFOrdLessThanEqual", args),
+            Alu::Eq => return self.test("OpFOrdEqual", args),
+            Alu::Ne => return self.test("OpFUnordNotEqual", args),
+            Alu::Select | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+                unreachable!("{} of {dtype}", op.name())
+            }
+        };
+        self.rounded(dtype, result)
+    }
+
+    fn integer(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        let (ty, signed) = (self.ty(dtype), dtype.is_signed());
+        let either = |of_signed, of_unsigned| if signed { of_signed } else { of_unsigned };
+        match op {
+            Alu::Add => self.op(&ty, "OpIAdd", args),
+            Alu::Sub => self.op(&ty, "OpISub", args),
+            Alu::Mul => self.op(&ty, "OpIMul", args),
+            Alu::Neg => self.op(&ty, "OpSNegate", args),
+            Alu::Not => self.op(&ty, "OpNot", args),
+            Alu::And => self.op(&ty, "OpBitwiseAnd", args),
+            Alu::Or => self.op(&ty, "OpBitwiseOr", args),
+            Alu::Xor => self.op(&ty, "OpBitwiseXor", args),
+            Alu::Abs if !signed => args[0].to_string(),
+            Alu::Abs => {
+                let zero = self.int(dtype, 0);
+                let below = self.test("OpSLessThan", &[args[0], &zero]);
+                let negated = self.op(&ty, "OpSNegate", args);
+                self.choose(&ty, &below, &negated, args[0])
+            }
+            Alu::Div | Alu::Rem => self.divide(op, dtype, args),
+            Alu::Min | Alu::Max => {
+                let first = match op {
+                    Alu::Min => self.test(either("OpSLessThan", "OpULessThan"), args),
+                    _ => self.test(either("OpSGreaterThan", "OpUGreaterThan"), args),
+                };
+                self.choose(&ty, &first, args[0], args[1])
+            }
+            Alu::Shl | Alu::Shr => {
+                // The amount counts modulo the width.
+                let mask = self.int(dtype, u64::from(dtype.bits() - 1));
+                let amount = self.op(&ty, "OpBitwiseAnd", &[args[1], &mask]);
+                let right = either("OpShiftRightArithmetic", "OpShiftRightLogical");
+                self.op(&ty, if op == Alu::Shl { "OpShiftLeftLogical" } else { right }, &[args[0], &amount])
+            }
+            Alu::Lt => self.test(either("OpSLessThan", "OpULessThan"), args),
+            Alu::Le => self.test(either("OpSLessThanEqual", "OpULessThanEqual"), args),
+            Alu::Eq => self.test("OpIEqual", args),
+            Alu::Ne => self.test("OpINotEqual", args),
+            Alu::Select
+            | Alu::Math(_)
+            | Alu::Sqrt
+            | Alu::Floor
+            | Alu::Ceil
+            | Alu::Round
+            | Alu::Trunc
+            | Alu::Pow
+            | Alu::Fma => unreachable!("{} of {dtype}", op.name()),
+        }
+    }
+
+    /// Division defined for every divisor: one that the machine leaves undefined is replaced, then the result is.
+    fn divide(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        let ty = self.ty(dtype);
+        let [a, b] = [args[0], args[1]];
+        let divide = match (op, dtype.is_signed()) {
+            (Alu::Div, true) => "OpSDiv",
+            (Alu::Div, false) => "OpUDiv",
+            (_, true) => "OpSRem",
+            (_, false) => "OpUMod",
+        };
+        let [none, one] = [0, 1].map(|value| self.int(dtype, value));
+        let zero = self.test("OpIEqual", &[b, &none]);
+        let by_zero = if op == Alu::Div { none.as_str() } else { a };
+        if !dtype.is_signed() {
+            let divisor = self.choose(&ty, &zero, &one, b);
+            let result = self.op(&ty, divide, &[a, &divisor]);
+            return self.choose(&ty, &zero, by_zero, &result);
+        }
+        let minus_one = self.constant(Scalar::from_i128(dtype, -1));
+        let minus = self.test("OpIEqual", &[b, &minus_one]);
+        let either = self.test("OpLogicalOr", &[&zero, &minus]);
+        let divisor = self.choose(&ty, &either, &one, b);
+        let mut result = self.op(&ty, divide, &[a, &divisor]);
+        if op == Alu::Div {
+            let negated = self.op(&ty, "OpSNegate", &[a]);
+            result = self.choose(&ty, &minus, &negated, &result);
+        }
+        // By 1 as by -1 nothing is left.
+        self.choose(&ty, &zero, by_zero, &result)
+    }
+}

@@ -1,0 +1,296 @@
+//! The contract, for one GPU.
+//!
+//! A context is opened at the first use, not by looking at a device. A failure to open it is the error of whatever asked, and is
+//! tried again.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Instant;
+
+use panoply_device::{
+    AllocId, Device, DeviceInfo, Error, ErrorKind, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region,
+    Result, Routine, Step, Target, Ticket,
+};
+
+use super::api::{ContextDescription, Functions, MemoryDescription, QueueDescription};
+use super::discovery::Place;
+use super::errors::{CODES, OUT_OF_MEMORY};
+use super::program::{Program, TAKES};
+use super::submit::{Done, Encoder};
+use crate::library::{DevicePtr, Handle, check};
+use crate::lock::{exclusive, locked, shared};
+use crate::table::Table;
+
+/// Allocations begin at multiples of this many bytes.
+const ALIGNMENT: usize = 64;
+/// `ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS`
+const WAITS: u32 = 1;
+
+/// One GPU of Level Zero's.
+pub struct LevelZeroDevice {
+    place: Place,
+    opening: Mutex<()>,
+    open: OnceLock<Open>,
+}
+
+struct Open {
+    tables: RwLock<Tables>,
+    context: Arc<Context>,
+}
+
+/// What a device's ids mean.
+#[derive(Default)]
+pub struct Tables {
+    pub programs: Table<Arc<Program>>,
+    pub memory: Table<Memory>,
+    pub queues: Vec<Arc<Queue>>,
+}
+
+/// A device in use.
+pub struct Context {
+    pub functions: Arc<Functions>,
+    pub raw: Handle,
+    pub device: Handle,
+    /// `oneapi:0`, the beginning of every message.
+    pub label: String,
+    /// What a binary depends on besides its text.
+    pub made_for: String,
+    pub max_groups: [u32; 3],
+    pub rounds: bool,
+    pub opened: Instant,
+}
+
+/// Memory of the device.
+pub struct Memory {
+    address: DevicePtr,
+    context: Arc<Context>,
+}
+
+/// A command list that works at once; it belongs to whoever holds its lock.
+pub struct Queue {
+    pub list: Mutex<Handle>,
+    context: Arc<Context>,
+}
+
+impl Context {
+    fn open(place: &Place) -> Result<Arc<Context>> {
+        let label = place.info.spelling();
+        let mut raw = 0;
+        // SAFETY: the driver was enumerated, and the pointers are valid.
+        let code = unsafe { (place.functions.context_create)(place.driver, &ContextDescription::new(), &mut raw) };
+        check(code).map_err(|code| CODES.failed(format_args!("{label}: opening the device"), code))?;
+        Ok(Arc::new(Context {
+            functions: place.functions.clone(),
+            raw,
+            device: place.device,
+            label,
+            made_for: place.target.name.clone(),
+            max_groups: place.max_groups,
+            rounds: place.rounds,
+            opened: Instant::now(),
+        }))
+    }
+
+    /// The error for a code that an attempt brought.
+    pub fn failed(&self, doing: impl fmt::Display, code: i32) -> Error {
+        CODES.failed(format_args!("{}: {doing}", self.label), code)
+    }
+}
+
+impl Queue {
+    fn new(context: &Arc<Context>) -> Result<Queue> {
+        let description = QueueDescription { mode: WAITS, ..QueueDescription::new() };
+        let mut list = 0;
+        // SAFETY: context and device are live, and the pointers are valid.
+        let code = unsafe { (context.functions.list_create)(context.raw, context.device, &description, &mut list) };
+        check(code).map_err(|code| context.failed("creating a queue", code))?;
+        Ok(Queue { list: Mutex::new(list), context: context.clone() })
+    }
+}
+
+impl Tables {
+    /// The address of a region.
+    pub fn address(&self, region: &Region, label: &str) -> Result<DevicePtr> {
+        let found = self.memory.get(region.alloc.0);
+        let memory = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was freed", region.alloc)))?;
+        Ok(memory.address + region.offset)
+    }
+
+    fn queue(&self, queue: QueueId, label: &str) -> Result<&Arc<Queue>> {
+        self.queues.get(queue.0 as usize).ok_or_else(|| {
+            Error::mistake(format!("{label}: no queue {}; the last one is {}", queue.0, self.queues.len() - 1))
+        })
+    }
+}
+
+impl LevelZeroDevice {
+    /// The device at a place, not yet used.
+    pub(super) fn new(place: Place) -> LevelZeroDevice {
+        LevelZeroDevice { place, opening: Mutex::new(()), open: OnceLock::new() }
+    }
+
+    fn open(&self) -> Result<&Open> {
+        if let Some(open) = self.open.get() {
+            return Ok(open);
+        }
+        let _one_at_a_time = locked(&self.opening);
+        if self.open.get().is_none() {
+            let context = Context::open(&self.place)?;
+            let queues = vec![Arc::new(Queue::new(&context)?)];
+            let _ = self.open.set(Open { tables: RwLock::new(Tables { queues, ..Tables::default() }), context });
+        }
+        Ok(self.open.get().expect("it was set above or before"))
+    }
+
+    /// Does something with a queue and what ids mean, which stays so meanwhile.
+    fn with<T>(&self, queue: QueueId, act: impl FnOnce(&Encoder<'_>) -> Result<T>) -> Result<T> {
+        let open = self.open()?;
+        let tables = shared(&open.tables);
+        let queue = tables.queue(queue, &open.context.label)?;
+        act(&Encoder { context: &open.context, tables: &tables, queue })
+    }
+
+    fn refused(&self, bytes: u64) -> Error {
+        let (label, largest, total) =
+            (self.place.info.spelling(), self.place.target.max_buffer_bytes, self.place.memory);
+        let message =
+            format!("out of memory on {label}: needs {bytes} bytes of {total}; free buffers or use smaller ones");
+        Error::new(ErrorKind::OutOfMemory, message).note(format!("the largest buffer has {largest} bytes"))
+    }
+}
+
+impl Device for LevelZeroDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.place.info
+    }
+
+    fn target(&self) -> &Target {
+        &self.place.target
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        MemoryInfo { total: self.place.memory, free: None }
+    }
+
+    fn offers(&self, _routine: &Routine) -> bool {
+        false
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        let open = self.open()?;
+        let wanted = usize::try_from(bytes).ok().filter(|_| bytes <= self.place.target.max_buffer_bytes);
+        let Some(wanted) = wanted else { return Err(self.refused(bytes)) };
+        let (context, mut address) = (&open.context, 0);
+        // SAFETY: context and device are live, and the pointers are valid.
+        let code = unsafe {
+            let description = MemoryDescription::new();
+            let (raw, device) = (context.raw, context.device);
+            (context.functions.allocate)(raw, &description, wanted, ALIGNMENT, device, &mut address)
+        };
+        match check(code) {
+            Ok(()) => {}
+            Err(code) if OUT_OF_MEMORY.contains(&code) => return Err(self.refused(bytes)),
+            Err(code) => return Err(context.failed(format_args!("allocating {bytes} bytes"), code)),
+        }
+        let memory = Memory { address, context: context.clone() };
+        Ok(AllocId(exclusive(&open.tables).memory.insert(memory)))
+    }
+
+    fn free(&self, alloc: AllocId) {
+        if let Some(open) = self.open.get() {
+            let memory = exclusive(&open.tables).memory.remove(alloc.0);
+            drop(memory);
+        }
+    }
+
+    fn takes(&self) -> Vec<Form> {
+        TAKES.to_vec()
+    }
+
+    fn compile(&self, program: &Given) -> Result<ProgramId> {
+        let open = self.open()?;
+        let built = Program::build(&open.context, program)?;
+        Ok(ProgramId(exclusive(&open.tables).programs.insert(Arc::new(built))))
+    }
+
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
+        let program = shared(&self.open.get()?.tables).programs.get(program.0).cloned();
+        program?.binary()
+    }
+
+    fn release(&self, program: ProgramId) {
+        if let Some(open) = self.open.get() {
+            let program = exclusive(&open.tables).programs.remove(program.0);
+            drop(program);
+        }
+    }
+
+    fn queue(&self) -> Result<QueueId> {
+        let open = self.open()?;
+        let queue = Arc::new(Queue::new(&open.context)?);
+        let queues = &mut exclusive(&open.tables).queues;
+        queues.push(queue);
+        Ok(QueueId(queues.len() as u32 - 1))
+    }
+
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        self.with(queue, |encoder| encoder.run(steps, timed))
+    }
+
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        self.with(queue, |encoder| {
+            let target = encoder.tables.address(&to, &encoder.context.label)?;
+            let list = locked(&encoder.queue.list);
+            encoder.copy(*list, target as *mut _, bytes.as_ptr().cast(), bytes.len() as u64)
+        })
+    }
+
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        let mut bytes = vec![0; from.bytes as usize];
+        self.read_into(queue, from, &mut bytes)?;
+        Ok(Done::ticket(Vec::new(), Some(bytes)))
+    }
+
+    fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
+        self.with(queue, |encoder| {
+            let source = encoder.tables.address(&from, &encoder.context.label)?;
+            let list = locked(&encoder.queue.list);
+            encoder.copy(*list, bytes.as_mut_ptr().cast(), source as *const _, bytes.len() as u64)
+        })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        // Whoever holds a list is at work on it.
+        let Some(open) = self.open.get() else { return Ok(()) };
+        let queues = shared(&open.tables).queues.clone();
+        queues.iter().for_each(|queue| drop(locked(&queue.list)));
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LevelZeroDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.place.info.spelling(), self.place.info.name)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the memory, and no work is under way on it.
+        unsafe { (self.context.functions.free)(self.context.raw, self.address) };
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the list, and what it was given is done.
+        unsafe { (self.context.functions.list_destroy)(*locked(&self.list)) };
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the context, and what lived in it is gone.
+        unsafe { (self.functions.context_destroy)(self.raw) };
+    }
+}

@@ -1,0 +1,64 @@
+//! What Level Zero's codes mean in Panoply's one error.
+
+use panoply_device::ErrorKind;
+
+use crate::codes::Codes;
+
+/// There is no memory left, on the host and on the device.
+pub const OUT_OF_MEMORY: [i32; 2] = [0x7000_0002, 0x7000_0003];
+/// The driver's compiler refused a program, or could not link it.
+pub const REFUSED: [i32; 2] = [0x7000_0004, 0x7000_0005];
+
+/// Level Zero's codes.
+pub const CODES: Codes = Codes { prefix: "ZE_RESULT_ERROR_", known: KNOWN, unknown: "UNKNOWN", otherwise: UPDATE };
+
+const KNOWN: &[(i32, &str, ErrorKind, &str)] = &[
+    (0x7000_0001, "DEVICE_LOST", ErrorKind::DeviceLost, LOST),
+    (0x7000_0002, "OUT_OF_HOST_MEMORY", ErrorKind::OutOfMemory, SMALLER),
+    (0x7000_0003, "OUT_OF_DEVICE_MEMORY", ErrorKind::OutOfMemory, SMALLER),
+    (0x7000_0004, "MODULE_BUILD_FAILURE", ErrorKind::Build, "the notes hold the compiler's log"),
+    (0x7000_0005, "MODULE_LINK_FAILURE", ErrorKind::Build, "the notes hold the compiler's log"),
+    (0x7000_0006, "DEVICE_REQUIRES_RESET", ErrorKind::DeviceLost, "reset the GPU or restart the machine"),
+    (0x7000_0007, "DEVICE_IN_LOW_POWER_STATE", ErrorKind::DeviceLost, LOST),
+    (
+        0x7001_0000,
+        "INSUFFICIENT_PERMISSIONS",
+        ErrorKind::Unavailable,
+        "add the user to the group render and log in again",
+    ),
+    (0x7001_0001, "NOT_AVAILABLE", ErrorKind::Unavailable, "another program holds the GPU; end it"),
+    (0x7002_0000, "DEPENDENCY_UNAVAILABLE", ErrorKind::Unavailable, "reinstall Intel's GPU driver"),
+    (
+        0x7800_0001,
+        "UNINITIALIZED",
+        ErrorKind::Unavailable,
+        "no GPU of Intel's has a driver here; install it (package intel-level-zero-gpu)",
+    ),
+    (0x7800_0002, "UNSUPPORTED_VERSION", ErrorKind::Unavailable, UPDATE),
+    (0x7800_0003, "UNSUPPORTED_FEATURE", ErrorKind::Unsupported, UPDATE),
+    (0x7800_0008, "INVALID_SIZE", ErrorKind::Driver, UPDATE),
+    (0x7800_0009, "UNSUPPORTED_SIZE", ErrorKind::OutOfMemory, SMALLER),
+    (0x7800_000F, "INVALID_NATIVE_BINARY", ErrorKind::Build, "clear the program cache, or report this"),
+    (0x7800_0011, "INVALID_KERNEL_NAME", ErrorKind::Build, "report this"),
+    (0x7800_0013, "INVALID_GROUP_SIZE_DIMENSION", ErrorKind::Unsupported, "use a smaller group"),
+];
+
+const UPDATE: &str = "update Intel's GPU driver or report this";
+const LOST: &str = "its buffers are gone; restart the program";
+const SMALLER: &str = "free buffers or use smaller ones";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_one_kind_and_a_sentence() {
+        CODES.check(&[
+            (0x7000_0001, ErrorKind::DeviceLost),
+            (0x7000_0003, ErrorKind::OutOfMemory),
+            (0x7000_0004, ErrorKind::Build),
+            (0x7800_0001, ErrorKind::Unavailable),
+            (0x7FFF_FFFE, ErrorKind::Driver),
+        ]);
+    }
+}

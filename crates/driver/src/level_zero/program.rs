@@ -1,0 +1,153 @@
+//! Text or binary to a kernel that can be launched.
+
+use std::ffi::{CStr, CString};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+use panoply_device::{Error, ErrorKind, Form, Format, Language, Program as Given, Result, Signature, SourceText};
+
+use super::api::{KernelDescription, ModuleDescription};
+use super::device::Context;
+use super::errors::{CODES, REFUSED};
+use crate::library::{Handle, check};
+use crate::seal;
+use crate::spirv::assemble;
+
+/// Forms of a module: Khronos' and the driver's own.
+const SPIRV: u32 = 0;
+const NATIVE: u32 = 1;
+
+/// What programs are.
+pub const TAKES: &[Form] = &[Form::Text(Language::SpirV), Form::Image(Format::SpirV)];
+
+/// A module and its one kernel.
+pub struct Program {
+    /// What the kernel is called.
+    pub entry: String,
+    /// How it is called.
+    pub signature: Signature,
+    /// Its arguments and group belong to whoever holds the lock.
+    pub kernel: Mutex<Handle>,
+    module: Handle,
+    context: Arc<Context>,
+}
+
+impl Program {
+    /// Makes a program ready. A binary that the driver does not take is made of its text.
+    pub fn build(context: &Arc<Context>, program: &Given) -> Result<Program> {
+        let text = |text: &SourceText| {
+            let words = assemble(&context.label, text)?;
+            Program::load(context, SPIRV, &words, &text.entry, &text.signature)
+        };
+        match program {
+            Given::Text(given) if given.language == Language::SpirV => text(given),
+            Given::Binary { bytes, text: given } if given.language == Language::SpirV => {
+                let binary = seal::open(bytes, &context.made_for);
+                let load = |binary| Program::load(context, NATIVE, binary, &given.entry, &given.signature);
+                binary.and_then(|binary| load(binary).ok()).map_or_else(|| text(given), Ok)
+            }
+            Given::Image(image) if image.format == Format::SpirV => {
+                Program::load(context, SPIRV, &image.bytes, &image.entry, &image.signature)
+            }
+            Given::Text(_) | Given::Binary { .. } | Given::Image(_) | Given::Ir(_) | Given::Host(_) => {
+                Err(program.refused_by(&context.label, TAKES))
+            }
+        }
+    }
+
+    fn load(context: &Arc<Context>, format: u32, input: &[u8], entry: &str, signature: &Signature) -> Result<Program> {
+        // What Intel's compiler takes from OpenCL it takes here too.
+        let flags = if context.rounds { c"-cl-fp32-correctly-rounded-divide-sqrt" } else { c"" };
+        let description = ModuleDescription {
+            format,
+            bytes: input.len(),
+            input: input.as_ptr(),
+            flags: flags.as_ptr(),
+            ..ModuleDescription::new()
+        };
+        let (mut module, mut log) = (0, 0);
+        // SAFETY: context and device are live, and all that the description points at outlives the call.
+        let code = unsafe {
+            (context.functions.module_create)(context.raw, context.device, &description, &mut module, &mut log)
+        };
+        let words = context.log(log);
+        check(code).map_err(|code| context.refused(code, entry, words))?;
+        let mut program = Program {
+            entry: entry.to_string(),
+            signature: signature.clone(),
+            kernel: Mutex::new(0),
+            module,
+            context: context.clone(),
+        };
+        let kernel = program.find_kernel()?;
+        *program.kernel.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner) = kernel;
+        Ok(program)
+    }
+
+    fn find_kernel(&self) -> Result<Handle> {
+        let (label, entry) = (&self.context.label, &self.entry);
+        let wrong = |what: String| Error::new(ErrorKind::Build, format!("{label}: {what}"));
+        let name =
+            CString::new(entry.as_str()).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
+        let description = KernelDescription { name: name.as_ptr(), ..KernelDescription::new() };
+        let mut kernel = 0;
+        // SAFETY: the module is live, and the name outlives the call.
+        let found = check(unsafe { (self.context.functions.kernel_create)(self.module, &description, &mut kernel) });
+        found.map_err(|_| wrong(format!("the program has no entry point {entry}")))?;
+        Ok(kernel)
+    }
+
+    /// What the compiler made of it, in the driver's own format, sealed.
+    pub fn binary(&self) -> Option<Vec<u8>> {
+        let ask = self.context.functions.module_binary;
+        let mut bytes = 0;
+        // SAFETY: the module is live, and no bytes are asked for.
+        check(unsafe { ask(self.module, &mut bytes, ptr::null_mut()) }).ok()?;
+        let mut binary = vec![0; bytes];
+        // SAFETY: as above, and there is room for as many as were told.
+        check(unsafe { ask(self.module, &mut bytes, binary.as_mut_ptr()) }).ok()?;
+        binary.truncate(bytes);
+        (!binary.is_empty()).then(|| seal::seal(&binary, &self.context.made_for))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let kernel = *self.kernel.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: nobody else has them, and no work is under way; a kernel that was never found is no handle.
+        unsafe {
+            if kernel != 0 {
+                (self.context.functions.kernel_destroy)(kernel);
+            }
+            (self.context.functions.module_destroy)(self.module);
+        }
+    }
+}
+
+impl Context {
+    /// What a build log says; it is given back.
+    fn log(&self, log: Handle) -> String {
+        if log == 0 {
+            return String::new();
+        }
+        let mut bytes = 0;
+        // SAFETY: the log is live and ours; room is made for as many bytes as it tells.
+        unsafe {
+            (self.functions.log_text)(log, &mut bytes, ptr::null_mut());
+            let mut text = vec![0u8; bytes];
+            (self.functions.log_text)(log, &mut bytes, text.as_mut_ptr());
+            (self.functions.log_destroy)(log);
+            CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().trim().to_string()
+        }
+    }
+
+    /// A module's failure: the compiler's refusal with its log, unless the device or the memory is gone.
+    fn refused(&self, code: i32, entry: &str, log: String) -> Error {
+        let error = CODES.failed(format_args!("{}: compiling {entry}", self.label), code);
+        if !REFUSED.contains(&code) {
+            return error;
+        }
+        let refusal = format!("{}: the driver's compiler refused {entry}; its log follows", self.label);
+        Error::new(ErrorKind::Build, refusal).note(if log.is_empty() { error.message().to_string() } else { log })
+    }
+}

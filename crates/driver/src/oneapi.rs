@@ -1,0 +1,190 @@
+//! Intel's GPUs, through whichever of this machine's interfaces reaches them.
+//!
+//! Each is served by a device of another driver, which does all the work; what is told of it names that device. Intel's OpenCL driver comes
+//! first and is given SPIR-V; where it is missing Vulkan takes its place, and where that is missing too Level Zero, which waits for every step.
+//! A GPU that one interface shows twice, by drivers of two makers, is one device, the first.
+
+use std::fmt;
+use std::sync::Arc;
+
+use panoply_device::{
+    AllocId, Device, DeviceInfo, Driver, Error, Kind, MemoryInfo, Program, ProgramId, QueueId, Region, Result, Routine,
+    Step, Target, Ticket,
+};
+
+/// Finds Intel's GPUs.
+#[derive(Clone)]
+pub struct OneApiDriver {
+    /// The drivers that may reach them, the preferred first.
+    pub routes: Vec<Arc<dyn Driver>>,
+    /// Takes Intel's software devices too, for tests on machines without a GPU.
+    pub software: bool,
+}
+
+impl Default for OneApiDriver {
+    fn default() -> Self {
+        OneApiDriver {
+            routes: vec![
+                #[cfg(feature = "opencl")]
+                Arc::new(crate::OpenClDriver { spirv: true }),
+                #[cfg(feature = "wgpu")]
+                Arc::new(crate::WgpuDriver::new(Kind::Vulkan)),
+                Arc::new(crate::LevelZeroDriver::default()),
+            ],
+            software: false,
+        }
+    }
+}
+
+impl Driver for OneApiDriver {
+    fn kind(&self) -> Kind {
+        Kind::OneApi
+    }
+
+    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        let (mut others, mut reasons) = (Vec::new(), Vec::new());
+        for route in &self.routes {
+            match route.probe() {
+                Ok(devices) => {
+                    let found = self.served(&devices);
+                    if !found.is_empty() {
+                        return Ok(found);
+                    }
+                    others.push(format!("{} has {}", route.kind().title(), others_of(devices.len())));
+                }
+                Err(error) => reasons.push(error),
+            }
+        }
+        Err(absent(&others, &reasons))
+    }
+}
+
+impl OneApiDriver {
+    /// The devices that stand for Intel's GPUs among those of a driver.
+    fn served(&self, devices: &[Arc<dyn Device>]) -> Vec<Arc<dyn Device>> {
+        let mut found: Vec<Arc<dyn Device>> = Vec::new();
+        for inner in devices.iter().filter(|device| self.accepts(device.info())) {
+            let identity = &inner.info().identity;
+            if identity.is_none() || found.iter().all(|known| known.info().identity != *identity) {
+                found.push(Arc::new(Served::new(inner.clone(), found.len())));
+            }
+        }
+        found
+    }
+
+    /// Whether it is a GPU of Intel's.
+    fn accepts(&self, info: &DeviceInfo) -> bool {
+        let kind = info.details.iter().find(|(name, _)| name == "type");
+        let gpu = !info.software && kind.is_none_or(|(_, kind)| kind == "gpu");
+        info.vendor.contains("Intel") && (gpu || self.software && info.software)
+    }
+}
+
+/// Why there is none: no interface works, or none of those that do shows one.
+fn absent(others: &[String], reasons: &[Error]) -> Error {
+    let error = match others {
+        [] => "oneapi: no interface that reaches Intel's GPUs is here; install Intel's GPU driver (package intel-opencl-icd), \
+               or Mesa's for Vulkan (package mesa-vulkan-drivers)"
+            .to_string(),
+        _ => format!(
+            "oneapi: no Intel GPU is here, {}; if this machine has one, install its driver (package intel-opencl-icd)",
+            others.join(" and ")
+        ),
+    };
+    reasons.iter().fold(Error::unavailable(error), |error, reason| error.note(reason.message()))
+}
+
+fn others_of(devices: usize) -> String {
+    if devices == 1 { "one other device".into() } else { format!("{devices} other devices") }
+}
+
+/// A device of another driver under a name of its own.
+struct Served {
+    inner: Arc<dyn Device>,
+    info: DeviceInfo,
+}
+
+impl Served {
+    fn new(inner: Arc<dyn Device>, index: usize) -> Served {
+        let known = inner.info();
+        // Level Zero's devices are of this kind themselves, and their driver says so.
+        let own = known.kind == Kind::OneApi;
+        let through = if own { "Level Zero".to_string() } else { known.spelling() };
+        let mut info = DeviceInfo {
+            kind: Kind::OneApi,
+            index,
+            driver: if own { known.driver.clone() } else { format!("{}, through {through}", known.driver) },
+            ..known.clone()
+        };
+        info.details.push(("served through".into(), through));
+        Served { inner, info }
+    }
+}
+
+impl Device for Served {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn target(&self) -> &Target {
+        self.inner.target()
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        self.inner.memory()
+    }
+
+    fn offers(&self, routine: &Routine) -> bool {
+        self.inner.offers(routine)
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<AllocId> {
+        self.inner.allocate(bytes)
+    }
+
+    fn free(&self, alloc: AllocId) {
+        self.inner.free(alloc);
+    }
+
+    fn compile(&self, program: &Program) -> Result<ProgramId> {
+        self.inner.compile(program)
+    }
+
+    fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
+        self.inner.binary(program)
+    }
+
+    fn release(&self, program: ProgramId) {
+        self.inner.release(program);
+    }
+
+    fn queue(&self) -> Result<QueueId> {
+        self.inner.queue()
+    }
+
+    fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
+        self.inner.submit(queue, steps, timed)
+    }
+
+    fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
+        self.inner.write(queue, to, bytes)
+    }
+
+    fn read(&self, queue: QueueId, from: Region) -> Result<Ticket> {
+        self.inner.read(queue, from)
+    }
+
+    fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
+        self.inner.read_into(queue, from, bytes)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.inner.synchronize()
+    }
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.info.spelling(), self.info.name)
+    }
+}

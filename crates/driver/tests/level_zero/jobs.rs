@@ -1,0 +1,239 @@
+//! What child processes do.
+
+use std::sync::Arc;
+
+use panoply_device::{
+    Arg, DType, Device, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId, Region,
+    Signature, SourceText, Step,
+};
+use panoply_driver::LevelZeroDriver;
+use panoply_driver::level_zero::LevelZeroDevice;
+use panoply_fake::{Control, library};
+
+use crate::shared::{self, Jobs, absent, holding, words};
+
+pub const ALL: Jobs = &[
+    ("absent", || absent(&driver())),
+    ("describes itself", describes_itself),
+    ("one of two is a gpu", one_of_two),
+    ("computes", computes),
+    ("out of memory", out_of_memory),
+    ("everything is given back", everything_is_given_back),
+    ("bytes arrive", || shared::bytes_arrive(&*device())),
+    ("a lost device", lost),
+    ("a refused launch is an error once", refused_launch),
+    ("refused programs", refused_programs),
+];
+
+/// Takes a buffer and a number, and adds it to each word.
+const ADD: &str = "\
+; Version: 1.0
+OpCapability Addresses
+OpCapability Kernel
+OpCapability Int64
+OpMemoryModel Physical64 OpenCL
+OpEntryPoint Kernel %add \"add\" %GlobalInvocationId
+OpDecorate %GlobalInvocationId BuiltIn GlobalInvocationId
+%uint = OpTypeInt 32 0
+%ulong = OpTypeInt 64 0
+%place = OpTypeVector %ulong 3
+%pointer = OpTypePointer Input %place
+%GlobalInvocationId = OpVariable %pointer Input
+%words = OpTypePointer CrossWorkgroup %uint
+%void = OpTypeVoid
+%kernel = OpTypeFunction %void %words %uint
+%add = OpFunction %void None %kernel
+%x = OpFunctionParameter %words
+%a = OpFunctionParameter %uint
+%begin = OpLabel
+%1 = OpLoad %place %GlobalInvocationId
+%2 = OpCompositeExtract %ulong %1 0
+%3 = OpInBoundsPtrAccessChain %words %x %2
+%4 = OpLoad %uint %3 Aligned 4
+%5 = OpIAdd %uint %4 %a
+OpStore %3 %5 Aligned 4
+OpReturn
+OpFunctionEnd
+";
+
+fn driver() -> LevelZeroDriver {
+    LevelZeroDriver { library: Some(library()) }
+}
+
+fn device() -> Arc<LevelZeroDevice> {
+    driver().devices().unwrap().swap_remove(0)
+}
+
+fn text(source: &str) -> SourceText {
+    let params = vec![ParamType::Buffer(DType::U32), ParamType::Scalar(DType::U32.into())];
+    SourceText {
+        language: Language::SpirV,
+        source: source.into(),
+        entry: "add".into(),
+        signature: Signature { params, index_bits: 64, hidden: false },
+    }
+}
+
+fn compile(device: &dyn Device) -> ProgramId {
+    device.compile(&Program::Text(text(ADD))).unwrap()
+}
+
+fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Step {
+    let args = vec![Arg::Buffer(region), Arg::Scalar(10u32.into())];
+    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args })
+}
+
+/// What four words are after ten was added, if somebody does it.
+fn expected() -> [u32; 4] {
+    if Control::open().executes_spirv() { [11, 12, 13, 14] } else { [1, 2, 3, 4] }
+}
+
+fn works_as(device: &dyn Device, program: ProgramId) {
+    let x = holding(device, &[1, 2, 3, 4]);
+    device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
+    assert_eq!(words(device, QueueId::DEFAULT, x).unwrap(), expected());
+    device.free(x.alloc);
+    device.release(program);
+}
+
+fn works(device: &dyn Device) {
+    works_as(device, compile(device));
+}
+
+fn describes_itself() {
+    let device = device();
+    let (info, target) = (device.info(), device.target());
+    assert_eq!((info.name.as_str(), info.vendor.as_str()), ("SPIR-V stand-in 0, no card", "Intel"));
+    assert_eq!((info.spelling(), info.driver.as_str()), ("oneapi:0".to_string(), "Level Zero 1.3.30001"));
+    assert_eq!((info.compute_units, info.software, info.unified_memory), (8, false, false));
+    assert_eq!(info.identity.as_deref(), Some("0000:03:00.0"));
+    assert_eq!(device.memory().total, 256 << 20);
+    let details: Vec<&str> = info.details.iter().map(|(_, value)| value.as_str()).collect();
+    assert_eq!(details, ["gpu", "SPIR-V 1.2", "0 MHz", "268435456 bytes"]);
+    assert_eq!((target.language, target.subgroup, target.shared_bytes), (Language::SpirV, 16, 64 << 10));
+    assert_eq!((target.f16, target.f64, target.max_group, target.max_group_items), (true, true, [1024; 3], 1024));
+    assert_eq!(target.max_bindings, 79, "(2048 - 19 × 8) / 24");
+}
+
+fn one_of_two() {
+    let devices = driver().devices().unwrap();
+    assert_eq!(devices.len(), 1);
+    assert!(driver().refused().is_empty());
+    works(&*devices[0]);
+}
+
+fn computes() {
+    let (device, control) = (device(), Control::open());
+    if !control.executes_spirv() {
+        println!("SKIPPED: nothing executed SPIR-V behind Level Zero: no OpenCL driver takes it and any address");
+    }
+    let program = compile(&*device);
+    let bytes = device.binary(program).unwrap();
+    works_as(&*device, program);
+    for bytes in [bytes.clone(), bytes[..bytes.len() / 2].to_vec(), vec![7; 99]] {
+        works_as(&*device, device.compile(&Program::Binary { bytes, text: text(ADD) }).unwrap());
+    }
+    // One whose size is not that of its group is whole groups, so the buffer is as large.
+    let (program, x) = (compile(&*device), holding(&*device, &[1; 8]));
+    let ticket = device.submit(QueueId::DEFAULT, &[add(program, x, [5, 1, 1], 4)], true).unwrap();
+    assert_eq!(ticket.times().unwrap().len(), 1);
+    let found = words(&*device, QueueId::DEFAULT, x).unwrap();
+    assert_eq!(found, [expected()[0]; 8]);
+}
+
+fn out_of_memory() {
+    let device = device();
+    let held = device.allocate((16 << 20) - 4096).unwrap();
+    for bytes in [1 << 20, 1 << 40] {
+        let error = device.allocate(bytes).unwrap_err();
+        assert!(error.is_out_of_memory(), "{error}");
+        let message =
+            format!("out of memory on oneapi:0: needs {bytes} bytes of 16777216; free buffers or use smaller ones");
+        assert_eq!(error.message(), message);
+    }
+    device.free(held);
+    works(&*device);
+    device.free(device.allocate((16 << 20) - 4096).unwrap());
+}
+
+fn everything_is_given_back() {
+    let control = Control::open();
+    {
+        let device = device();
+        assert_eq!(control.live(), 0, "looking at a device takes nothing");
+        works(&*device);
+        let queue = device.queue().unwrap();
+        let x = holding(&*device, &[7; 1000]);
+        let ticket = device.read(queue, x).unwrap();
+        let steps = [Step::Fill { to: x, pattern: vec![1, 2, 3, 4] }, Step::Wait(ticket)];
+        assert_eq!(device.submit(QueueId::DEFAULT, &steps, true).unwrap().times().unwrap().len(), 2);
+        compile(&*device);
+        assert!(control.live() > 4, "{}", control.live());
+    }
+    assert_eq!(control.live(), 0, "objects that nobody gave back");
+}
+
+fn lost() {
+    let (device, control) = (device(), Control::open());
+    let (program, x) = (compile(&*device), holding(&*device, &[1, 2, 3, 4]));
+    for function in ["zeCommandListAppendLaunchKernel", "zeMemAllocDevice", "zeCommandListAppendMemoryCopy"] {
+        control.fail(function, 0x7000_0001, 0, 1);
+    }
+    for error in [
+        device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).map(drop).unwrap_err(),
+        device.allocate(4).unwrap_err(),
+        device.write(QueueId::DEFAULT, x, &[0; 16]).unwrap_err(),
+    ] {
+        assert!(error.is_device_lost(), "{error}");
+        assert!(
+            error
+                .message()
+                .ends_with("ZE_RESULT_ERROR_DEVICE_LOST (1879048193); its buffers are gone; restart the program")
+        );
+    }
+    // Giving back is quiet.
+    device.free(x.alloc);
+    device.release(program);
+}
+
+fn refused_launch() {
+    let (device, control) = (device(), Control::open());
+    let (program, x) = (compile(&*device), holding(&*device, &[1, 2, 3, 4]));
+    let launch = |grid, width| device.submit(QueueId::DEFAULT, &[add(program, x, grid, width)], false);
+    let error = launch([4, 1, 1], 4096).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.message().contains("launching add over [4, 1, 1] in groups of [4096, 1, 1]"), "{error}");
+    let launches = control.calls("zeCommandListAppendLaunchKernel");
+    for (grid, message) in [
+        ([1u64 << 40, 1, 1], "274877906944 groups along axis 0, 1048576 at most"),
+        ([4, (1 << 20) + 1, 1], "1048577 groups along axis 1, 1048576 at most"),
+    ] {
+        let error = launch(grid, 4).map(drop).unwrap_err();
+        assert!(error.is_unsupported() && error.message().contains(message), "{error}");
+    }
+    assert_eq!(control.calls("zeCommandListAppendLaunchKernel"), launches, "the driver was not asked");
+    device.release(program);
+    works(&*device);
+    let error = launch([4, 1, 1], 4).map(drop).unwrap_err();
+    assert!(error.is_mistake() && error.message().contains("was released"), "{error}");
+}
+
+fn refused_programs() {
+    let (device, control) = (device(), Control::open());
+    let wrong = format!("{ADD}this is no program;\n");
+    let error = device.compile(&Program::Text(text(&wrong))).unwrap_err();
+    assert!(error.is_build(), "{error}");
+    assert_eq!(error.message(), "oneapi:0: add is no SPIR-V; its first mistake follows");
+    assert_eq!(error.notes(), ["line 28: this is no instruction\nthis is no program;"]);
+    control.fail("zeModuleCreate", 0x7000_0004, 0, 1);
+    let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
+    assert_eq!(error.message(), "oneapi:0: the driver's compiler refused add; its log follows");
+    assert!(error.notes()[0].contains("ZE_RESULT_ERROR_MODULE_BUILD_FAILURE (1879048196)"), "{error}");
+    let other = SourceText { entry: "subtract".into(), ..text(ADD) };
+    let error = device.compile(&Program::Text(other)).unwrap_err();
+    assert!(error.is_build() && error.message().contains("the program has no entry point subtract"), "{error}");
+    let other = SourceText { language: Language::OpenClC, ..text(ADD) };
+    let error = device.compile(&Program::Text(other)).unwrap_err();
+    assert!(error.is_unsupported() && error.message().contains("oneapi:0: takes SPIR-V, add is OpenClC"), "{error}");
+    works(&*device);
+}

@@ -1,0 +1,112 @@
+//! Intel's GPUs under a kind of their own: a registry in which other drivers reach them, or do not.
+
+use std::sync::Arc;
+
+use panoply_device::null::{Null, NullDriver};
+use panoply_device::{Device as RawDevice, DeviceInfo, Driver};
+use panoply_driver::OneApiDriver;
+use panoply_ir::{Error, Result, Target};
+use panoply_runtime::{DeviceOptions, Kind, Registry};
+
+/// A device as a driver would describe it; `identity` is its place on the bus.
+fn device(kind: Kind, index: usize, vendor: &str, ty: &str, identity: Option<&str>) -> Arc<Null> {
+    let target = if kind == Kind::Vulkan { Target::webgpu_minimum() } else { Target::spirv_minimum() };
+    let null = Null::new(target);
+    let info = DeviceInfo {
+        kind,
+        index,
+        variant: None,
+        name: format!("{vendor} {ty} {index}"),
+        vendor: vendor.into(),
+        driver: format!("{vendor} 24.1"),
+        software: ty == "cpu",
+        identity: identity.map(str::to_string),
+        details: vec![("type".into(), ty.into())],
+        ..null.info().clone()
+    };
+    Arc::new(null.described(info))
+}
+
+fn driver(kind: Kind, devices: Result<Vec<Arc<Null>>>) -> Arc<dyn Driver> {
+    Arc::new(NullDriver { kind, devices, refused: Vec::new() })
+}
+
+fn registry(opencl: Result<Vec<Arc<Null>>>, vulkan: Result<Vec<Arc<Null>>>) -> Registry {
+    let routes = vec![driver(Kind::OpenCl, opencl.clone()), driver(Kind::Vulkan, vulkan)];
+    let oneapi = OneApiDriver { routes, software: false };
+    Registry::new(vec![Arc::new(oneapi), driver(Kind::OpenCl, opencl)], DeviceOptions::default())
+}
+
+const INTEL: &str = "Intel(R) Corporation";
+
+#[test]
+fn gpus_are_served_by_the_driver_that_reaches_them() {
+    let opencl = vec![
+        device(Kind::OpenCl, 0, INTEL, "cpu", None),
+        device(Kind::OpenCl, 1, "NVIDIA Corporation", "gpu", Some("0000:01:00.0")),
+        device(Kind::OpenCl, 2, INTEL, "accelerator", None),
+        device(Kind::OpenCl, 3, INTEL, "gpu", Some("0000:00:02.0")),
+        // Mesa's OpenCL shows the same GPU again.
+        device(Kind::OpenCl, 4, "Intel", "gpu", Some("0000:00:02.0")),
+        device(Kind::OpenCl, 5, INTEL, "gpu", Some("0000:03:00.0")),
+        device(Kind::OpenCl, 6, INTEL, "gpu", None),
+    ];
+    let counted = opencl[3].clone();
+    let registry = registry(Ok(opencl), Err(Error::unavailable("vulkan: nobody may ask")));
+    let found = registry.devices(Kind::OneApi).unwrap();
+    let lines: Vec<String> = found.iter().map(|found| format!("{found}: {}", found.info().driver)).collect();
+    let through = |index: usize, opencl: usize| format!("oneapi:{index}: {INTEL} 24.1, through opencl:{opencl}");
+    assert_eq!(lines, [through(0, 3), through(1, 5), through(2, 6)]);
+    assert_eq!(found[0].info().details.last().unwrap(), &("served through".to_string(), "opencl:3".to_string()));
+    assert_eq!(registry.recommend().unwrap().device, found[0], "it is preferred to the same GPU as opencl");
+    // The work is done by the device it is served by.
+    let held = found[0].allocate(1000).unwrap();
+    assert_eq!(counted.counts().allocations, 1);
+    drop(held);
+}
+
+#[test]
+fn vulkan_takes_the_place_of_a_missing_driver() {
+    let gpu = || Ok(vec![device(Kind::Vulkan, 0, "Intel", "gpu", Some("0000:00:02.0"))]);
+    for opencl in
+        [Err(Error::unavailable("opencl: libOpenCL.so.1 cannot be loaded; install the loader")), Ok(Vec::new())]
+    {
+        let found = registry(opencl, gpu()).devices(Kind::OneApi).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].info().driver, "Intel 24.1, through vulkan:0");
+    }
+}
+
+#[test]
+fn without_a_gpu_the_reason_is_true() {
+    let missing = || Err(Error::unavailable("opencl: libOpenCL.so.1 cannot be loaded; install the loader"));
+    let absent = || Err(Error::unavailable("vulkan: its loader libvulkan.so.1 cannot be opened; install it"));
+    let others = || Ok(vec![device(Kind::OpenCl, 0, INTEL, "cpu", None), device(Kind::OpenCl, 1, "AMD", "gpu", None)]);
+    for (opencl, vulkan, expected, notes) in [
+        (
+            missing(),
+            absent(),
+            "oneapi: no interface that reaches Intel's GPUs is here; install Intel's GPU driver (package intel-opencl-icd), \
+             or Mesa's for Vulkan (package mesa-vulkan-drivers)",
+            2,
+        ),
+        (
+            others(),
+            absent(),
+            "oneapi: no Intel GPU is here, OpenCL has 2 other devices; if this machine has one, install its driver \
+             (package intel-opencl-icd)",
+            1,
+        ),
+        (
+            others(),
+            Ok(vec![device(Kind::Vulkan, 0, "Mesa", "cpu", None)]),
+            "oneapi: no Intel GPU is here, OpenCL has 2 other devices and Vulkan has one other device; if this machine \
+             has one, install its driver (package intel-opencl-icd)",
+            0,
+        ),
+    ] {
+        let error = registry(opencl, vulkan).devices(Kind::OneApi).unwrap_err();
+        assert!(error.is_unavailable());
+        assert_eq!((error.message(), error.notes().len()), (expected, notes));
+    }
+}
