@@ -5,6 +5,7 @@ use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Signature,
 /// One argument: its bits, low bytes first, and how many bytes of them count.
 pub struct Value {
     pub bits: u64,
+    #[cfg_attr(not(feature = "oneapi"), expect(dead_code, reason = "the others' drivers know it of the program"))]
     pub bytes: usize,
 }
 

@@ -1,5 +1,8 @@
 //! SPIR-V as assembly text to the words that drivers take.
 //!
+//! Programs travel as text, which can be shown, compared and cached as any other language's. The crate `rspirv` was refused: it knows every
+//! instruction, and has no assembler.
+//!
 //! It reads what `spirv-as` reads and writes the same words, for the instructions in [`table`] and one to a line; nothing is checked
 //! beyond what it needs to know, which is the driver's part. `; Version: 1.1` at the start says which version the program asks for.
 

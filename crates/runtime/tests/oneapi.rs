@@ -33,7 +33,7 @@ fn driver(kind: Kind, devices: Result<Vec<Arc<Null>>>) -> Arc<dyn Driver> {
 
 fn registry(opencl: Result<Vec<Arc<Null>>>, vulkan: Result<Vec<Arc<Null>>>) -> Registry {
     let routes = vec![driver(Kind::OpenCl, opencl.clone()), driver(Kind::Vulkan, vulkan)];
-    let oneapi = OneApiDriver { routes, software: false };
+    let oneapi = OneApiDriver { routes, bus: None, software: false };
     Registry::new(vec![Arc::new(oneapi), driver(Kind::OpenCl, opencl)], DeviceOptions::default())
 }
 
@@ -109,4 +109,34 @@ fn without_a_gpu_the_reason_is_true() {
         assert!(error.is_unavailable());
         assert_eq!((error.message(), error.notes().len()), (expected, notes));
     }
+}
+
+/// A bus with devices, each a vendor and a class as Linux writes them.
+#[test]
+fn who_is_asked_depends_on_the_bus() {
+    let scratch = std::env::temp_dir().join(format!("panoply-bus-{}", std::process::id()));
+    let nobody = || driver(Kind::OpenCl, Err(Error::unavailable("opencl: asked")));
+    for (name, devices, asked) in [
+        ("none", &[("0x10de", "0x030000"), ("0x8086", "0x020000")][..], false),
+        ("gpu", &[("0x10de", "0x030200"), ("0x8086", "0x038000")], true),
+        ("empty", &[], true),
+    ] {
+        let bus = scratch.join(name);
+        std::fs::create_dir_all(&bus).unwrap();
+        for (at, (vendor, class)) in devices.iter().enumerate() {
+            let place = bus.join(format!("0000:00:{at:02x}.0"));
+            std::fs::create_dir_all(&place).unwrap();
+            std::fs::write(place.join("vendor"), format!("{vendor}\n")).unwrap();
+            std::fs::write(place.join("class"), format!("{class}\n")).unwrap();
+        }
+        for bus in [bus, scratch.join("not there")] {
+            let asked = asked || bus.ends_with("not there");
+            let error =
+                OneApiDriver { routes: vec![nobody()], bus: Some(bus), software: false }.probe().map(drop).unwrap_err();
+            let because =
+                if asked { "no interface that reaches" } else { "no Intel GPU is on this machine's bus; use" };
+            assert!(error.is_unavailable() && error.message().contains(because), "{name}: {error}");
+        }
+    }
+    std::fs::remove_dir_all(scratch).unwrap();
 }

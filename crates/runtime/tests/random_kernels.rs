@@ -6,8 +6,8 @@
 //! default. `cpu:checked` is left out: it reports the guarded accesses that these kernels are full of.
 //!
 //! A compiler in a driver may be wrong. That it is, and not our text, counts as shown only if another driver that is given text
-//! in the same language gets the case right, or if that is shown so of the same device in another language; each such case is named, and
-//! more than a few in a thousand are a failure.
+//! in the same language gets the case right, or if that is shown so of the same device in another language, or of another way to it; each
+//! such case is named, and more than a few in a thousand are a failure.
 
 mod present;
 
@@ -58,16 +58,9 @@ fn run(device: &Device, devices: &[Device], seeds: std::ops::Range<u64>) {
             Ok(found) => {
                 ran += 1;
                 let Err(message) = agrees(device, &case, &found) else { continue };
-                let twin = |other: &&Device| {
-                    let twins = other.info().name == device.info().name && other.target().language != target.language;
-                    twins && !is_right(other, &case) && outdone(other, &case, devices).is_some()
-                };
-                if let Some(other) = outdone(device, &case, devices) {
-                    eprintln!("{device}: {message}; {} gets it right from the same text", other.info().driver);
-                } else if let Some(twin) = devices.iter().find(twin) {
-                    eprintln!("{device}: {message}; {twin} is as wrong, and another driver gets its text right");
-                } else {
-                    panic!("{device}: {message}\n{}", blame(device, &case));
+                match excuse(device, &case, devices) {
+                    Some(excuse) => eprintln!("{device}: {message}; {excuse}"),
+                    None => panic!("{device}: {message}\n{}", blame(device, &case)),
                 }
                 wrong.push(seed);
             }
@@ -83,6 +76,29 @@ fn run(device: &Device, devices: &[Device], seeds: std::ops::Range<u64>) {
     assert!(wrong.len() <= 1 + ran / 200, "{device}: too much is wrong to be the compiler's fault");
     assert!(ran > beyond, "{device}: hardly any kernel could run");
     assert_eq!(device.stats().buffers, 0, "{device}: every buffer came back");
+}
+
+/// What shows that the compiler of a device that got a case wrong is to blame, if anything does.
+fn excuse(device: &Device, case: &Case, devices: &[Device]) -> Option<String> {
+    let language = |device: &Device| device.target().language;
+    let twin = |device: &Device| {
+        let is_twin = |other: &&Device| {
+            let same = other.info().name == device.info().name && language(other) != language(device);
+            same && !is_right(other, case) && outdone(other, case, devices).is_some()
+        };
+        devices.iter().find(is_twin)
+    };
+    // Another way to the same compiler.
+    let fellow =
+        |other: &&Device| language(other) == language(device) && !is_right(other, case) && twin(other).is_some();
+    if let Some(other) = outdone(device, case, devices) {
+        return Some(format!("{} gets it right from the same text", other.info().driver));
+    }
+    let other = twin(device).or_else(|| devices.iter().find(fellow))?;
+    Some(format!(
+        "{other} ({}) is as wrong, which another driver shows to be its compiler's fault",
+        other.info().driver
+    ))
 }
 
 /// A device of another driver that is given the same text and gets a case right.

@@ -34,7 +34,7 @@ const ROWS: &[Row] = &[
     Row { kinds: &["metal", "dx12"], how: "the same driver, on macOS and Windows", open: "everything" },
     Row {
         kinds: &["oneapi"],
-        how: "SPIR-V through Intel's OpenCL driver, else through Vulkan ([more](docs/backends/oneapi.md))",
+        how: "SPIR-V through Intel's OpenCL driver, else through Vulkan or Level Zero ([more](docs/backends/oneapi.md))",
         open: "every real GPU",
     },
     Row { kinds: &["webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
