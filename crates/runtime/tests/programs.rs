@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lab::{Lab, Plan, build_count, build_mix, build_saxpy, build_step, lab};
 use panoply_ir::verify::verify;
 use panoply_ir::{Error, ErrorKind, Target};
-use panoply_runtime::{Device, DeviceOptions, Launch, LaunchArg, ProgramCounts};
+use panoply_runtime::{Device, DeviceOptions, Launch, LaunchArg, Package, ProgramCounts};
 
 #[test]
 fn a_builder_is_called_once_for_each_device() {
@@ -145,6 +145,23 @@ fn the_next_process_compiles_nothing() {
     device.prepare_built(build_mix).unwrap();
     assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (1, 0), "another driver, another program");
     assert_eq!(folder.files().len(), 3);
+}
+
+#[test]
+fn source_of_a_users_own_is_kept_as_well() {
+    let folder = Folder::new("own-source");
+    let package = Package::new("own", [64, 1, 1]).output::<f32>("y").opencl_c("kernel void own(global float *y) {}");
+    for (compiled, loaded) in [(1, 0), (0, 1)] {
+        let (device, lab) = process(&folder.0, "driver");
+        device.prepare_package(&package).unwrap();
+        assert_eq!((lab.counts().texts_compiled, lab.counts().binaries_loaded), (compiled, loaded));
+    }
+    let (device, lab) = process(&folder.0, "driver");
+    device.prepare_package(&package.clone().opencl_c("kernel void another() {}")).unwrap();
+    assert_eq!(lab.counts().binaries_loaded, 1, "its first program is the same");
+    lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no").note("own.cl:1:13: error: no"));
+    let error = device.prepare_package(&package.input::<f32>("x")).unwrap_err();
+    assert_eq!(error.notes().last().map(String::as_str), Some("line 1: kernel void own(global float *y) {}"));
 }
 
 #[test]

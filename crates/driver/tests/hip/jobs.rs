@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use panoply_device::tape::{Place, Source};
 use panoply_device::{
-    Arg, DType, Device, Dispatch, Driver, ErrorKind, Language, ParamType, Program, ProgramId, QueueId, Region,
-    Signature, SourceText, Step,
+    Arg, DType, Device, Dispatch, Driver, ErrorKind, Format, Image, Language, ParamType, Program, ProgramId, QueueId,
+    Region, Signature, SourceText, Step,
 };
 use panoply_driver::HipDriver;
 use panoply_driver::hip::HipDevice;
@@ -25,6 +26,8 @@ pub const ALL: Jobs = &[
     ("a fault loses the device", lost),
     ("a refused launch is an error once", refused_launch),
     ("refused programs", refused_programs),
+    ("graphs", graphs),
+    ("compiled code", compiled_code),
 ];
 
 /// Takes a buffer and a number; what it would do nobody sees.
@@ -208,4 +211,45 @@ fn refused_programs() {
     );
     works(&*device);
     assert_eq!(driver().refused().len(), 0);
+}
+
+/// The calls are CUDA's under other names, and the structure of a launch is HIP's own: another would name no entry point.
+fn graphs() {
+    let (device, control) = (device(), Control::open());
+    let (program, x) = (compile(&*device), holding(&*device, &[1, 2, 3, 4]));
+    let steps: Vec<Step> = (0..10).map(|_| add(program, x, [4, 2, 3], 4)).collect();
+    let slots = (0..10).map(|step| Place { step, operand: 1, source: Source::Slot(0) });
+    let buffers = (0..10).map(|step| Place { step, operand: 0, source: Source::Binding { binding: 0, offset: 0 } });
+    let mut tape = device.record(steps, slots.chain(buffers).collect()).unwrap();
+    for slot in [7u32, 7, 8] {
+        device.replay(QueueId::DEFAULT, &mut tape, &[x], &[slot.into()]).unwrap().wait().unwrap();
+    }
+    device.forget(tape);
+    for (function, calls) in [
+        ("hipGraphAddKernelNode", 10),
+        ("hipGraphInstantiateWithFlags", 1),
+        ("hipGraphExecKernelNodeSetParams", 10),
+        ("hipGraphLaunch", 3),
+        ("hipGraphExecDestroy", 1),
+        ("hipGraphDestroy", 1),
+        ("hipModuleLaunchKernel", 0),
+    ] {
+        assert_eq!(control.calls(function), calls, "{function}");
+    }
+}
+
+fn compiled_code() {
+    let (device, control) = (device(), Control::open());
+    let image = |architecture: &str| {
+        let code = format!("{architecture}\n{ADD}");
+        let bytes = [b"\x7FFAKEHIP", &(code.len() as u64).to_le_bytes()[..], code.as_bytes()].concat();
+        let SourceText { entry, signature, .. } = text(ADD);
+        Program::Image(Image { format: Format::CodeObject, bytes: bytes.into(), entry, signature })
+    };
+    let (program, x) = (device.compile(&image("gfx90a")).unwrap(), holding(&*device, &[1, 2, 3, 4]));
+    device.submit(QueueId::DEFAULT, &[add(program, x, [4, 1, 1], 4)], false).unwrap().wait().unwrap();
+    assert_eq!(control.calls("hiprtcCompileProgram"), 0, "nothing is compiled");
+    let error = device.compile(&image("gfx1100")).unwrap_err();
+    assert!(error.is_build(), "{error}");
+    assert!(error.message().contains("hipErrorNoBinaryForGpu (209); the program is for another GPU"), "{error}");
 }

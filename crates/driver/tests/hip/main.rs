@@ -109,3 +109,9 @@ fn failures_have_their_kind() {
     run("a refused launch is an error once", "");
     run("refused programs", "");
 }
+
+#[test]
+fn compiled_code_and_graphs() {
+    run("compiled code", "");
+    run("graphs", "");
+}
