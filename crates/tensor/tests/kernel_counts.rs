@@ -57,7 +57,7 @@ const ROWS: &[Row] = &[
     row("fft2 of 256", &[&[2, 256, 256, 2]], |x| x[0].fft2(), 9, 18),
     row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 1, 3),
     row("sort of each", &[&[8, 64]], |x| each(x, |x| x.sort(-1, Order::Ascending)), 1, 3),
-    row("cholesky of each", &[&[8, 16, 16]], |x| each(x, |x| x.matmul(&x.t()).cholesky()), 3, 12),
+    row("cholesky of each", &[&[8, 16, 16]], |x| each(x, |x| x.matmul(&x.t()).cholesky()), 2, 12),
     row(
         "attention of each",
         &[&[2, 4, 32, 16]],
