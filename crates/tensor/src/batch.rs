@@ -132,6 +132,10 @@ impl Batch {
         let op = match &node.source {
             Source::Op(op) => op,
             Source::Call(body, output) => {
+                let whole = || inputs.iter().map(|input| self.lift(input)).collect();
+                if let Some(result) = body.on_batches(*output, whole) {
+                    return result;
+                }
                 let each: Vec<bool> = inputs.iter().map(|input| input.each).collect();
                 let inputs: Vec<&Tensor> = inputs.iter().map(|input| &input.tensor).collect();
                 return match body.batched(self, &each) {

@@ -54,6 +54,8 @@ pub(crate) struct Body {
     moves: Mutex<Moves>,
     /// What flows back if its author says so.
     rule: Option<Rule>,
+    /// The same on inputs with one more axis in front, where that is as many operations.
+    again: Option<Again>,
 }
 
 /// By output and which inputs move.
@@ -79,18 +81,42 @@ impl<S: Settings + Clone + Send + Sync + 'static, const N: usize, const M: usize
     /// Its outputs on these inputs.
     #[track_caller]
     pub fn on(&self, inputs: [&Tensor; N], settings: S) -> [Tensor; M] {
-        let functions = (self.body as usize, self.gradient.map(|gradient| gradient as usize));
+        self.traced(inputs, settings, false)
+    }
+
+    /// Its outputs on these inputs, which may all have one more axis in front: as many operations at once.
+    #[track_caller]
+    pub fn on_batches(&self, inputs: [&Tensor; N], settings: S) -> [Tensor; M] {
+        self.traced(inputs, settings, true)
+    }
+
+    #[track_caller]
+    fn traced(&self, inputs: [&Tensor; N], settings: S, in_batches: bool) -> [Tensor; M] {
+        let Operation { name, body, gradient, routine } = *self;
+        let functions = (body as usize, gradient.map(|gradient| gradient as usize));
+        let again = || {
+            let known = settings.clone();
+            let operation = Operation { name, body, gradient, routine };
+            let again = move |inputs: &[Tensor]| {
+                operation.on_batches(std::array::from_fn(|n| &inputs[n]), known.clone()).into()
+            };
+            Box::new(again) as Again
+        };
         let run = |stand_ins: &[Tensor]| {
             let stand_ins = std::array::from_fn(|n| &stand_ins[n]);
-            Traced { outputs: (self.body)(stand_ins, &settings).into(), routine: (self.routine)(stand_ins, &settings) }
+            let (outputs, routine) = (body(stand_ins, &settings).into(), routine(stand_ins, &settings));
+            Traced { outputs, routine, again: in_batches.then(again) }
         };
-        let rule = self.gradient.map(|gradient| rule(gradient, &settings));
-        match Body::of(self.name, functions, &settings, &inputs, run, rule) {
+        let rule = gradient.map(|gradient| rule(gradient, &settings));
+        match Body::of(name, functions, &settings, &inputs, run, rule) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }
     }
 }
+
+/// The outputs on inputs that all have one more axis in front.
+type Again = Box<dyn Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync>;
 
 /// What running a body on stand-ins gave.
 pub(crate) struct Traced {
@@ -98,11 +124,13 @@ pub(crate) struct Traced {
     pub outputs: Vec<Tensor>,
     /// The routine that does the same.
     pub routine: Option<Routine>,
+    /// The same on inputs with one more axis in front, where that is as many operations.
+    pub again: Option<Again>,
 }
 
 impl From<Vec<Tensor>> for Traced {
     fn from(outputs: Vec<Tensor>) -> Traced {
-        Traced { outputs, routine: None }
+        Traced { outputs, routine: None, again: None }
     }
 }
 
@@ -205,11 +233,11 @@ impl Body {
         }
         // Traced without the lock: bodies call others.
         let stand_ins: Vec<Tensor> = inputs.iter().enumerate().map(|(n, input)| input.stand_in(n as u32)).collect();
-        let Traced { outputs, routine } = run(&stand_ins);
-        if let Some(error) = outputs.iter().find_map(|output| output.check().err()) {
+        let traced = run(&stand_ins);
+        if let Some(error) = traced.outputs.iter().find_map(|output| output.check().err()) {
             return Err(Tensor::mistake(error.moved_to(Location::caller())));
         }
-        let body = match Body::new(name, stand_ins, outputs, routine, rule) {
+        let body = match Body::new(name, stand_ins, traced, rule) {
             Ok(body) => Arc::new(body),
             Err(error) => return Err(Tensor::mistake(error)),
         };
@@ -220,16 +248,11 @@ impl Body {
         Ok(bodies.entry(key).or_insert(body).clone())
     }
 
-    fn new(
-        name: &str,
-        inputs: Vec<Tensor>,
-        outputs: Vec<Tensor>,
-        routine: Option<Routine>,
-        rule: Option<Rule>,
-    ) -> Result<Body> {
+    fn new(name: &str, inputs: Vec<Tensor>, traced: Traced, rule: Option<Rule>) -> Result<Body> {
+        let Traced { outputs, routine, again } = traced;
         let call = Arc::new(Call::offered(name, describe(name, &outputs)?, routine));
         let flows = outputs.iter().map(|_| OnceLock::new()).collect();
-        Ok(Body { inputs, outputs, call, flows, moves: Mutex::default(), rule })
+        Ok(Body { inputs, outputs, call, flows, moves: Mutex::default(), rule, again })
     }
 
     /// An output of the operation on these inputs.
@@ -303,7 +326,7 @@ impl Body {
             return Ok(None);
         };
         let inputs = self.inputs.iter().cloned().chain(directions).collect();
-        Body::new(&format!("derivative of {}", self.call.name), inputs, vec![moved], None, None).map(Some)
+        Body::new(&format!("derivative of {}", self.call.name), inputs, vec![moved].into(), None).map(Some)
     }
 
     /// What its author says flows back is linear in what flows in, whatever that is: how the output moves is the transpose.
@@ -317,6 +340,11 @@ impl Body {
             sum = sum.into_iter().chain(term).reduce(|sum, term| sum + term);
         }
         Ok(sum)
+    }
+
+    /// An output of as many operations as the inputs have elements along one more axis in front, where it is made for that.
+    pub fn on_batches(&self, output: u32, inputs: impl FnOnce() -> Vec<Tensor>) -> Option<Tensor> {
+        self.again.as_ref().map(|again| again(&inputs()).swap_remove(output as usize))
     }
 
     /// The operation on many examples: `each` says which inputs have an axis for them in front.
@@ -337,7 +365,7 @@ impl Body {
             Box::new(move |inputs: &[Tensor], y: &Tensor, g: &Tensor| one.flows_of_each(batch, &each, inputs, y, g))
                 as Rule
         });
-        Body::new(&self.call.name, inputs, outputs, None, rule).map(Arc::new)
+        Body::new(&self.call.name, inputs, outputs.into(), rule).map(Arc::new)
     }
 
     /// What its author says flows back for each of many examples; their sum to an input that is the same for all.
@@ -379,7 +407,7 @@ impl Body {
             return Ok(None);
         }
         let inputs = self.inputs.iter().cloned().chain([g]).collect();
-        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs, None, None)?;
+        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs.into(), None)?;
         Ok(Some(Flows { body: Arc::new(body), to }))
     }
 }

@@ -58,7 +58,22 @@ const ROWS: &[Row] = &[
     row("fft of 1009", &[&[8, 1009, 2]], |x| x[0].fft(-1), 9, 18),
     row("fft2 of 256", &[&[2, 256, 256, 2]], |x| x[0].fft2(), 9, 18),
     row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 1, 3),
+    row("sort of each", &[&[8, 64]], |x| each(x, |x| x.sort(-1, Order::Ascending)), 1, 3),
+    row("cholesky of each", &[&[8, 16, 16]], |x| each(x, |x| x.matmul(&x.t()).cholesky()), 2, 12),
+    row(
+        "attention of each",
+        &[&[2, 4, 32, 16]],
+        |x| each(x, |x| x.attention(x, x, &Attention { causal: true, ..Attention::default() })),
+        1,
+        10,
+    ),
 ];
+
+/// A function of each element along the first axis.
+fn each(x: &[Tensor], f: fn(&Tensor) -> Tensor) -> Tensor {
+    let [y] = Tensor::vmap([&x[0]], |[x]| [f(x)]);
+    y
+}
 
 fn padded() -> Conv<2> {
     Conv { padding: [1, 1], ..Conv::default() }

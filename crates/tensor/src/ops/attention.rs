@@ -166,7 +166,7 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
             gradient: Some(|[q, k, v], y, g, rule| flows([q, k, v], None, y, g, *rule).map(Some)),
             routine: |[q, k, v], rule| routine([q, k, v], None, *rule).map(Routine::Attention),
         }
-        .on([q, k, v], rule),
+        .on_batches([q, k, v], rule),
         Some(mask) => Operation {
             name: "attention",
             body: |[q, k, v, mask], rule: &Rule| body([q, k, v], Some(mask), *rule),
@@ -199,7 +199,7 @@ fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor,
             gradient: None,
             routine: |[q, k, v, ..], rule| routine([q, k, v], None, *rule).map(Routine::AttentionGradient),
         }
-        .on([q, k, v, y, &logarithms, g], rule),
+        .on_batches([q, k, v, y, &logarithms, g], rule),
         Some(mask) => Operation {
             name: "attention_gradient",
             body: |[q, k, v, mask, _, _, g], rule: &Rule| body([q, k, v, g], Some(mask), *rule),

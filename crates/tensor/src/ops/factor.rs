@@ -16,6 +16,7 @@ mod kernels;
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Scalar, Shape};
 
+use crate::call::Operation;
 use crate::tensor::Tensor;
 use kernels::BLOCK;
 
@@ -37,19 +38,20 @@ impl Tensor {
         if let Err(mistake) = self.matrices("cholesky", true) {
             return mistake;
         }
-        Tensor::call_with_gradient(
-            "cholesky",
-            [self],
-            (),
-            |[a], ()| in_batches(a, cholesky),
-            |[_], l, g, ()| {
+        let [l] = Operation {
+            name: "cholesky",
+            body: |[a], ()| [in_batches(a, cholesky)],
+            gradient: Some(|[_], l, g, ()| {
                 let flow = l.t().matmul(g);
                 let half = (flow.tril(0) + flow.tril(-1)) * flow.literal(0.5);
                 let left = l.t().solve_triangular(&half, Triangle::Upper);
                 let whole = l.t().solve_triangular(&left.t(), Triangle::Upper);
                 [Some((&whole + whole.t()) * flow.literal(0.5))]
-            },
-        )
+            }),
+            routine: |_, ()| None,
+        }
+        .on_batches([self], ());
+        l
     }
 
     /// The X with A · X = `right`, of triangular matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64.
@@ -59,18 +61,18 @@ impl Tensor {
             Ok(system) => system,
             Err(mistake) => return mistake,
         };
-        let x = Tensor::call_with_gradient(
-            "solve_triangular",
-            [&a, &b],
-            triangle == Triangle::Lower,
-            |[a, b], lower| in_batches_of_two(a, b, if *lower { forward } else { backward }),
-            |[a, _], x, g, lower| {
+        let [x] = Operation {
+            name: "solve_triangular",
+            body: |[a, b], lower: &bool| [in_batches_of_two(a, b, if *lower { forward } else { backward })],
+            gradient: Some(|[a, _], x, g, lower| {
                 let other = if *lower { Triangle::Upper } else { Triangle::Lower };
                 let flow = a.t().solve_triangular(g, other);
                 let to_a = -flow.matmul(&x.t());
                 [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(flow)]
-            },
-        );
+            }),
+            routine: |_, _| None,
+        }
+        .on_batches([&a, &b], triangle == Triangle::Lower);
         x.in_form_of(right)
     }
 
@@ -95,17 +97,17 @@ impl Tensor {
             Ok(system) => system,
             Err(mistake) => return mistake,
         };
-        let x = Tensor::call_with_gradient(
-            "solve",
-            [&a, &b],
-            (),
-            |[a, b], ()| a.least_squares(b),
-            |[a, _], x, g, ()| {
+        let [x] = Operation {
+            name: "solve",
+            body: |[a, b], ()| [a.least_squares(b)],
+            gradient: Some(|[a, _], x, g, ()| {
                 let (q, r) = a.qr();
                 let flow = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
                 [Some(-flow.matmul(&x.t())), Some(flow)]
-            },
-        );
+            }),
+            routine: |_, ()| None,
+        }
+        .on_batches([&a, &b], ());
         x.in_form_of(right)
     }
 
@@ -156,21 +158,9 @@ impl Tensor {
     fn pivots(&self, op: &str) -> Result<(Tensor, Tensor), Tensor> {
         self.matrices(op, true)?;
         let (_, r) = self.qr();
-        let sign = Tensor::call("sign of q", [&self.detach()], (), |[a], ()| {
-            // Each reflection that is one turns the sign.
-            let turns = |a: &Tensor| {
-                let diagonals = reflectors(a).into_iter().map(|v| v.diagonal_of_tall().ne(&a.literal(0.0)));
-                let sign = |turned: Tensor| a.literal(-1.0).where_(&turned, &a.literal(1.0)).prod(-1);
-                diagonals.map(sign).reduce(|x, y| x * y).expect("there is a column")
-            };
-            let dims = a.0.shape.dims();
-            let lead = Shape::from(&dims[..dims.len() - 2]);
-            if a.batch() == 0 {
-                return Tensor::zeros(lead, a.dtype());
-            }
-            let flat = a.reshaped([&[a.batch()], &dims[dims.len() - 2..]].concat().into());
-            turns(&flat).reshaped(lead)
-        });
+        let [sign] =
+            Operation { name: "sign of q", body: |[a], ()| [sign_of_q(a)], gradient: None, routine: |_, ()| None }
+                .on_batches([&self.detach()], ());
         Ok((r.diagonal(), sign))
     }
 
@@ -227,31 +217,26 @@ impl Tensor {
     /// The Q of matrices with no more columns than rows.
     #[track_caller]
     fn orthonormal(&self) -> Tensor {
-        Tensor::call_with_gradient(
-            "qr",
-            [self],
-            (),
-            |[a], ()| in_batches(a, orthonormal),
-            |[a], q, g, ()| {
+        let [q] = Operation {
+            name: "qr",
+            body: |[a], ()| [in_batches(a, orthonormal)],
+            gradient: Some(|[a], q, g, ()| {
                 let r = q.t().matmul(a).triu(0);
                 let inner = -g.t().matmul(q);
                 let symmetric = inner.tril(0) + inner.tril(-1).t();
                 let flow = g + q.matmul(&symmetric);
                 [Some(r.solve_triangular(&flow.t(), Triangle::Upper).t())]
-            },
-        )
+            }),
+            routine: |_, ()| None,
+        }
+        .on_batches([self], ());
+        q
     }
 
     /// How many matrices this is.
     fn batch(&self) -> usize {
         let dims = self.0.shape.dims();
         dims[..dims.len() - 2].iter().product()
-    }
-
-    /// The main diagonal of matrices with no more columns than rows.
-    fn diagonal_of_tall(&self) -> Tensor {
-        let columns = self.0.shape.dims()[self.0.shape.rank() - 1];
-        self.narrow(-2, 0, columns).diagonal()
     }
 
     /// A part of the last two axes: from these rows and columns, so many.
@@ -358,6 +343,21 @@ fn reflectors(a: &Tensor) -> Vec<Tensor> {
 /// With reflections v₁, v₂ … in the columns of V their product is I - V·T·Vᵀ: the inverse of Tᵀ, which is lower triangular.
 fn accumulated(v: &Tensor) -> Tensor {
     v.t().matmul(v).tril(-1) + Tensor::eye(v.0.shape.dims()[2], v.dtype())
+}
+
+/// The determinants of the Q of square matrices: each reflection that is one turns the sign.
+fn sign_of_q(a: &Tensor) -> Tensor {
+    let (dims, minus) = (a.0.shape.dims(), a.literal(-1.0));
+    let lead = Shape::from(&dims[..dims.len() - 2]);
+    if a.batch() == 0 {
+        return Tensor::zeros(lead, a.dtype());
+    }
+    let found = reflectors(&a.reshaped([&[a.batch()], &dims[dims.len() - 2..]].concat().into()));
+    let signs = found.iter().map(|v| {
+        let heads = v.narrow(-2, 0, v.0.shape.dims()[2]).diagonal();
+        minus.where_(&heads.ne(&a.literal(0.0)), &a.literal(1.0)).prod(-1)
+    });
+    signs.reduce(|x, y| x * y).expect("there is a column").reshaped(lead)
 }
 
 /// The Q of `[batch, m, n]`, m ≥ n: the product of the reflections, applied to the first columns of the identity.

@@ -98,7 +98,7 @@ fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
             Some(Routine::Sort(Sort { dtype: x.dtype(), rows, length, count: *count, descending: *descending }))
         },
     }
-    .on([x], (order == Order::Descending, count))
+    .on_batches([x], (order == Order::Descending, count))
 }
 
 fn order_of(descending: bool) -> Order {
