@@ -23,7 +23,7 @@ usage: cargo xtask <chore>
   test                 install, format, lint, tidy, test, docs, features: all that must hold
        --quick         the inner loop: installs nothing, builds no docs
        --full          also the exhaustive sweeps and the other targets
-  peers                our benchmarks beside PyTorch's in the same session, as docs/measured/peers-cpu.md
+  peers                our benchmarks beside PyTorch's, Burn's and candle's in the same session, as docs/measured/peers-cpu.md
   devices              README's table of devices, from what the last test run ran on
   tidy                 the rules of this repository that no compiler checks
   size                 lines of code per crate, and the size of the release binary

@@ -1,15 +1,18 @@
-"""The same rows as `panoply bench tensors` and `panoply bench training`, in PyTorch, and both side by side.
+"""The same rows as `panoply bench tensors` and `panoply bench training`, in PyTorch, and all side by side.
 
-    python peers.py PANOPLY_BINARY TABLE.md [--seconds S] [--threads N]
+    python peers.py PANOPLY_BINARY RUST_PEERS_BINARY TABLE.md [--seconds S] [--threads N]
 
-Runs ours and theirs one after the other on the CPU, warm, and writes medians as a Markdown table: ours over theirs in
-time, smaller is better. A row that only one of them has is named too.
+Runs ours, PyTorch's and what the program in `peers/` runs in other Rust frameworks one after the other on the CPU, warm, and writes
+medians as a Markdown table: ours over theirs in time, smaller is better. A row that not all of them have is named too.
 """
 
 import argparse
 import datetime
 import json
+import os
+import pathlib
 import platform
+import re
 import subprocess
 import time
 
@@ -94,17 +97,20 @@ def training():
         ("LSTM 64→128, T = 50, batch 32", Lstm, (32, 50, 64)),
         ("transformer, d 256, 4 layers, 8 × 128", Transformer, (8, 128, 256)),
     ):
-        model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
-        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+        for mixed in (False, True):
+            model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
+            optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
-        def step(model=model, x=x, y=y, optimiser=optimiser):
-            optimiser.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            optimiser.step()
-            loss.item()
+            def step(model=model, x=x, y=y, optimiser=optimiser, mixed=mixed):
+                optimiser.zero_grad()
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+                    logits = model(x)
+                loss = F.cross_entropy(logits.float(), y)
+                loss.backward()
+                optimiser.step()
+                loss.item()
 
-        yield name, step
+            yield f"{name}, bf16" if mixed else name, step
 
 
 def ours(binary, what, arguments):
@@ -114,24 +120,45 @@ def ours(binary, what, arguments):
     return {row["name"]: row["seconds"] for row in rows}
 
 
+def rust_peers(arguments):
+    """Rows of each framework by its name."""
+    threads = dict(os.environ, RAYON_NUM_THREADS=str(arguments.threads))
+    run = subprocess.run([arguments.peers, str(arguments.seconds)], check=True, stdout=subprocess.PIPE, text=True, env=threads)
+    found = {}
+    for row in map(json.loads, run.stdout.splitlines()):
+        found.setdefault(row["framework"], {})[row["name"]] = row["seconds"]
+    return found
+
+
+def rust_versions():
+    manifest = (pathlib.Path(__file__).parent.parent / "peers" / "Cargo.toml").read_text()
+    return dict(re.findall(r'^(burn|candle-nn) = .*?"=([\d.]+)"', manifest, re.M))
+
+
 def milliseconds(seconds):
     return "–" if seconds is None else f"{seconds * 1e3:.3f}"
 
 
-def table(what, mine, theirs):
-    rows = []
-    for name in [*theirs, *(name for name in mine if name not in theirs)]:
-        a, b = mine.get(name), theirs.get(name)
-        ratio = f"{a / b:.2f}" if a and b else "–"
-        rows.append((name, milliseconds(a), milliseconds(b), ratio))
-    lines = [f"| {what} | ours, ms | PyTorch, ms | ours ÷ theirs |", "|---|---|---|---|"]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    both = [(mine[name] / theirs[name], name) for name in theirs if name in mine]
-    best, worst = min(both), max(both)
-    lost = sorted((ratio, name) for ratio, name in both if ratio > 1)[::-1]
-    lines += ["", f"Best: {best[1]} ({best[0]:.2f}). Worst: {worst[1]} ({worst[0]:.2f})."]
-    lines += ["We lose: " + ", ".join(f"{name} ({ratio:.2f})" for ratio, name in lost) + "." if lost else "We lose no row."]
-    return lines + [""]
+def table(what, mine, peers):
+    """Rows of ours beside those of each peer, the first of which has them all."""
+    first = next(iter(peers.values()))
+    head = [what, "ours, ms", *(f"{peer}, ms" for peer in peers), *(f"ours ÷ {peer}" for peer in peers)]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for name in [*first, *(name for name in mine if name not in first)]:
+        own, others = mine.get(name), [rows.get(name) for rows in peers.values()]
+        ratios = [f"{own / other:.2f}" if own and other else "–" for other in others]
+        lines.append("| " + " | ".join([name, *map(milliseconds, [own, *others]), *ratios]) + " |")
+    lines.append("")
+    for peer, theirs in peers.items():
+        both = [(mine[name] / theirs[name], name) for name in theirs if name in mine]
+        if not both:
+            continue
+        best, worst = min(both), max(both)
+        lost = sorted((ratio, name) for ratio, name in both if ratio > 1)[::-1]
+        said = "we lose " + ", ".join(f"{name} ({ratio:.2f})" for ratio, name in lost) if lost else "we lose no row"
+        lines.append(f"Beside {peer}: best {best[1]} ({best[0]:.2f}), worst {worst[1]} ({worst[0]:.2f}); {said}.")
+        lines.append("")
+    return lines
 
 
 def processor():
@@ -143,23 +170,28 @@ def processor():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
+    parser.add_argument("peers")
     parser.add_argument("table")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
+    versions = rust_versions()
     lines = [
-        "# Side by side with PyTorch, on the CPU",
+        "# Side by side with PyTorch, Burn and candle, on the CPU",
         "",
-        f"{datetime.date.today()}, {processor()}, {platform.system()}; PyTorch {torch.__version__}, {arguments.threads} threads; ours with",
-        "as many threads as cores. Medians of warm runs in the same session, one after the other. Made by `cargo xtask peers`.",
+        f"{datetime.date.today()}, {processor()}, {platform.system()}; PyTorch {torch.__version__}, Burn {versions['burn']} on its back end Flex and",
+        f"candle {versions['candle-nn']}, {arguments.threads} threads each; ours with as many threads as cores. Medians of warm runs in the same",
+        "session, one after the other; bf16 is mixed precision, parameters in f32. Made by `cargo xtask peers`.",
         "",
     ]
     for what, rows in (("tensors", tensors), ("training", training)):
         mine = ours(arguments.binary, what, arguments)
-        theirs = {name: median(run, arguments.seconds) for name, run in rows()}
-        lines += table(what, mine, theirs)
+        peers = {"PyTorch": {name: median(run, arguments.seconds) for name, run in rows()}}
+        if what == "training":
+            peers |= rust_peers(arguments)
+        lines += table(what, mine, peers)
     text = "\n".join(lines)
     with open(arguments.table, "w") as file:
         file.write(text)

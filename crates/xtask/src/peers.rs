@@ -1,7 +1,8 @@
 //! `cargo xtask peers`: what users would otherwise use, on the same rows in the same session.
 //!
-//! PyTorch is installed into a virtual environment of its own (several gigabytes, which is why no test asks for it), then
-//! `peers.py` runs both sides and writes the table.
+//! PyTorch is installed into a virtual environment of its own (several gigabytes, which is why no test asks for it), Burn and candle
+//! are built with a program of ours in a package that is no part of the workspace (some minutes), then `peers.py` runs all sides and
+//! writes the table.
 
 use crate::install::{self, Lists};
 use crate::place::Place;
@@ -44,10 +45,16 @@ fn measure(place: &Place) -> Result<bool, String> {
     if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
         return Ok(false);
     }
+    let rust = place.target().join("peers");
+    let manifest = "crates/xtask/peers/Cargo.toml";
+    let mut build = cargo(place, &["build", "--release", "--manifest-path", manifest, "--target-dir"]);
+    if !stream(build.arg(&rust), |_| true)? {
+        return Ok(false);
+    }
     let binary = place.target().join("release").join("panoply");
     let script = place.root.join("crates/xtask/src/peers.py");
     let table = place.root.join("docs/measured/peers-cpu.md");
     let mut both = command(place, &python);
-    both.arg(script).arg(binary).arg(table);
+    both.arg(script).arg(binary).arg(rust.join("release").join("peers")).arg(table);
     stream(&mut both, |_| true)
 }
