@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use panoply_nn::data::source::{self, Reading, Source};
-use panoply_nn::data::{Targets, csv, idx, npy, npz};
+use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 
 /// A file of these bytes in a folder of its own.
@@ -219,10 +219,18 @@ fn tables_of_parquet() {
         bytes[at] ^= 0x40;
         // Without checksums a number may be another; nothing worse happens.
         match read(&file("flipped.parquet", &bytes)) {
-            Ok(read) => assert!(matches!(read.data.targets, Targets::Classes { .. })),
+            Ok(read) => assert!(read.data.classes() >= 2),
             Err(error) => assert!(error.message().contains("flipped.parquet") || error.is_mistake(), "{error}"),
         }
     }
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_so() {
+    let error = source::open(&fixture("snappy.parquet"), &Reading::default()).unwrap_err();
+    assert!(error.message().ends_with("snappy.parquet: this build reads no Parquet"), "{error}");
+    assert!(error.to_string().contains("`--features parquet` adds it"), "{error}");
 }
 
 #[test]
