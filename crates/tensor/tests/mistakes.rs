@@ -97,6 +97,7 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (ones(&[3, 3]).solve(&matrix), "solve: 3 equations do not fit a right side of 4 × 6"),
             (ones(&[2, 3, 3]).solve(&ones(&[4, 3, 1])), "solve: "),
             (ones(&[3, 3]).solve_triangular(&Tensor::iota(3), Triangle::Lower), "element types f32 and i32 differ"),
+            (Tensor::call("inside", [&ones(&[4, 2])], (), |[x], ()| x.fft(0)), "inside: its body holds data"),
             (matrix.fft(0), "fft: needs complex numbers, not f32[4, 6]"),
             (ones(&[4, 2]).fft(1), "fft: axis 1 is out of range for the 1 of complex numbers f32[4, 2]"),
             (ones(&[0, 2]).ifft(0), "ifft: there are no elements along axis 0 of f32[0, 2]"),
