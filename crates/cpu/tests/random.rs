@@ -8,9 +8,8 @@ use compared::executed;
 use panoply_cpu::pool::Pool;
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
-use panoply_ir::kernel::{Block, LocalId, Op, Param};
+use panoply_ir::kernel::Param;
 use panoply_ir::random::{self, Case, Options};
-use panoply_ir::verify::verify;
 
 /// How many kernels a run looks at; more with `PANOPLY_RANDOM_KERNELS`.
 fn count(usual: u64) -> u64 {
@@ -47,71 +46,12 @@ fn agree(first: u64, usual: u64, options: &Options) {
         for isa in &isas {
             for pool in &pools {
                 if disagreement(&case, *isa, pool).is_some() {
-                    let smaller = shrink(case, |case| disagreement(case, *isa, pool).is_some());
+                    let smaller = case.shrunk(|case| disagreement(case, *isa, pool).is_some());
                     panic!("seed {seed}: {}", disagreement(&smaller, *isa, pool).expect("it still fails"));
                 }
             }
         }
     }
-}
-
-/// A case that still fails, with as few statements as removing them one by one leaves.
-fn shrink(case: Case, fails: impl Fn(&Case) -> bool) -> Case {
-    let mut case = case;
-    let mut position = 0;
-    loop {
-        let mut statements = 0;
-        case.kernel.walk(&mut |_| statements += 1);
-        if position >= statements {
-            return case;
-        }
-        // Later statements first, for earlier ones declare what they use.
-        let number = statements - 1 - position;
-        let smaller = [true, false].into_iter().find_map(|whole| {
-            let mut kernel = case.kernel.clone().into_inner();
-            let counts_turns = |local: &LocalId| case.kernel.local(*local).name == "turn";
-            let removed = removed(&mut kernel.body, &mut { number }, whole)?;
-            // Without its count a loop would not end.
-            if matches!(&removed, Op::Assign { local, .. } if counts_turns(local)) {
-                return None;
-            }
-            let smaller = Case { kernel: verify(kernel).ok()?, ..case.clone() };
-            fails(&smaller).then_some(smaller)
-        });
-        match smaller {
-            Some(smaller) => case = smaller,
-            None => position += 1,
-        }
-    }
-}
-
-/// Removes a statement by its number, or only what stands around its blocks.
-fn removed(block: &mut Block, number: &mut usize, whole: bool) -> Option<Op> {
-    for at in 0..block.len() {
-        if *number == 0 {
-            let stmt = block.remove(at);
-            let inner = match &stmt.op {
-                _ if whole => Vec::new(),
-                Op::If { then, otherwise, .. } => [then.clone(), otherwise.clone()].concat(),
-                Op::While { body, .. } => body.clone(),
-                _ => Vec::new(),
-            };
-            block.splice(at..at, inner);
-            return Some(stmt.op);
-        }
-        *number -= 1;
-        let op = match &mut block[at].op {
-            Op::If { then, otherwise, .. } => {
-                removed(then, number, whole).or_else(|| removed(otherwise, number, whole))
-            }
-            Op::For { body, .. } | Op::While { body, .. } => removed(body, number, whole),
-            _ => None,
-        };
-        if op.is_some() {
-            return op;
-        }
-    }
-    None
 }
 
 #[test]

@@ -520,6 +520,23 @@ impl Op {
             | Op::Return => vec![],
         }
     }
+
+    /// The blocks inside a statement, in order.
+    pub fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        match self {
+            Op::If { then, otherwise, .. } => vec![then, otherwise],
+            Op::For { body, .. } | Op::While { body, .. } => vec![body],
+            Op::Let { .. }
+            | Op::Assign { .. }
+            | Op::Store { .. }
+            | Op::Atomic { .. }
+            | Op::Collective { .. }
+            | Op::Barrier
+            | Op::Break
+            | Op::Continue
+            | Op::Return => vec![],
+        }
+    }
 }
 
 impl Kernel {

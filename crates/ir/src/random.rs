@@ -16,6 +16,7 @@
 mod data;
 mod exprs;
 mod shape;
+mod shrink;
 mod stmts;
 
 use crate::dtype::{DType, Scalar, Type};

@@ -59,7 +59,7 @@ fn run(device: &Device, devices: &[Device], seeds: std::ops::Range<u64>) {
                 ran += 1;
                 let Err(message) = agrees(device, &case, &found) else { continue };
                 match excuse(device, &case, devices) {
-                    Some(excuse) => eprintln!("{device}: {message}; {excuse}"),
+                    Some(excuse) => eprintln!("{device}: {message}; {excuse}\n{}", smallest(device, &case, devices)),
                     None => panic!("{device}: {message}\n{}", blame(device, &case)),
                 }
                 wrong.push(seed);
@@ -120,12 +120,27 @@ fn agrees(device: &Device, case: &Case, found: &[Vec<u8>]) -> std::result::Resul
     case.compare(&expected, found, ULPS)
 }
 
+/// The smallest case like one for which a device is excused: what to send to the driver's authors.
+fn smallest(device: &Device, case: &Case, devices: &[Device]) -> String {
+    let shown = |case: &Case| {
+        launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err())
+            && excuse(device, case, devices).is_some()
+    };
+    let small = case.clone().shrunk(shown);
+    let Ok(found) = launch(device, &small) else { return "and then it is refused".to_string() };
+    format!("at its smallest: {}", agrees(device, &small, &found).err().unwrap_or_default())
+}
+
 /// Whether the passes or what comes after them changed the kernel's meaning.
 fn blame(device: &Device, case: &Case) -> String {
     let kernel = optimize(case.kernel.clone(), device.target(), &opt::Options::default());
     let optimised = Case { kernel, ..case.clone() };
     match case.compare(&case.interpret(1).unwrap(), &optimised.interpret(1).unwrap(), 0.0) {
-        Ok(()) => format!("the passes are right, the device is wrong; it ran\n{}", *optimised.kernel),
+        Ok(()) => {
+            let wrong = |case: &Case| launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err());
+            let small = case.clone().shrunk(wrong);
+            format!("the passes are right, the device is wrong; at its smallest\n{}", *small.kernel)
+        }
         Err(message) => format!("the passes are wrong: {message}; they made\n{}", *optimised.kernel),
     }
 }

@@ -11,7 +11,7 @@ use panoply_ir::kernel::{Block, Expr, ExprId, Guard, Kernel, Op};
 
 use super::Context;
 use super::flow::{Leaves, walk};
-use super::walk::{Grow, below, blocks_mut, map_operands};
+use super::walk::{Grow, below, map_operands};
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
@@ -78,7 +78,7 @@ impl<I: Iterator<Item = Proofs>> Applier<'_, '_, I> {
             {
                 *guard = Guard::Proven;
             }
-            blocks_mut(&mut stmt.op).into_iter().for_each(|inner| self.block(inner));
+            stmt.op.blocks_mut().into_iter().for_each(|inner| self.block(inner));
         }
     }
 

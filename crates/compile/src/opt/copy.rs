@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, Op, Stmt};
 
-use super::walk::{Grow, blocks_mut, map_operands, rebuild};
+use super::walk::{Grow, map_operands, rebuild};
 
 /// One copy under way.
 pub(super) struct Copy {
@@ -37,7 +37,7 @@ impl Copy {
                 Op::Atomic { old: None, .. } | Op::Store { .. } | Op::Barrier | Op::If { .. } | Op::While { .. } => {}
                 Op::Break | Op::Continue | Op::Return => {}
             }
-            blocks_mut(op).into_iter().for_each(|inner| self.block(kernel, inner, rename));
+            op.blocks_mut().into_iter().for_each(|inner| self.block(kernel, inner, rename));
         }
     }
 

@@ -13,7 +13,7 @@ use panoply_ir::kernel::{Block, Expr, ExprId, Kernel, LocalId, MemId, Op, Space,
 
 use super::Context;
 use super::mentions::{Effects, Mentions};
-use super::walk::{Grow, blocks_mut, map_operands, rebuild};
+use super::walk::{Grow, map_operands, rebuild};
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
@@ -199,7 +199,7 @@ impl Sharer<'_, '_> {
         let mut out = Block::with_capacity(block.len());
         for mut stmt in block {
             self.statement(&mut stmt, &mut out);
-            for inner in blocks_mut(&mut stmt.op) {
+            for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
             }
             out.push(stmt);

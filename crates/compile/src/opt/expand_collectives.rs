@@ -22,7 +22,7 @@ use panoply_ir::kernel::{
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType, Type};
 
-use super::walk::{Grow, blocks_mut, live, map_block, rebuild};
+use super::walk::{Grow, live, map_block, rebuild};
 
 mod subgroup;
 
@@ -94,7 +94,7 @@ impl Expander {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
         for mut stmt in block {
-            for inner in blocks_mut(&mut stmt.op) {
+            for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
             }
             match stmt.op {

@@ -19,7 +19,7 @@ use panoply_ir::interpret::scalar;
 use panoply_ir::kernel::{Args, Block, Builtin, Expr, ExprId, Kernel, LocalId, Op, Space};
 use panoply_ir::{Alu, DType, Scalar, Type};
 
-use super::walk::{Grow, blocks_mut, map_operands, visit};
+use super::walk::{Grow, map_operands, visit};
 use super::{Context, Fuel};
 
 /// The pass.
@@ -68,7 +68,7 @@ impl Folder<'_> {
             {
                 self.leaves.insert(local, value);
             }
-            blocks_mut(&mut stmt.op).into_iter().for_each(|inner| self.block(inner));
+            stmt.op.blocks_mut().into_iter().for_each(|inner| self.block(inner));
         }
     }
 

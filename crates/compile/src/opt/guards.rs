@@ -16,7 +16,6 @@ use panoply_ir::kernel::{Block, Kernel};
 use panoply_ir::target::Language;
 
 use super::Context;
-use super::walk::blocks_mut;
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
@@ -38,7 +37,7 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
 /// Inner blocks first.
 fn block(kernel: &mut Kernel, stmts: &mut Block, context: &mut Context<'_>) {
     for stmt in stmts.iter_mut() {
-        blocks_mut(&mut stmt.op).into_iter().for_each(|inner| block(kernel, inner, context));
+        stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner, context));
     }
     versions::split_loops(kernel, stmts, &mut context.fuel);
     tail::guard(kernel, stmts, &mut context.fuel);

@@ -11,7 +11,7 @@ use panoply_ir::kernel::{Block, Expr, ExprId, Guard, Kernel, Op, Stmt};
 
 use super::Context;
 use super::mentions::{Effects, Mentions};
-use super::walk::{Grow, blocks_mut, map_block, map_operands, rebuild};
+use super::walk::{Grow, map_block, map_operands, rebuild};
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
@@ -30,7 +30,7 @@ impl Mover<'_, '_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
         for mut stmt in block {
-            for inner in blocks_mut(&mut stmt.op) {
+            for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
             }
             if let Op::For { .. } | Op::While { .. } = stmt.op {
@@ -64,7 +64,7 @@ impl Mover<'_, '_> {
         if let Op::While { .. } = stmt.op {
             map_operands(&mut stmt.op, |id| rebuild(&mut self.kernel, id, &mut made));
         }
-        for inner in blocks_mut(&mut stmt.op) {
+        for inner in stmt.op.blocks_mut() {
             map_block(inner, &mut |id| rebuild(&mut self.kernel, id, &mut made));
         }
     }

@@ -11,7 +11,7 @@ use panoply_ir::{Scalar, Type};
 
 use super::Context;
 use super::copy::Copy;
-use super::walk::{Grow, below, blocks_mut, visit};
+use super::walk::{Grow, below, visit};
 
 /// Most turns of a loop that is unrolled. An executor of the IR turns a loop once for a block of lanes, which costs it
 /// nothing, so there only what constants make simpler is won.
@@ -48,7 +48,7 @@ impl Unroller<'_, '_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
         for mut stmt in block {
-            for inner in blocks_mut(&mut stmt.op) {
+            for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
             }
             match self.turns(&stmt.op) {

@@ -78,28 +78,11 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(ExprId) -> ExprId) {
     }
 }
 
-/// The blocks inside a statement, in order.
-pub(crate) fn blocks_mut(op: &mut Op) -> Vec<&mut Block> {
-    match op {
-        Op::If { then, otherwise, .. } => vec![then, otherwise],
-        Op::For { body, .. } | Op::While { body, .. } => vec![body],
-        Op::Let { .. }
-        | Op::Assign { .. }
-        | Op::Store { .. }
-        | Op::Atomic { .. }
-        | Op::Collective { .. }
-        | Op::Barrier
-        | Op::Break
-        | Op::Continue
-        | Op::Return => vec![],
-    }
-}
-
 /// Replaces every expression that statements of a block and of blocks inside evaluate.
 pub(crate) fn map_block(block: &mut Block, f: &mut impl FnMut(ExprId) -> ExprId) {
     for stmt in block {
         map_operands(&mut stmt.op, &mut *f);
-        blocks_mut(&mut stmt.op).into_iter().for_each(|inner| map_block(inner, f));
+        stmt.op.blocks_mut().into_iter().for_each(|inner| map_block(inner, f));
     }
 }
 
@@ -154,7 +137,7 @@ pub(crate) fn honest_statements(kernel: &mut Kernel) {
                 Op::Atomic { mem, index, guard, .. } => *guard = honest(kernel, *mem, *index, 1, *guard),
                 _ => {}
             }
-            blocks_mut(&mut stmt.op).into_iter().for_each(|inner| block(kernel, inner));
+            stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner));
         }
     }
     let mut body = std::mem::take(&mut kernel.body);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use panoply_ir::kernel::{Block, Expr, ExprId, Exprs, Kernel, Local, LocalId, MemId, Memory, Op, Space};
 
-use crate::opt::walk::{blocks_mut, live, map_operands, visit};
+use crate::opt::walk::{live, map_operands, visit};
 
 /// The same kernel with the smallest tables. Buffers stay, for they are parameters.
 pub(super) fn compact(mut kernel: Kernel) -> Kernel {
@@ -91,7 +91,7 @@ impl Tables {
                 }
                 Op::Barrier | Op::If { .. } | Op::While { .. } | Op::Break | Op::Continue | Op::Return => {}
             }
-            blocks_mut(&mut stmt.op).into_iter().for_each(|inner| self.block(inner, moved));
+            stmt.op.blocks_mut().into_iter().for_each(|inner| self.block(inner, moved));
         }
     }
 }

@@ -9,6 +9,9 @@ use super::{Folder, Operands};
 impl Folder<'_> {
     pub(super) fn float(&mut self, op: Alu, ty: Type, args: Operands<'_>) -> Option<ExprId> {
         let x = args[0];
+        if let Some(known) = self.of_nan(op, ty, args) {
+            return Some(known);
+        }
         match op {
             Alu::Neg => self.operands_of(x, Alu::Neg).map(|inner| inner[0]),
             Alu::Abs => self.magnitude(x),
@@ -42,6 +45,23 @@ impl Folder<'_> {
         }
         let inner = self.operands_of(x, Alu::Neg)?;
         Some(self.alu(Alu::Abs, &[inner[0]]))
+    }
+
+    /// What one NaN among the operands settles. Drivers' compilers get some functions of a constant NaN wrong (`rint` and `exp`
+    /// of PoCL 3.1).
+    fn of_nan(&mut self, op: Alu, ty: Type, args: Operands<'_>) -> Option<ExprId> {
+        let nan = args.iter().find(|x| self.real(**x).is_some_and(f64::is_nan))?;
+        let of = |value| Some((ty.with_dtype(DType::Bool), value));
+        let (ty, value) = match op {
+            Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Rem | Alu::Min | Alu::Max | Alu::Fma => return Some(*nan),
+            Alu::Lt | Alu::Le | Alu::Eq => of(0),
+            Alu::Ne => of(1),
+            // Of one operand and all constant, or with an answer of their own.
+            Alu::Neg | Alu::Abs | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Math(_) => None,
+            Alu::Pow | Alu::Select => None,
+            Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
+        }?;
+        Some(self.number(ty, value))
     }
 
     /// Rounding what is whole already.

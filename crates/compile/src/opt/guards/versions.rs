@@ -197,6 +197,6 @@ fn lift_stores(kernel: &Kernel, body: &mut Block, plan: &Plan) {
         {
             *guard = Guard::Proven;
         }
-        crate::opt::walk::blocks_mut(&mut stmt.op).into_iter().for_each(|inner| lift_stores(kernel, inner, plan));
+        stmt.op.blocks_mut().into_iter().for_each(|inner| lift_stores(kernel, inner, plan));
     }
 }
