@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Driver, Error, Kind, MemoryInfo, Program, ProgramId, QueueId, Region, Result, Routine,
-    Step, Target, Ticket,
+    AllocId, Device, DeviceInfo, Driver, Error, Form, Kind, MemoryInfo, Program, ProgramId, QueueId, Region, Result,
+    Routine, Scalar, Step, Tape, Target, Ticket, tape,
 };
 
 /// Finds Intel's GPUs.
@@ -165,6 +165,10 @@ impl Device for Served {
         self.inner.free(alloc);
     }
 
+    fn takes(&self) -> Vec<Form> {
+        self.inner.takes()
+    }
+
     fn compile(&self, program: &Program) -> Result<ProgramId> {
         self.inner.compile(program)
     }
@@ -183,6 +187,18 @@ impl Device for Served {
 
     fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
         self.inner.submit(queue, steps, timed)
+    }
+
+    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
+        self.inner.record(steps, places)
+    }
+
+    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
+        self.inner.replay(queue, tape, bindings, slots)
+    }
+
+    fn forget(&self, tape: Tape) {
+        self.inner.forget(tape);
     }
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {
