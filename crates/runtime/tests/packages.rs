@@ -5,7 +5,9 @@ mod present;
 use std::sync::Arc;
 
 use panoply_device::{Form, Language};
-use panoply_runtime::{Buffer, Device, DeviceOptions, Error, ErrorKind, Grid, HostCall, Kind, Launch, Package, Result};
+use panoply_runtime::{
+    Buffer, Device, DeviceOptions, Error, ErrorKind, Grid, HostCall, Kind, Launch, Package, Result, Work,
+};
 
 const CL: &str = "\
 #pragma OPENCL FP_CONTRACT OFF
@@ -314,6 +316,39 @@ fn wgsl_must_say_what_a_launch_gives() {
         let error = run(launch(&wide, 8, &x, &mut y), 8).unwrap_err();
         let said = "square has groups of 8×8×1 in its source and 64×1×1 in the launch; make them agree";
         assert!(error.is_mistake() && error.message().contains(said), "{error}");
+    }
+}
+
+/// PTX for newer GPUs makes room as machine code does, and what is said of it is kept.
+#[test]
+fn ptx_for_a_newer_gpu_is_passed_over() {
+    let newer = PTX.replace(".target sm_50", ".target sm_90");
+    for device in devices(Kind::Cuda) {
+        let package = square().ptx(&newer).ptx(PTX);
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        run(launch(&package, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
+        assert_eq!(y.to_vec().unwrap(), [1.0; 8], "{device}");
+        if device.target().language == (Language::Ptx { capability: 61 }) {
+            let error = refused(&device, &square().ptx(&newer));
+            assert!(error.is_unsupported(), "{error}");
+            assert!(error.notes().join("\n").contains("the program is for a newer GPU"), "{error}");
+        }
+    }
+}
+
+/// What is launched as if it were checked reaches no compiler, and a list of work has no room for it.
+#[test]
+fn packages_are_launched_alone_and_with_a_promise() {
+    for device in devices(Kind::Cpu) {
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        let nowhere = square().metal_library(b"MTLB");
+        let error = launch(&nowhere, 8, &x, &mut y).launch(8).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("nobody can check what it does"), "{error}");
+        let prepared = device.prepare_package(&everywhere(square())).unwrap();
+        let args = vec![8u32.into(), (&x).into(), (&mut y).into()];
+        let error = device.submit(&[Work::Kernel { prepared: &prepared, grid: Grid::from(8), args }]).unwrap_err();
+        let said = "kernel square: nobody can check what it does; it cannot be part of a list of work";
+        assert!(error.is_mistake() && error.message() == said, "{error}");
     }
 }
 
