@@ -48,7 +48,7 @@ impl Driver for OneApiDriver {
     }
 
     fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        if !self.software && self.bus.as_deref().is_some_and(lacks_gpu) {
+        if self.is_pointless() {
             return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus; use another kind"));
         }
         let (mut others, mut reasons) = (Vec::new(), Vec::new());
@@ -66,9 +66,22 @@ impl Driver for OneApiDriver {
         }
         Err(absent(&others, &reasons))
     }
+
+    fn refused(&self) -> Vec<Error> {
+        if self.is_pointless() {
+            return Vec::new();
+        }
+        let serves = |route: &&Arc<dyn Driver>| route.probe().is_ok_and(|devices| !self.served(&devices).is_empty());
+        self.routes.iter().find(serves).map(|route| route.refused()).unwrap_or_default()
+    }
 }
 
 impl OneApiDriver {
+    /// Whether the bus says that nothing would be found.
+    fn is_pointless(&self) -> bool {
+        !self.software && self.bus.as_deref().is_some_and(lacks_gpu)
+    }
+
     /// The devices that stand for Intel's GPUs among those of a driver.
     fn served(&self, devices: &[Arc<dyn Device>]) -> Vec<Arc<dyn Device>> {
         let mut found: Vec<Arc<dyn Device>> = Vec::new();
