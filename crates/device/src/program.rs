@@ -79,13 +79,15 @@ impl Form {
         }
     }
 
-    /// Several in a sentence.
+    /// Several in a sentence, each name once.
     pub fn list(forms: &[Form]) -> String {
-        if forms.is_empty() {
-            "nothing".to_string()
-        } else {
-            forms.iter().map(|form| form.name()).collect::<Vec<_>>().join(", ")
+        let mut names: Vec<&str> = Vec::new();
+        for name in forms.iter().map(|form| form.name()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
+        if names.is_empty() { "nothing".to_string() } else { names.join(", ") }
     }
 
     /// Whether it is the same but for the devices that it was made for.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Driver, Error, Kind, MemoryInfo, Program, ProgramId, QueueId, Region, Result, Routine,
-    Step, Target, Ticket,
+    AllocId, Device, DeviceInfo, Driver, Error, Form, Kind, MemoryInfo, Program, ProgramId, QueueId, Region, Result,
+    Routine, Scalar, Step, Tape, Target, Ticket, tape,
 };
 
 /// Finds Intel's GPUs.
@@ -48,7 +48,7 @@ impl Driver for OneApiDriver {
     }
 
     fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        if !self.software && self.bus.as_deref().is_some_and(lacks_gpu) {
+        if self.is_pointless() {
             return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus; use another kind"));
         }
         let (mut others, mut reasons) = (Vec::new(), Vec::new());
@@ -66,9 +66,22 @@ impl Driver for OneApiDriver {
         }
         Err(absent(&others, &reasons))
     }
+
+    fn refused(&self) -> Vec<Error> {
+        if self.is_pointless() {
+            return Vec::new();
+        }
+        let serves = |route: &&Arc<dyn Driver>| route.probe().is_ok_and(|devices| !self.served(&devices).is_empty());
+        self.routes.iter().find(serves).map(|route| route.refused()).unwrap_or_default()
+    }
 }
 
 impl OneApiDriver {
+    /// Whether the bus says that nothing would be found.
+    fn is_pointless(&self) -> bool {
+        !self.software && self.bus.as_deref().is_some_and(lacks_gpu)
+    }
+
     /// The devices that stand for Intel's GPUs among those of a driver.
     fn served(&self, devices: &[Arc<dyn Device>]) -> Vec<Arc<dyn Device>> {
         let mut found: Vec<Arc<dyn Device>> = Vec::new();
@@ -165,6 +178,10 @@ impl Device for Served {
         self.inner.free(alloc);
     }
 
+    fn takes(&self) -> Vec<Form> {
+        self.inner.takes()
+    }
+
     fn compile(&self, program: &Program) -> Result<ProgramId> {
         self.inner.compile(program)
     }
@@ -183,6 +200,18 @@ impl Device for Served {
 
     fn submit(&self, queue: QueueId, steps: &[Step], timed: bool) -> Result<Ticket> {
         self.inner.submit(queue, steps, timed)
+    }
+
+    fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
+        self.inner.record(steps, places)
+    }
+
+    fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
+        self.inner.replay(queue, tape, bindings, slots)
+    }
+
+    fn forget(&self, tape: Tape) {
+        self.inner.forget(tape);
     }
 
     fn write(&self, queue: QueueId, to: Region, bytes: &[u8]) -> Result<()> {

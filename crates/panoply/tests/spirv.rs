@@ -13,9 +13,11 @@ use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
 use panoply_device::{Language, Signature, SourceText};
 use panoply_driver::{OneApiDriver, OpenClDriver, spirv};
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
-use panoply_ir::{DType, Target, Verified, f16, kernel::Kernel};
+use panoply_ir::{Alu, DType, Target, Verified, f16};
 
 const SEED: u64 = 0x5eed;
 
@@ -98,6 +100,28 @@ fn random_kernels_are_valid() {
         let case = case(seed, &Random { transcendentals: seed % 4 == 0, ..Random::default() });
         check(&render(&case.kernel, &targets()[seed as usize % 2], 64));
     }
+}
+
+/// One variable's name is the end of another's.
+#[test]
+fn a_lane_asked_for_before_the_place_in_the_group() {
+    if !tools() {
+        return;
+    }
+    let mut b = Builder::new("lane_then_place");
+    b.group([32, 1, 1]);
+    let y = b.buffer("y", DType::U32, Access::Out);
+    let [lane, place, at] =
+        [Builtin::SubgroupLane, Builtin::LocalId(0), Builtin::GlobalId(0)].map(|builtin| b.builtin(builtin));
+    let sum = b.alu(Alu::Add, &[lane, place]);
+    let word = b.cast(DType::U32, sum);
+    b.store(y, at, word, Guard::Checked);
+    let kernel = verify(b.finish().unwrap()).unwrap();
+    let text = render(&kernel, &targets()[0], 64);
+    let names = ["%SubgroupLocalInvocationId = OpVariable", "%LocalInvocationId = OpVariable"];
+    let [lane, place] = names.map(|name| text.source.find(&format!("\n{name}")));
+    assert!(lane.is_some() && lane < place, "{}", text.source);
+    check(&text);
 }
 
 /// Intel's GPU, or Intel's CPU runtime, which takes the same.

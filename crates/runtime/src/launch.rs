@@ -22,7 +22,7 @@ pub use grid::Grid;
 
 use crate::device::Device;
 use crate::profile::entry::{Entry, What};
-use crate::program::package::Package;
+use crate::program::package::{self, Package};
 use crate::program::prepared::Prepared;
 use crate::queue::Queue;
 use crate::queue::event::Event;
@@ -124,15 +124,14 @@ impl<'a> Launch<'a> {
 
     fn submit(self, grid: Grid, timed: bool, promised: bool) -> Result<Event> {
         let device = self.device()?;
-        let (prepared, why) = match self.kernel {
-            Source::Built(build) => (device.prepare_built(build)?, "its author marked it unchecked"),
-            Source::Packaged(package) => (device.prepare_package(package)?, "nobody can check what it does"),
+        let prepared = match self.kernel {
+            Source::Built(build) => device.prepare_built(build)?,
+            // No compiler and no loader hears of what nobody answers for.
+            Source::Packaged(package) if !promised => return Err(unpromised(&package.name, package::UNCHECKED)),
+            Source::Packaged(package) => device.prepare_package(package)?,
         };
-        if prepared.is_unchecked() && !promised {
-            return Err(Error::mistake(format!(
-                "kernel {}: {why}; launch it with `unsafe {{ … .launch_unchecked(n) }}`",
-                prepared.name()
-            )));
+        if let (Some(why), false) = (prepared.unchecked(), promised) {
+            return Err(unpromised(prepared.name(), why));
         }
         let queue = match self.queue {
             None => panoply_device::QueueId::DEFAULT,
@@ -156,6 +155,10 @@ impl<'a> Launch<'a> {
         let buffer = self.args.iter().find_map(|arg| arg.view());
         buffer.map_or_else(Device::current, |view| Ok(view.storage.device().clone()))
     }
+}
+
+fn unpromised(name: &str, why: &str) -> Error {
+    Error::mistake(format!("kernel {name}: {why}; launch it with `unsafe {{ … .launch_unchecked(n) }}`"))
 }
 
 /// What a profile calls the launch.

@@ -65,6 +65,22 @@ fn gpus_are_served_by_the_driver_that_reaches_them() {
     drop(held);
 }
 
+/// What the driver that serves them leaves out is named here too; drivers that were not needed say nothing.
+#[test]
+fn what_the_route_refuses_is_passed_on() {
+    let route = |kind, vendor: &str| -> Arc<dyn Driver> {
+        let refused = vec![Error::unavailable(format!("{kind}:1: too old; update it"))];
+        Arc::new(NullDriver { kind, devices: Ok(vec![device(kind, 0, vendor, "gpu", None)]), refused })
+    };
+    for (opencl, expected) in [(INTEL, "opencl:1: too old; update it"), ("AMD", "vulkan:1: too old; update it")] {
+        let routes = vec![route(Kind::OpenCl, opencl), route(Kind::Vulkan, INTEL)];
+        let refused = OneApiDriver { routes, bus: None, software: false }.refused();
+        assert_eq!(refused.iter().map(Error::message).collect::<Vec<_>>(), [expected]);
+    }
+    let routes = vec![route(Kind::OpenCl, "AMD")];
+    assert!(OneApiDriver { routes, bus: None, software: false }.refused().is_empty());
+}
+
 #[test]
 fn vulkan_takes_the_place_of_a_missing_driver() {
     let gpu = || Ok(vec![device(Kind::Vulkan, 0, "Intel", "gpu", Some("0000:00:02.0"))]);

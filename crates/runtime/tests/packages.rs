@@ -4,7 +4,10 @@ mod present;
 
 use std::sync::Arc;
 
-use panoply_runtime::{Buffer, Device, Error, ErrorKind, Grid, HostCall, Kind, Launch, Package, Result};
+use panoply_device::{Form, Language};
+use panoply_runtime::{
+    Buffer, Device, DeviceOptions, Error, ErrorKind, Grid, HostCall, Kind, Launch, Package, Result, Work,
+};
 
 const CL: &str = "\
 #pragma OPENCL FP_CONTRACT OFF
@@ -33,7 +36,10 @@ const WGSL: &str = "\
 ";
 
 const PTX: &str = include_str!("packages/square.ptx");
+/// The flavour that Vulkan takes.
 const SPIR_V: &[u8] = include_bytes!("packages/square.spv");
+/// The flavour that OpenCL and Level Zero take.
+const KERNEL_SPIR_V: &[u8] = include_bytes!("packages/square.cl.spv");
 
 fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
     let (n, x, y) = (call.number::<u32>(0)?, call.read::<f32>(1)?, call.write::<f32>(2)?);
@@ -44,6 +50,12 @@ fn square_on_cpu(call: &mut HostCall<'_>) -> Result<()> {
 /// The signature without programs.
 fn square() -> Package {
     Package::new("square", [64, 1, 1]).number::<u32>("n").input::<f32>("x").output::<f32>("y")
+}
+
+/// With a program for every device.
+fn everywhere(package: Package) -> Package {
+    let package = package.spir_v(SPIR_V).spir_v(KERNEL_SPIR_V).ptx(PTX).hip(CPP).opencl_c(CL).wgsl(WGSL);
+    package.on_cpu(square_on_cpu)
 }
 
 fn launch<'a>(package: &'a Package, n: u32, x: &'a Buffer<f32>, y: &'a mut Buffer<f32>) -> Launch<'a> {
@@ -60,6 +72,14 @@ fn refused(device: &Device, package: &Package) -> Error {
     device.prepare_package(package).expect_err("it is refused")
 }
 
+/// Devices with a compiler for the source text of this file.
+fn compiling() -> impl Iterator<Item = Device> {
+    let known = [Language::OpenClC, Language::Hip, Language::Wgsl].map(Form::Text);
+    let compiling =
+        present::raw_devices().iter().filter(move |raw| raw.takes().iter().any(|form| known.contains(form)));
+    compiling.map(|raw| Device::new(raw.clone(), DeviceOptions::default()))
+}
+
 /// Devices of one kind.
 fn devices(kind: Kind) -> Vec<Device> {
     present::devices().into_iter().filter(|device| device.info().kind == kind).collect()
@@ -67,7 +87,7 @@ fn devices(kind: Kind) -> Vec<Device> {
 
 #[test]
 fn a_square_and_one_on_every_device() {
-    let package = square().spir_v(SPIR_V).ptx(PTX).hip(CPP).opencl_c(CL).wgsl(WGSL).on_cpu(square_on_cpu);
+    let package = everywhere(square());
     for device in present::devices() {
         let values: Vec<f32> = (0..1000).map(|i| (i as f32 - 500.0) / 7.0).collect();
         let (x, mut y) = (device.buffer(&values).unwrap(), device.full(1000, -1.0f32).unwrap());
@@ -90,7 +110,7 @@ fn a_square_and_one_on_every_device() {
 /// Launches on one queue see what those on another wrote, as with any kernel.
 #[test]
 fn queues_are_ordered_by_what_packages_touch() {
-    let package = square().ptx(PTX).hip(CPP).opencl_c(CL).wgsl(WGSL).on_cpu(square_on_cpu);
+    let package = everywhere(square());
     for device in present::devices() {
         let queues = [device.queue().unwrap(), device.queue().unwrap()];
         let mut values = [device.full(64, 0.0f32).unwrap(), device.full(64, 0.0f32).unwrap()];
@@ -143,7 +163,7 @@ fn work_items_along_three_axes() {
             }
             Ok(())
         });
-    for device in present::devices().into_iter().filter(|device| device.info().kind != Kind::Cuda) {
+    for device in compiling().chain(devices(Kind::Cpu)) {
         let (nx, ny, nz) = (9usize, 5, 3);
         let mut at = device.zeros::<u32>(nx * ny * nz).unwrap();
         let args = vec![(nx as u32).into(), (ny as u32).into(), (nz as u32).into(), (&mut at).into()];
@@ -155,7 +175,7 @@ fn work_items_along_three_axes() {
 
 #[test]
 fn wrong_launches_are_found_before_the_device_hears_of_them() {
-    let package = square().ptx(PTX).hip(CPP).opencl_c(CL).wgsl(WGSL).on_cpu(square_on_cpu);
+    let package = everywhere(square());
     for device in present::devices() {
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         let (wide, mut words) = (device.zeros::<f64>(8).unwrap(), device.zeros::<u32>(8).unwrap());
@@ -231,8 +251,7 @@ fn what_no_device_takes_says_what_was_offered_and_what_is_taken() {
 fn a_compilers_refusal_shows_the_line() {
     let wrong = |source: &str| source.replace("* x[i] + 1.0", "* x[i] + missing");
     let package = square().hip(&wrong(CPP)).opencl_c(&wrong(CL)).wgsl(&wrong(WGSL)).on_cpu(square_on_cpu);
-    for device in present::devices().into_iter().filter(|device| !matches!(device.info().kind, Kind::Cuda | Kind::Cpu))
-    {
+    for device in compiling() {
         let error = refused(&device, &package);
         assert!(error.is_build(), "{device}: {error}");
         assert!(error.message().contains("square"), "{device}: {error}");
@@ -246,17 +265,16 @@ fn an_entry_point_that_is_not_there_is_named() {
     let other = |source: &str| source.replace("square(", "cube(");
     let package = square()
         .spir_v(&rename_entry(SPIR_V))
+        .spir_v(&rename_entry(KERNEL_SPIR_V))
         .ptx(&other(PTX))
         .hip(&other(CPP))
         .opencl_c(&other(CL))
         .wgsl(&other(WGSL));
     for device in present::devices().into_iter().filter(|device| device.info().kind != Kind::Cpu) {
         let error = refused(&device, &package);
-        assert!(
-            error.is_build() && error.to_string().contains("no entry point") | error.to_string().contains("no kernel"),
-            "{device}: {error}"
-        );
-        assert!(error.to_string().contains("square"), "{device}: {error}");
+        let said = error.to_string();
+        assert!(said.contains("no entry point") || said.contains("no kernel"), "{device}: {said}");
+        assert!(said.contains("square"), "{device}: {said}");
     }
 }
 
@@ -301,13 +319,46 @@ fn wgsl_must_say_what_a_launch_gives() {
     }
 }
 
+/// PTX for newer GPUs makes room as machine code does, and what is said of it is kept.
+#[test]
+fn ptx_for_a_newer_gpu_is_passed_over() {
+    let newer = PTX.replace(".target sm_50", ".target sm_90");
+    for device in devices(Kind::Cuda) {
+        let package = square().ptx(&newer).ptx(PTX);
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        run(launch(&package, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
+        assert_eq!(y.to_vec().unwrap(), [1.0; 8], "{device}");
+        if device.target().language == (Language::Ptx { capability: 61 }) {
+            let error = refused(&device, &square().ptx(&newer));
+            assert!(error.is_unsupported(), "{error}");
+            assert!(error.notes().join("\n").contains("the program is for a newer GPU"), "{error}");
+        }
+    }
+}
+
+/// What is launched as if it were checked reaches no compiler, and a list of work has no room for it.
+#[test]
+fn packages_are_launched_alone_and_with_a_promise() {
+    for device in devices(Kind::Cpu) {
+        let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
+        let nowhere = square().metal_library(b"MTLB");
+        let error = launch(&nowhere, 8, &x, &mut y).launch(8).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("nobody can check what it does"), "{error}");
+        let prepared = device.prepare_package(&everywhere(square())).unwrap();
+        let args = vec![8u32.into(), (&x).into(), (&mut y).into()];
+        let error = device.submit(&[Work::Kernel { prepared: &prepared, grid: Grid::from(8), args }]).unwrap_err();
+        let said = "kernel square: nobody can check what it does; it cannot be part of a list of work";
+        assert!(error.is_mistake() && error.message() == said, "{error}");
+    }
+}
+
 /// Code for another card makes room for the next program, and is named where there is none.
 #[test]
 fn damaged_and_foreign_code_is_passed_over() {
     for device in present::devices() {
         let cut = [&b"\x7FELF"[..], &[0; 20]].concat();
         let images = || square().cubin(&cut).code_object(&cut).spir_v(&SPIR_V[..200]).spir_v(b"no code");
-        let package = images().ptx(PTX).hip(CPP).opencl_c(CL).wgsl(WGSL).on_cpu(square_on_cpu);
+        let package = everywhere(images());
         let (x, mut y) = (device.zeros::<f32>(8).unwrap(), device.zeros::<f32>(8).unwrap());
         run(launch(&package, 8, &x, &mut y), 8).unwrap_or_else(|error| panic!("{device}: {error}"));
         assert_eq!(y.to_vec().unwrap(), [1.0; 8], "{device}");
@@ -318,6 +369,7 @@ fn damaged_and_foreign_code_is_passed_over() {
             Kind::Cuda => assert!(notes.contains("square as a cubin is cut off after 24 bytes"), "{error}"),
             Kind::Rocm => assert!(notes.contains("square as an AMD code object is cut off after 24 bytes"), "{error}"),
             Kind::Vulkan => assert!(notes.contains("square as SPIR-V is cut off or damaged: 200 bytes"), "{error}"),
+            Kind::OneApi => assert!(notes.contains("the driver's compiler refused square"), "{error}"),
             _ => {}
         }
     }

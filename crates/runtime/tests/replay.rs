@@ -172,6 +172,13 @@ fn what_does_not_fit_the_recording_is_a_mistake() {
         error.message(),
         "record: the work has 19 buffers, 18 were said to be parts of bindings; say so of each"
     );
+    // A place given twice would hide an operand that has none.
+    for twice in [1, 2] {
+        let mut places = places();
+        places[0] = places[twice];
+        let error = record(places, &two);
+        assert!(error.is_mistake() && error.message().contains("is the second for its operand"), "{error}");
+    }
     let other = |at: usize, source| {
         let mut places = places();
         places[at].source = source;
@@ -212,6 +219,29 @@ fn what_does_not_fit_the_recording_is_a_mistake() {
     assert_eq!(memory.replay(&recorded, 2).unwrap_err().kind(), ErrorKind::Driver);
     memory.replay(&recorded, 2).unwrap();
     memory.check(2, "after a failure");
+}
+
+/// A part that is written heals itself only, not the binding around it.
+#[test]
+fn what_lies_beyond_a_written_part_stays_poisoned() {
+    let (device, lab) = lab(Plan { defer: Some(4), ..Plan::default() });
+    let x = device.buffer(&words(0)).unwrap();
+    let mut arena = device.zeros::<u32>(2 * LEN).unwrap();
+    let half = arena.storage().slice(4 * LEN as u64..8 * LEN as u64).unwrap();
+    let source = |binding, offset| Source::Binding { binding, offset };
+    let places = [source(0, 0), source(1, 4 * LEN as u64)];
+    let places = (0..).zip(places).map(|(operand, source)| Place { step: 0, operand, source }).collect();
+    let work = [Work::Copy { from: x.storage(), to: &half }];
+    let recorded = device.record(&work, &[x.storage(), arena.storage()], &[], places).unwrap();
+    let replay = |arena: &Buffer<u32>| recorded.replay(&[x.storage(), arena.storage()], &[]);
+    device.synchronize().unwrap();
+    lab.state().fail_step = Some(Error::new(ErrorKind::Driver, "lab: the step failed"));
+    device.submit(&[Work::Fill { to: arena.storage(), pattern: &[1] }]).unwrap();
+    assert!(arena.to_vec().is_err());
+    assert_eq!(replay(&arena).unwrap_err().message(), "lab: the step failed");
+    arena.write(&[7; 2 * LEN]).unwrap();
+    replay(&arena).unwrap();
+    assert_eq!(arena.to_vec().unwrap(), [vec![7; LEN], words(0)].concat());
 }
 
 #[test]

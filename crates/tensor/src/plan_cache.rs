@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use panoply_compile::plan::{BufferId, Plan, PlanArg, PlanBuffer, PlanStep, Role, plan};
 use panoply_ir::graph::Graph;
@@ -16,6 +16,9 @@ use panoply_runtime::{Device, Grid, LaunchArg, Place, Prepared, Recorded, Source
 
 /// Programs kept for each device.
 const CAPACITY: usize = 512;
+
+/// Recordings tried for each plan: leaves may be parts of other memory once, or from then on.
+const RECORDINGS: usize = 2;
 
 static PLANS: LazyLock<Mutex<HashMap<Device, Programs>>> = LazyLock::new(Mutex::default);
 static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0), replays: AtomicU64::new(0) };
@@ -50,10 +53,18 @@ pub fn counts() -> PlanCounts {
 struct Ready {
     plan: Plan,
     kernels: Vec<Option<Arc<Prepared>>>,
-    /// The plan's work, recorded when it runs a second time; none if the device will not.
-    recorded: OnceLock<Option<Recorded>>,
+    /// The plan's work, recorded when it runs a second time.
+    recordings: Mutex<Recordings>,
     /// Whether it ran.
     ran: AtomicBool,
+}
+
+/// A plan's work as it was recorded, for each way in which the leaves lie.
+#[derive(Clone, Default)]
+struct Recordings {
+    made: Vec<Arc<Recorded>>,
+    /// How many were made or could not be.
+    tried: usize,
 }
 
 /// The memory of one run: what a recording binds, and each of the plan's buffers.
@@ -68,8 +79,9 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
     let ready = find(device, graph)?;
     let plan = &ready.plan;
     let memory = Memory::new(device, plan, leaves)?;
-    if let Some(Some(recorded)) = ready.recorded.get() {
-        let bindings: Vec<&Storage> = memory.bindings.iter().collect();
+    let bindings: Vec<&Storage> = memory.bindings.iter().collect();
+    let recordings = ready.recordings().clone();
+    for recorded in &recordings.made {
         match recorded.replay(&bindings, slots) {
             // These leaves are otherwise than the recorded ones, which is no mistake of anybody's.
             Err(error) if error.is_mistake() => {}
@@ -83,10 +95,8 @@ pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Sc
     let buffers = memory.buffers(plan)?;
     let work = ready.work(&buffers, slots);
     device.submit(&work)?;
-    if ready.ran.swap(true, Ordering::Relaxed) && ready.recorded.get().is_none() {
-        let bindings: Vec<&Storage> = memory.bindings.iter().collect();
-        let recorded = device.record(&work, &bindings, slots, memory.places(plan));
-        let _ = ready.recorded.set(recorded.ok());
+    if ready.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
+        ready.keep(recordings.tried, device.record(&work, &bindings, slots, memory.places(plan)));
     }
     Ok(memory.outputs(plan))
 }
@@ -161,6 +171,21 @@ impl Memory {
 }
 
 impl Ready {
+    fn recordings(&self) -> MutexGuard<'_, Recordings> {
+        self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps one more recording, unless another thread was first.
+    fn keep(&self, tried: usize, recorded: Result<Recorded>) {
+        // There may be room the next time.
+        let again = matches!(&recorded, Err(error) if error.is_out_of_memory());
+        let mut recordings = self.recordings();
+        if recordings.tried == tried && !again {
+            recordings.tried += 1;
+            recordings.made.extend(recorded.ok().map(Arc::new));
+        }
+    }
+
     /// The plan's steps on these buffers, one for each of the plan's.
     fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Work<'a>> {
         let step = |(step, prepared): (&'a PlanStep, &'a Option<Arc<Prepared>>)| match (step, prepared) {
@@ -216,17 +241,21 @@ fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
         PlanStep::Routine { .. } | PlanStep::Copy { .. } => Ok(None),
     });
     let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
-    let ready = Arc::new(Ready { plan, kernels, recorded: OnceLock::new(), ran: AtomicBool::new(false) });
+    let ready = Arc::new(Ready { plan, kernels, recordings: Mutex::default(), ran: AtomicBool::new(false) });
+    let mut gone = None;
     let mut plans = lock();
     let programs = plans.entry(device.clone()).or_default();
     if programs.len() >= CAPACITY {
         let oldest = programs.iter().min_by_key(|(_, (_, last))| *last).map(|(graph, _)| graph.clone());
-        oldest.map(|graph| programs.remove(&graph));
+        gone = oldest.and_then(|graph| programs.remove(&graph));
     }
-    programs.insert(Arc::new(graph), (ready.clone(), used));
+    let replaced = programs.insert(Arc::new(graph), (ready.clone(), used));
+    // Recordings wait for their device as they go, and nobody else for that.
+    drop(plans);
+    drop((gone, replaced));
     Ok(ready)
 }
 
-fn lock() -> std::sync::MutexGuard<'static, HashMap<Device, Programs>> {
-    PLANS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, HashMap<Device, Programs>> {
+    PLANS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
+use cl3::error_codes::CL_INVALID_VALUE;
 use cl3::info_type::InfoType;
 use cl3::kernel::{CL_KERNEL_NUM_ARGS, create_kernel, get_kernel_info};
 use cl3::program::{
@@ -11,7 +12,9 @@ use cl3::program::{
     create_program_with_il, create_program_with_source, get_program_build_data, get_program_data, get_program_info,
 };
 use cl3::types::{cl_device_id, cl_program};
-use panoply_device::{Error, ErrorKind, Form, Format, Language, Program as Given, Result, Signature, SourceText};
+use panoply_device::{
+    Error, ErrorKind, Form, Format, Image, Language, Program as Given, Result, Signature, SourceText,
+};
 
 use super::errors::When;
 use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
@@ -69,11 +72,20 @@ impl Builder<'_> {
             Given::Text(text) => self.compile_text(text),
             Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
             Given::Image(image) if self.takes.contains(&Form::Image(image.format)) => {
-                let created = create_program_with_il(self.context.raw(), &image.bytes);
-                self.finish(created, Language::SpirV, &image.entry, &image.signature)
+                match create_program_with_il(self.context.raw(), &image.bytes) {
+                    Err(CL_INVALID_VALUE) => Err(self.damaged(image)),
+                    created => self.finish(created, Language::SpirV, &image.entry, &image.signature),
+                }
             }
             Given::Ir(_) | Given::Image(_) | Given::Host(_) => refused(),
         }
+    }
+
+    /// Bytes that the driver does not know as SPIR-V.
+    fn damaged(&self, image: &Image) -> Error {
+        let (label, entry, bytes) = (&self.shared().label, &image.entry, image.bytes.len());
+        let message = format!("{label}: {entry} as SPIR-V is cut off or damaged: {bytes} bytes; build it again");
+        Error::new(ErrorKind::Build, message)
     }
 
     fn compile_text(&self, text: &SourceText) -> Result<Program> {

@@ -188,8 +188,10 @@ impl Device for StreamDevice {
     fn forget(&self, tape: Tape) {
         if let Some(open) = self.open.get() {
             let graph = exclusive(&open.tables).graphs.remove(tape.graph);
-            // HIP does not say what becomes of a graph at work. A failure belongs to a lost device.
-            let _ = self.synchronize();
+            if graph.as_ref().is_some_and(|graph| locked(graph).is_made()) {
+                // HIP does not say what becomes of a graph at work. A failure belongs to a lost device.
+                let _ = self.synchronize();
+            }
             drop(graph);
         }
     }

@@ -84,6 +84,11 @@ struct Node {
 }
 
 impl Graph {
+    /// Whether the driver has a graph of some of the steps.
+    pub fn is_made(&self) -> bool {
+        self.runs.iter().any(|run| matches!(run.launched, Launched::Whole(_)))
+    }
+
     /// Gives a tape's steps to the encoder's stream.
     pub fn replay(&mut self, encoder: &Encoder<'_>, steps: &[Step]) -> Result<()> {
         if !self.divided {

@@ -89,6 +89,9 @@ impl Program {
     }
 }
 
+/// How NVIDIA's fat binaries begin.
+const FAT: &[u8; 4] = &0xBA55_ED50_u32.to_le_bytes();
+
 /// Zero bytes behind an image of somebody's, for a driver that looks for its end.
 const MARGIN: usize = 64;
 
@@ -102,10 +105,14 @@ fn whole(image: &Image, label: &str) -> Result<Vec<u8>> {
     let end = |table: usize, size: usize, count: usize| {
         number(size, 2)?.checked_mul(number(count, 2)?)?.checked_add(number(table, 8)?)
     };
-    // Segments and sections, as in every 64-bit ELF file.
-    let ends = || Some(end(32, 54, 56)?.max(end(40, 58, 60)?));
-    let reaches = !bytes.starts_with(b"\x7FELF") || ends().is_some_and(|end| end <= bytes.len() as u64);
-    if bytes.is_empty() || !reaches {
+    let ends = || match bytes.first_chunk() {
+        // Segments and sections, as in every 64-bit ELF file.
+        Some(b"\x7FELF") => Some(end(32, 54, 56)?.max(end(40, 58, 60)?)),
+        // A header, and what it says follows it.
+        Some(FAT) => number(6, 2)?.checked_add(number(8, 8)?),
+        Some(_) | None => Some(1),
+    };
+    if ends().is_none_or(|end| end > bytes.len() as u64) {
         let (form, entry) = (Form::Image(image.format).name(), &image.entry);
         let message = format!("{label}: {entry} as {form} is cut off after {} bytes; build it again", bytes.len());
         return Err(Error::new(ErrorKind::Build, message));

@@ -266,6 +266,16 @@ fn compiled_code() {
     (elf[32], elf[54], elf[56]) = (64, 56, 2);
     let error = refused(Image { bytes: elf.into(), ..cubin(ADD) });
     assert!(error.is_build() && error.message().contains("add as a cubin is cut off after 64 bytes"), "{error}");
+    // A fat binary is cut off where its header says that more follows it.
+    let fat = |bytes: u8| [&[0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, bytes][..], &[0; 7 + 32]].concat();
+    for (bytes, said) in [
+        (fat(33), "add as a cubin is cut off after 48 bytes"),
+        (fat(32)[..12].to_vec(), "add as a cubin is cut off after 12 bytes"),
+        (fat(32), "CUDA_ERROR_INVALID_IMAGE (200)"),
+    ] {
+        let error = refused(Image { bytes: bytes.into(), ..cubin(ADD) });
+        assert!(error.is_build() && error.message().contains(said), "{error}");
+    }
     let error = refused(Image { bytes: (*b"nothing").into(), ..cubin(ADD) });
     assert!(error.is_build() && error.message().contains("CUDA_ERROR_INVALID_IMAGE (200)"), "{error}");
     let error = refused(Image { format: Format::CodeObject, ..cubin(ADD) });
@@ -353,7 +363,9 @@ fn graphs() {
     replay(&*device, &mut tape, y, 2, 100);
     assert_eq!(counts(), [10, 1, 15, 4, 0], "all buffers changed");
     let live = control.live();
+    let waits = calls("cuStreamSynchronize");
     device.forget(tape);
+    assert!(calls("cuStreamSynchronize") > waits, "a graph at work is waited for");
     assert_eq!(control.live(), live - 2, "the graph and what was launched of it");
     assert_eq!((calls("cuGraphDestroy"), calls("cuGraphExecDestroy")), (1, 1));
     // Few launches, and what is none, are told one by one.
@@ -362,7 +374,9 @@ fn graphs() {
     device.replay(QueueId::DEFAULT, &mut few, &[], &[]).unwrap();
     assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [0; 3]);
     assert_eq!((calls("cuGraphLaunch"), calls("cuLaunchKernel")), (4, 1));
+    let waits = calls("cuStreamSynchronize");
     device.forget(few);
+    assert_eq!(calls("cuStreamSynchronize"), waits, "nothing is waited for without a graph");
 }
 
 /// Whatever a driver refuses about graphs, the launches happen.

@@ -1,5 +1,6 @@
 //! Work that is submitted many times: checked once, then replayed over other memory and with other numbers.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use panoply_device::tape::{Place, Source, Tape};
@@ -55,7 +56,11 @@ impl Device {
             .iter()
             .map(|storage| Binding { bytes: storage.bytes(), offset: storage.offset(), access: None })
             .collect();
+        let mut placed = HashSet::new();
         for place in &places {
+            if !placed.insert((place.step, place.operand)) {
+                return Err(Error::mistake(format!("record: {place:?} is the second for its operand; give each one")));
+            }
             let access = check_place(place, work, &steps, bindings, slots)?;
             if let (Source::Binding { binding, .. }, Some(access)) = (place.source, access) {
                 let before = &mut known[binding as usize].access;
@@ -86,7 +91,7 @@ impl Device {
     }
 }
 
-/// What a step does to the operand of a place, if it is a buffer; that the place fits what was recorded.
+/// What a step does to the binding of a place, if it has one; that the place fits what was recorded.
 fn check_place(
     place: &Place,
     work: &[Work<'_>],
@@ -112,7 +117,10 @@ fn check_place(
             if !inside || (region.alloc, region.offset) != (binding.alloc, binding.offset + offset) {
                 return Err(wrong());
             }
-            Ok(work[place.step as usize].access(place.operand as usize))
+            let access = work[place.step as usize].access(place.operand as usize);
+            // What lies beyond a part stays as it was.
+            let part = region.bytes < binding.bytes;
+            Ok(access.map(|access| if part && access == Access::Out { Access::InOut } else { access }))
         }
     }
 }

@@ -84,11 +84,9 @@ impl Work<'_> {
         };
         match self {
             Work::Kernel { prepared, grid, args } => {
-                if prepared.is_unchecked() {
+                if let Some(why) = prepared.unchecked() {
                     let name = prepared.name();
-                    return Err(Error::mistake(format!(
-                        "kernel {name}: its author marked it unchecked; it cannot be part of a list of work"
-                    )));
+                    return Err(Error::mistake(format!("kernel {name}: {why}; it cannot be part of a list of work")));
                 }
                 check::dispatch(device, prepared, *grid, args).map(Step::Dispatch)
             }

@@ -1,7 +1,8 @@
 //! Kernels that were written elsewhere: source in the devices' own languages and compiled code, each for the devices that take it.
 //!
-//! Of a package's programs a device is given the first it takes. What it refuses because it is made for another device, or because a
-//! compiler is missing, makes room for the next; what a compiler refuses is the author's mistake, and is shown with its line.
+//! Of a package's programs a device is given the first it takes. Compiled code (PTX, too) that it refuses is made for another device, and
+//! makes room for the next, as does source whose compiler is missing; what a compiler refuses is the author's mistake, and is shown with
+//! its line.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +26,8 @@ use super::refusal;
 /// In WGSL the buffers are the bindings of group 0 from 1 on, and the numbers are words of 32 bits in a uniform buffer at binding 0,
 /// if there are any. In MSL buffers and numbers have the same places.
 ///
-/// Nobody can check what such a program does, so launching it is `unsafe`: [`crate::Launch::launch_unchecked`].
+/// Nobody can check what such a program does, so launching it is `unsafe`: [`crate::Launch::launch_unchecked`]. Packages are launched one by
+/// one; they are no part of lists of work, and are not recorded.
 ///
 /// ```
 /// use panoply_runtime::{Device, Launch, Package, Result};
@@ -62,13 +64,16 @@ use super::refusal;
 /// ```
 #[derive(Clone)]
 pub struct Package {
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) group: [u32; 3],
     pub(super) params: Vec<Parameter>,
     entries: Vec<Entry>,
     /// A hash of all of it.
     key: OnceLock<u128>,
 }
+
+/// Why launching one must be promised to be harmless.
+pub(crate) const UNCHECKED: &str = "nobody can check what it does";
 
 /// One of a package's programs.
 #[derive(Clone)]
@@ -224,9 +229,10 @@ impl Package {
         let (entry_point, signature) = (self.name.clone(), self.signature());
         let (text, program) = match entry {
             Entry::Text(language, source) => {
-                let source = source.to_string();
-                let text = SourceText { language: *language, source, entry: entry_point, signature };
-                (Some(text.source.clone()), Program::Text(text))
+                let written = !matches!(language, Language::Ptx { .. });
+                let text =
+                    SourceText { language: *language, source: source.to_string(), entry: entry_point, signature };
+                (written.then_some(source), Program::Text(text))
             }
             Entry::Image(format, bytes) => {
                 let (format, bytes) = (*format, bytes.clone());
@@ -239,7 +245,7 @@ impl Package {
         };
         match (compiler.compile(program), text) {
             (Ok(program), _) => Ok(Tried::Taken(program)),
-            (Err(error), Some(source)) if error.is_build() => Err(refusal::with_line(error, &source)),
+            (Err(error), Some(source)) if error.is_build() => Err(refusal::with_line(error, source)),
             (Err(error), _) if error.is_build() || error.is_unavailable() || error.is_unsupported() => {
                 Ok(Tried::Passed(error))
             }

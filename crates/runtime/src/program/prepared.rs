@@ -9,7 +9,7 @@ use panoply_ir::kernel::{Access, Expr, Guard, Kernel, Op, Param, Space};
 use panoply_ir::{DType, Result, Type, Verified};
 
 use super::compiler::Compiler;
-use super::package::Package;
+use super::package::{self, Package};
 use super::translate::{self, Form};
 
 /// A kernel ready to launch on a device. The last to hold it lets the device forget it.
@@ -18,7 +18,8 @@ pub struct Prepared {
     name: Arc<str>,
     params: Vec<Parameter>,
     group: Option<[u32; 3]>,
-    unchecked: bool,
+    /// Why its launch must be promised to be harmless, if it must.
+    unchecked: Option<&'static str>,
     programs: Programs,
 }
 
@@ -79,7 +80,8 @@ impl Parameter {
 impl Prepared {
     pub(super) fn new(compiler: Arc<Compiler>, kernel: &Arc<Verified<Kernel>>) -> Result<Prepared> {
         let params = kernel.params.iter().map(|param| parameter(kernel, param)).collect();
-        let (name, group, unchecked) = (kernel.name.as_str().into(), kernel.group, is_unchecked(kernel));
+        let (name, group) = (kernel.name.as_str().into(), kernel.group);
+        let unchecked = is_unchecked(kernel).then_some("its author marked it unchecked");
         let target = compiler.raw.target();
         let programs = match translate::form(kernel, target, compiler.raw.info()) {
             Form::Ir(kernel) => Programs::One(compiler.compile(Program::Ir(kernel))?),
@@ -97,7 +99,7 @@ impl Prepared {
         let Package { name, group, params, .. } = package;
         let programs = Programs::One(package.program(&compiler)?);
         let (name, params, group) = (name.as_str().into(), params.clone(), Some(*group));
-        Ok(Prepared { compiler, name, params, group, unchecked: true, programs })
+        Ok(Prepared { compiler, name, params, group, unchecked: Some(package::UNCHECKED), programs })
     }
 
     /// The kernel's name.
@@ -117,6 +119,10 @@ impl Prepared {
 
     /// Whether the author answers for bounds or uniformity, so that launching it is unsafe.
     pub fn is_unchecked(&self) -> bool {
+        self.unchecked.is_some()
+    }
+
+    pub(crate) fn unchecked(&self) -> Option<&'static str> {
         self.unchecked
     }
 

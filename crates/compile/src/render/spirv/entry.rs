@@ -136,10 +136,11 @@ impl Writer<'_> {
             let element = self.ty(held);
             let ty = if axis.is_some() { self.vector(&element, 3) } else { element.clone() };
             let pointer = self.pointer("Input", &ty);
-            if !interface.contains(name) {
+            let entry = format!(" %{name}");
+            if !interface.contains(&entry) {
                 self.globals.push(format!("%{name} = OpVariable {pointer} Input"));
                 self.decorations.push(format!("OpDecorate %{name} BuiltIn {name}"));
-                interface += &format!(" %{name}");
+                interface += &entry;
             }
             let mut value = self.op(&ty, "OpLoad", &[&format!("%{name}")]);
             if let Some(axis) = axis {
