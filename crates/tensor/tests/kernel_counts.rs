@@ -4,7 +4,7 @@ use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::Target;
 use panoply_ir::kernel::{Kernel, Space};
 use panoply_tensor::realize::Traced;
-use panoply_tensor::{Attention, Conv, Device, Order, Tensor, Window};
+use panoply_tensor::{Attention, Conv, DType, Device, Order, Tensor, Window};
 
 /// An expression with the most steps its value, and its value with all gradients, may take on the CPU.
 struct Row {
@@ -58,6 +58,7 @@ const ROWS: &[Row] = &[
     row("fft of 1009", &[&[8, 1009, 2]], |x| x[0].fft(-1), 9, 18),
     row("fft2 of 256", &[&[2, 256, 256, 2]], |x| x[0].fft2(), 9, 18),
     row("sort", &[&[8, 64]], |x| x[0].sort(-1, Order::Ascending), 1, 3),
+    row("top_k in bf16", &[&[8, 64]], |x| x[0].cast(DType::BF16).top_k(4, -1).0.cast(DType::F32), 3, 9),
     row("sort of each", &[&[8, 64]], |x| each(x, |x| x.sort(-1, Order::Ascending)), 1, 3),
     row("cholesky of each", &[&[8, 16, 16]], |x| each(x, |x| x.matmul(&x.t()).cholesky()), 2, 12),
     row(
