@@ -111,8 +111,8 @@ impl Job {
         };
         let (train, held, mut rng) = divided(&labelled, &settings)?;
         if let Some(measured) = measured(&train) {
-            if network.loss.scale == 1.0 {
-                network.loss.scale = deviation(&measured)?;
+            if network.loss.scale.is_none() {
+                network.loss.scale = Some(deviation(&measured)?);
             }
             // What a dense layer gives has no bounds, so nothing it could say is lost.
             if let Some(LayerSpec::Linear { .. }) = network.layers.last() {
@@ -348,7 +348,7 @@ fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng)
     // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
     let mut clip = 1.0;
     if let (Some(LayerSpec::Restore {}), Some(measured)) = (network.layers.last(), measured(train)) {
-        let deviation = deviation(&measured)? / network.loss.scale;
+        let deviation = deviation(&measured)? / network.loss.scale.unwrap_or(1.0);
         clip = if network.loss.kind == LossKind::Mse { deviation.powi(2) } else { deviation };
         let last = model.layers.layers.len() - 1;
         model.layers.layers[last] = Box::new(Restore(measured));

@@ -86,7 +86,7 @@ fn numbers_of_any_scale_are_learned_alike() {
     let place = Place::new("scales");
     let net = "input = [2]\nloss = { kind = \"LOSS\" }\n[[layer]]\nkind = \"standardise\"\n[[layer]]\nkind = \"linear\"\n\
                outputs = 16\n[[layer]]\nkind = \"tanh\"\n[[layer]]\nkind = \"linear\"\noutputs = 1\n";
-    for (name, unit) in [("nano", 1e-9), ("small", 1e-5), ("large", 1e7)] {
+    for (name, unit) in [("femto", 1e-15), ("nano", 1e-9), ("small", 1e-5), ("large", 1e7)] {
         let rows: Vec<String> = (0..200)
             .map(|i| {
                 let (a, b) = (f64::from(i % 17) * unit, f64::from(i % 23));
@@ -118,6 +118,10 @@ fn numbers_of_any_scale_are_learned_alike() {
     assert!(manifest["network"]["layers"][4]["restore"].is_object(), "{manifest}");
     let scale = manifest["network"]["loss"]["scale"].as_f64().unwrap();
     assert!((1e-9..1e-7).contains(&scale), "{scale}");
+    // A scale of 1 that was said is no scale that was not.
+    place.write("net.toml", net.replace("\"LOSS\"", "\"mse\", scale = 1.0"));
+    let said = place.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
+    assert_eq!(read(said["folder"].as_str().unwrap())["network"]["loss"]["scale"], 1.0);
     for (loss, what) in [
         ("{ kind = \"mse\", scale = 0.0 }", "scale 0 is not a positive number"),
         ("{ scale = 2.0 }", "scale is for losses of numbers; cross_entropy compares classes"),

@@ -336,6 +336,12 @@ fn idx_and_numpy_files_are_learned() {
     let labels = seen["predictions"].as_array().unwrap().iter().map(|one| &one["label"]);
     assert_eq!(labels.filter(|label| label.is_null()).count(), 12 - seen["known"].as_u64().unwrap() as usize);
     assert!(seen["known"].as_u64().unwrap() < 12, "it was never shown class 6: {seen}");
+    // One class alone teaches nothing, but it can be right.
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let labels = panoply::Tensor::from_slice(&[0i32; 12], [12]);
+        panoply::nn::data::npy::save(&labels, &place.0.join("arrays/y.npy")).unwrap();
+    });
+    assert_eq!(place.json(&["predict", "runs/x-1", "arrays/x.npy"])["known"], 12);
     std::fs::remove_file(Path::new(&place.0).join("mnist/train-labels-idx1-ubyte")).unwrap();
     let refusal = place.refused(&["train", "mnist"]);
     assert!(refusal.contains("its classes are not beside it; looked for"), "{refusal}");

@@ -10,8 +10,8 @@ mod tile;
 use std::ptr;
 
 use panoply_device::Result;
-use panoply_ir::DType;
 use panoply_ir::routine::{Routine, Sort};
+use panoply_ir::{DType, bf16, f16};
 
 use crate::pool::Pool;
 use crate::vm::isa::Isa;
@@ -63,7 +63,13 @@ fn sorter(dtype: DType) -> Option<unsafe fn(&Pool, &Sort, &[*mut u8])> {
         DType::I64 => Some(sort::rows::<i64>),
         DType::U32 => Some(sort::rows::<u32>),
         DType::U64 => Some(sort::rows::<u64>),
-        DType::Bool | DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::F16 | DType::BF16 => None,
+        DType::F16 => Some(sort::rows::<f16>),
+        DType::BF16 => Some(sort::rows::<bf16>),
+        DType::I8 => Some(sort::rows::<i8>),
+        DType::I16 => Some(sort::rows::<i16>),
+        DType::U8 => Some(sort::rows::<u8>),
+        DType::U16 => Some(sort::rows::<u16>),
+        DType::Bool => None,
     }
 }
 

@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::{offers, run};
 use panoply_cpu::vm::isa::Isa;
-use panoply_ir::Element;
 use panoply_ir::routine::{Routine, Sort};
+use panoply_ir::{Element, bf16, f16};
 
 fn words(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
@@ -65,6 +65,8 @@ fn float(word: u64) -> f64 {
 fn floats_are_sorted() {
     check(|word| float(word) as f32, |a, b| floats((*a).into(), (*b).into()), |x| x.to_bits().into());
     check(float, |a, b| floats(*a, *b), f64::to_bits);
+    check(|word| f16::from_f64(float(word)), |a, b| floats((*a).into(), (*b).into()), |x| x.to_bits().into());
+    check(|word| bf16::from_f64(float(word)), |a, b| floats((*a).into(), (*b).into()), |x| x.to_bits().into());
 }
 
 #[test]
@@ -72,6 +74,10 @@ fn integers_are_sorted() {
     check(|word| word as i32, i32::cmp, |x| x as u64);
     check(|word| word as i32 % 50, i32::cmp, |x| x as u64);
     check(|word| (word << 21) as i64, i64::cmp, |x| x as u64);
+    check(|word| word as i8, i8::cmp, |x| x as u64);
+    check(|word| word as i16, i16::cmp, |x| x as u64);
+    check(|word| word as u8, u8::cmp, u64::from);
+    check(|word| word as u16, u16::cmp, u64::from);
     check(|word| word as u32, u32::cmp, u64::from);
     check(|word| word << 20, u64::cmp, |x| x);
 }

@@ -51,37 +51,42 @@ pub fn evaluate(model: &impl Layer, data: &Dataset, loss: Loss) -> Result<Evalua
 /// [`evaluate`] of examples that may be on the device.
 pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: Loss) -> Result<Evaluation> {
     let (data, loss) = (feed.data(), Loss { label_smoothing: 0.0, ..loss });
+    let (spread, unit) = match &data.targets {
+        Targets::Classes { .. } => (0.0, 1.0),
+        Targets::Numbers { values, width } => spread(values, *width),
+    };
     let (sum, right) = with_room(at_once(data), |size| {
         feed.parts(size).try_fold((0.0, 0.0), |(sum, right), part| {
-            let (part_loss, part_right, rows) = on_part(model, &part, loss)?;
+            let (part_loss, part_right, rows) = on_part(model, &part, loss, unit)?;
             Ok((sum + part_loss * rows as f64, right + part_right * rows as f64))
         })
     })?;
     let rows = data.len() as f64;
     let score = match &data.targets {
         Targets::Classes { .. } => right / rows,
-        Targets::Numbers { values, width } => explained(right * loss.scale.powi(2), values, *width),
+        Targets::Numbers { .. } => explained(right * unit.powi(2), spread),
     };
     Ok(Evaluation { loss: sum / rows, score })
 }
 
-/// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences, in the
-/// loss's scale, summed over its numbers; and how many examples they are.
-fn on_part(model: &impl Layer, (inputs, targets): &Batch, loss: Loss) -> Result<(f64, f64, usize)> {
+/// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences, in this
+/// unit, summed over its numbers; and how many examples they are.
+fn on_part(model: &impl Layer, (inputs, targets): &Batch, loss: Loss, unit: f64) -> Result<(f64, f64, usize)> {
     let outputs = model.forward(inputs, &mut Pass::eval()).cast(DType::F32);
     let rows = targets.shape()?.dims()[0];
     let value = loss.of(&outputs, targets);
     let right = match targets.dtype().is_int() {
         true => outputs.argmax(-1).eq(targets).cast(DType::F32).mean(..),
         // Tiny differences have no squares in f32.
-        false => ((&outputs - targets) * (1.0 / loss.scale)).square().sum(..) * (1.0 / rows as f64),
+        false => ((&outputs - targets) * (1.0 / unit)).square().sum(..) * (1.0 / rows as f64),
     };
     panoply_tensor::eval(&[&value, &right])?;
     Ok((value.item()?, right.item()?, rows))
 }
 
-/// 1 less the squared differences over those from the numbers' own means.
-fn explained(squares: f64, values: &[f32], width: usize) -> f64 {
+/// The squared differences of numbers from their own means, and a unit in which such squares fit into f32: the numbers' deviation,
+/// or their size if they have none.
+fn spread(values: &[f32], width: usize) -> (f64, f64) {
     let rows = (values.len() / width).max(1) as f64;
     let spread: f64 = (0..width)
         .map(|column| {
@@ -90,6 +95,15 @@ fn explained(squares: f64, values: &[f32], width: usize) -> f64 {
             column().map(|value| (value - mean).powi(2)).sum::<f64>()
         })
         .sum();
+    let unit = match (spread / values.len().max(1) as f64).sqrt() {
+        0.0 => f64::from(values.iter().fold(0f32, |most, value| most.max(value.abs()))),
+        deviation => deviation,
+    };
+    (spread, if unit == 0.0 { 1.0 } else { unit.clamp(1e-37, 1e37) })
+}
+
+/// 1 less the squared differences over those from the numbers' own means.
+fn explained(squares: f64, spread: f64) -> f64 {
     match (squares, spread) {
         (0.0, _) => 1.0,
         (_, 0.0) => 0.0,

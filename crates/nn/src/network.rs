@@ -42,8 +42,9 @@ pub struct Loss {
     /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
     pub label_smoothing: f64,
     /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
-    /// whatever the targets' unit is. 1 if nothing is said.
-    pub scale: f64,
+    /// whatever the targets' unit is. If nothing is said, `panoply train` puts that deviation here; [`Loss::of`] divides by nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
 }
 
 impl Default for Loss {
@@ -64,7 +65,7 @@ pub enum LossKind {
     Mse,
     /// Numbers by the magnitude of their difference.
     L1,
-    /// Numbers: the square up to a difference of 1, then linear. [Huber 1964]
+    /// Numbers: the square up to a difference of 1 (of [`Loss::scale`] if there is one), then linear. [Huber 1964]
     Huber,
 }
 
@@ -78,7 +79,7 @@ impl LossKind {
 impl Loss {
     /// Without settings.
     pub fn new(kind: LossKind) -> Loss {
-        Loss { kind, label_smoothing: 0.0, scale: 1.0 }
+        Loss { kind, label_smoothing: 0.0, scale: None }
     }
 
     /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
@@ -98,7 +99,7 @@ impl Loss {
     }
 
     fn scaled(&self, numbers: &Tensor) -> Tensor {
-        if self.scale == 1.0 { numbers.clone() } else { numbers * (1.0 / self.scale) }
+        self.scale.map_or_else(|| numbers.clone(), |scale| numbers * (1.0 / scale))
     }
 
     fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
@@ -166,10 +167,11 @@ impl Network {
         if self.loss.label_smoothing > 0.0 && !self.loss.kind.is_of_classes() {
             return Err((None, "label_smoothing is for cross_entropy; this loss compares numbers".to_string()));
         }
-        if !self.loss.scale.is_finite() || self.loss.scale <= 0.0 {
-            return Err((None, format!("scale {} is not a positive number", self.loss.scale)));
+        let scale = self.loss.scale.unwrap_or(1.0);
+        if !scale.is_finite() || scale <= 0.0 {
+            return Err((None, format!("scale {scale} is not a positive number")));
         }
-        if self.loss.scale != 1.0 && self.loss.kind.is_of_classes() {
+        if scale != 1.0 && self.loss.kind.is_of_classes() {
             return Err((None, "scale is for losses of numbers; cross_entropy compares classes".to_string()));
         }
         shape::through(&self.layers, &self.input).map_err(|(at, what)| (Some(at), what))

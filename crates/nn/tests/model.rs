@@ -1,8 +1,9 @@
 //! What models, passes and optimisers promise beyond their numbers: names, states, all or nothing, parts of a batch.
 
+use panoply_nn::data::Dataset;
 use panoply_nn::{
-    AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Embedding, Flatten, Layer, Linear, Map, MaxPool, Module,
-    Pass, Sequential, Sgd, init,
+    AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Embedding, Flatten, Layer, Linear, Loss, LossKind, Map,
+    MaxPool, Module, Pass, Sequential, Sgd, evaluate, init,
 };
 use panoply_tensor::{Device, Rng, Tensor};
 
@@ -181,6 +182,20 @@ fn a_loss_that_is_no_number_changes_nothing() {
         }
         assert_eq!(model.weight.tensor().to_vec::<f32>().unwrap(), before);
         assert_eq!((optimiser.steps, optimiser.state.len()), (0, 0));
+    });
+}
+
+/// Targets 3, 1, 2, 6 read as 2, 2, 2, 6: squares of 2 in all, of 14 around their mean; in any unit.
+#[test]
+fn a_score_knows_no_unit() {
+    on_cpu(|| {
+        for unit in [1e-30f32, 1e-24, 1.0, 1e24, 1e30] {
+            let scaled = |numbers: [f32; 4]| numbers.map(|x| x * unit).to_vec();
+            let data = Dataset::numbers(scaled([2.0, 2.0, 2.0, 6.0]), 1, scaled([3.0, 1.0, 2.0, 6.0]), 1).unwrap();
+            let model = Map(|x: &Tensor| x.clone());
+            let score = evaluate(&model, &data, Loss::new(LossKind::L1)).unwrap().score;
+            assert!((score - (1.0 - 2.0 / 14.0)).abs() < 1e-5, "{unit}: {score}");
+        }
     });
 }
 

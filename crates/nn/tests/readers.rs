@@ -163,6 +163,11 @@ fn packed_files() {
     assert_eq!(open(&packed).unwrap(), open(&plain).unwrap());
     let wrong = pack("wrong.csv.gz", table.replace("3,", "drei,").as_bytes());
     assert!(open(&wrong).unwrap_err().message().ends_with("wrong.csv.gz:3: a: `drei` is no finite number"));
+    let parquet = open(&pack("snappy.parquet.gz", b"PAR1")).unwrap_err();
+    assert!(
+        parquet.message().ends_with("snappy.parquet.gz: unpack it first; Parquet packs its own columns"),
+        "{parquet}"
+    );
     Device::get("cpu").unwrap().scope(|| {
         let (x, y) = (file("x.npy", b""), file("y.npy", b""));
         npy::save(&Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], [2, 2]), &x).unwrap();

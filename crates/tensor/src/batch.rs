@@ -260,8 +260,10 @@ impl Batch {
         let mut column = vec![1; positions.0.shape.rank()];
         column[0] = self.count;
         let (inside, along) = positions.within(length);
-        let first = Tensor::iota(self.count) * Tensor::constant((length as i32).into());
-        let places = along + first.reshaped(column.into());
+        let dtype = if self.count.saturating_mul(length) > i32::MAX as usize { DType::I64 } else { DType::I32 };
+        let examples = Tensor::iota(self.count).cast(dtype);
+        let first = &examples * examples.literal(length as f64);
+        let places = along.cast(dtype) + first.reshaped(column.into());
         places.where_(&inside, &places.literal(-1.0))
     }
 }

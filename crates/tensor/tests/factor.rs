@@ -57,6 +57,13 @@ fn what_has_no_factor_gives_nan_and_never_an_error() {
         let l = Tensor::from_slice(&numbers, [64, 64]).cholesky().to_vec::<f32>().unwrap();
         assert!((0..40).all(|i| l[i * 65] == 2.0), "the columns before are what they should be");
         assert!(l[40 * 65].is_nan() && l[64 * 64 - 1].is_nan(), "the last element says that it failed");
+        for (numbers, n) in [(&[1f32, 1.0, 1.0, 1.0][..], 2), (&[1.0, 0.0, 0.0, 0.0], 2), (&[0.0], 1)] {
+            for dtype in [DType::F32, DType::F64] {
+                let l = Tensor::from_slice(numbers, [n, n]).cast(dtype).cholesky();
+                let l = l.cast(DType::F64).to_vec::<f64>().unwrap();
+                assert!(l[n * n - 1].is_nan(), "{numbers:?} in {dtype}: {l:?}");
+            }
+        }
         let singular = Tensor::from_slice(&[1f32, 2.0, 2.0, 4.0], [2, 2]);
         let solved = singular.solve(&Tensor::from_slice(&[1f32, 1.0], [2])).to_vec::<f32>().unwrap();
         assert!(solved.iter().any(|x| !x.is_finite() || x.abs() > 1e6), "{solved:?}");
@@ -73,6 +80,21 @@ fn reflections_neither_overflow_nor_vanish() {
             assert!(largest(&(q.t().matmul(&q) - identity(4, DType::F32))) < 2e-6);
             assert!(largest(&((q.matmul(&r) - &a) / scale)) < 2e-6);
         }
+        // A column that is small beside another: by hand, -2 times it.
+        for (dtype, limit, sizes) in
+            [(DType::F32, 1e-6, &[1e-24, 1e-20, 1e-36][..]), (DType::F64, 1e-15, &[1e-24, 1e-160, 1e-200])]
+        {
+            for small in sizes {
+                let a = Tensor::from_slice(&[*small, 1.0, *small, -1.0], [2, 2]).cast(dtype);
+                let (q, _) = a.qr();
+                assert!(largest(&(q.t().matmul(&q) - identity(2, dtype))) < limit, "{small} in {dtype}");
+                let ratio = a.determinant().cast(DType::F64).item().unwrap() / -2.0 / small;
+                assert!((ratio - 1.0).abs() < limit, "{small} in {dtype}: {ratio}");
+            }
+        }
+        // Nearly dependent columns leave nothing that has a square.
+        let (q, _) = Tensor::from_slice(&[1f32, 1.0, 0.0, 1e-20, 0.0, 1e-21], [3, 2]).qr();
+        assert!(largest(&(q.t().matmul(&q) - identity(2, DType::F32))) < 1e-6);
         // Nothing to reflect: LAPACK leaves such columns alone.
         let (q, r) = identity(3, DType::F32).qr();
         assert_eq!(q.to_vec::<f32>().unwrap(), identity(3, DType::F32).to_vec::<f32>().unwrap());

@@ -86,3 +86,17 @@ fn real_numbers_come_back() {
         }
     });
 }
+
+/// Tables of f64 take some 32 bytes for each number.
+#[test]
+fn tables_take_no_more_than_their_room() {
+    on_cpu(|| {
+        let device = Device::current().unwrap();
+        for n in (0..9).map(|i| (1 << 20) - (i << 14)) {
+            let wave = Tensor::full([n, 2], 1f64).fft(0).narrow(0, 0, 2);
+            assert_eq!(numbers(&wave)[0], n as f64);
+        }
+        let used = device.stats().allocated;
+        assert!((128 << 20..280 << 20).contains(&used), "{used}");
+    });
+}

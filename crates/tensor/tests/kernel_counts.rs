@@ -4,7 +4,7 @@ use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::Target;
 use panoply_ir::kernel::{Kernel, Space};
 use panoply_tensor::realize::Traced;
-use panoply_tensor::{Attention, Conv, Device, Order, Tensor, Window};
+use panoply_tensor::{Attention, Conv, DType, Device, Order, Tensor, Window};
 
 /// An expression with the most steps its value, and its value with all gradients, may take on the CPU.
 struct Row {
@@ -79,9 +79,9 @@ fn padded() -> Conv<2> {
     Conv { padding: [1, 1], ..Conv::default() }
 }
 
-fn steps(device: &Device, roots: &[&Tensor]) -> usize {
+fn steps(device: &Device, roots: &[&Tensor]) -> Vec<PlanStep> {
     let traced = Traced::new(device, roots).unwrap();
-    plan(&traced.graph, device.target(), &|routine| device.offers(routine)).unwrap().steps.len()
+    plan(&traced.graph, device.target(), &|routine| device.offers(routine)).unwrap().steps
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn expressions_take_no_more_kernels_than_they_should() {
                 .collect();
             let value = (row.op)(&inputs);
             let gradients = value.square().sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).unwrap();
-            let forward = steps(&device, &[&value]);
-            let both = steps(&device, &[&value].into_iter().chain(&gradients).collect::<Vec<&Tensor>>());
+            let forward = steps(&device, &[&value]).len();
+            let both = steps(&device, &[&value].into_iter().chain(&gradients).collect::<Vec<&Tensor>>()).len();
             if forward > row.forward || both > row.both {
                 wrong.push(format!(
                     "{}: {forward} steps, {both} with gradients; at most {} and {}",
@@ -108,6 +108,19 @@ fn expressions_take_no_more_kernels_than_they_should() {
         }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Counting takes as long as the square of a row.
+#[test]
+fn numbers_of_every_type_are_sorted_by_a_routine() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Bool) {
+            let (largest, _) = Tensor::from_slice(&[0.5f32; 512], [8, 64]).cast(dtype).top_k(4, -1);
+            let steps = steps(&device, &[&largest]);
+            assert!(steps.iter().any(|step| matches!(step, PlanStep::Routine { .. })), "{dtype}");
+        }
+    });
 }
 
 /// Kernels of an expression and of its gradients, on a GPU without routines, that do not bring their operands through shared

@@ -112,6 +112,10 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (matrix.index_put(&[&Tensor::iota(3)], &ones(&[3, 5]), Put::Add), "cannot be put into [3, 6] places"),
             (matrix.index_put(&[&Tensor::iota(3)], &Tensor::iota(6), Put::Replace), "places of type f32"),
             (matrix.put_along(&Tensor::iota(6), &matrix, 0, Put::Add), "put_along: i32[6]"),
+            (
+                matrix.index_put(&[&Tensor::zeros([1 << 31], DType::I32)], &ones(&[6]), Put::Replace),
+                "index_put: i32[2147483648]",
+            ),
             (matrix.masked_fill(&matrix, 1.0), "select: the condition is f32[4, 6]"),
             (Tensor::meshgrid(&[&Tensor::iota(2), &matrix]).remove(0), "meshgrid: f32[4, 6]"),
             (matrix.search_sorted(&matrix, false), "search_sorted: f32[4, 6]"),

@@ -153,6 +153,11 @@ fn jacobians_and_hessians() {
         let valley = (a.rsub(1.0).square() + (&b - a.square()).square() * 100.0).sum(..);
         let want = [2.0 - 400.0 * (-0.5 - 3.0 * 2.25), -600.0, -600.0, 200.0];
         close("valley", &valley.hessian(&p).unwrap(), &Tensor::from_slice(&want, [2, 2]));
+        // A slope that is the same everywhere, and one that is so in pieces.
+        for flat in [(&x * 3.0).sum(..), x.relu().sum(..)] {
+            let curvature = flat.hessian(&x).unwrap();
+            assert_eq!((curvature.shape().unwrap().dims(), numbers(&curvature)), (&[3, 3][..], vec![0.0; 9]));
+        }
         let back = x.square().vjp(&[&x], &Tensor::from_slice(&[1f64, 10.0, 100.0], [3])).unwrap();
         assert_eq!(numbers(&back[0]), [0.6, -20.0, 100.0]);
     });
@@ -176,6 +181,15 @@ fn within_each_other_and_beside_data() {
         let (start, part) = (Tensor::from_slice(&[0i32, 2, -1], [3]), Tensor::from_slice(&[7f64, 8.0], [2]));
         let [written] = Tensor::vmap([&start], |[at]| [Tensor::zeros([3], DType::F64).write(0, at, &part)]);
         assert_eq!(numbers(&written), [7.0, 8.0, 0.0, 0.0, 0.0, 7.0, 8.0, 0.0, 0.0]);
+        // More rows in all than an i32 counts; none of them is stored.
+        let many = Tensor::iota(70_000);
+        let [taken] = Tensor::vmap([&many], |[i]| {
+            let row = Tensor::iota(40_000) + i.unsqueeze(0);
+            [row.index_select(0, &(i - Tensor::scalar(30_000i32)))]
+        });
+        for (i, x) in (0..).zip(taken.to_vec::<i32>().unwrap()) {
+            assert_eq!(x, if i < 30_000 { 0 } else { 2 * i - 30_000 });
+        }
     });
 }
 
@@ -206,6 +220,7 @@ fn mistakes_of_transforms() {
             (x.floor().lt(&x).cast(DType::F32).jvp(&[&x], &[&x]), "does not depend on"),
             (x.jacobian(&y), "jacobian: f32[2, 3]"),
             (x.exp().hessian(&x), "is not a single number"),
+            (x.sum(..).hessian(&y), "does not depend on"),
         ] {
             let error = wrong.unwrap_err();
             assert!(error.is_mistake() && error.message().contains(part), "{error}");

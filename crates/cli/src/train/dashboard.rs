@@ -4,9 +4,10 @@
 //! else. A thread draws it ten times in a second and reads what is typed, however long a step takes; [`Dashboard`] tells it what
 //! became of the run, and gives the terminal back when it goes away.
 
+use std::cell::Cell;
 use std::io::{IsTerminal, Stderr, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,9 @@ use super::screen::INTERRUPTED;
 /// Between two pictures.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// How long the end of a picture is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Steps whose losses are kept; beyond it every second one goes.
 const MOST_STEPS: usize = 2000;
 
@@ -45,6 +49,11 @@ static OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Held while something is drawn.
 static DRAWING: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Whether this thread is the one that draws.
+    static DRAWS: Cell<bool> = const { Cell::new(false) };
+}
 
 const TRAIN: Color = Color::Cyan;
 const HELD: Color = Color::Yellow;
@@ -102,10 +111,25 @@ pub fn is_open() -> bool {
 /// Gives the terminal back, if it was taken.
 pub fn leave() {
     if OPEN.swap(false, Ordering::SeqCst) {
-        // A picture under way ends first; but it may be what panicked.
-        let _drawn = (0..10_000).find_map(|_| DRAWING.try_lock().map_err(|_| std::thread::yield_now()).ok());
+        let _drawn = picture_ended();
         let _ = disable_raw_mode();
         let _ = execute!(stderr(), LeaveAlternateScreen, cursor::Show);
+    }
+}
+
+/// Waits for a picture under way, unless it is what panicked, and not for ever: its thread may wait for whoever calls this.
+fn picture_ended() -> Option<MutexGuard<'static, ()>> {
+    if DRAWS.get() {
+        return None;
+    }
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match DRAWING.try_lock() {
+            Ok(drawn) => return Some(drawn),
+            Err(TryLockError::Poisoned(drawn)) => return Some(drawn.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
     }
 }
 
@@ -171,6 +195,7 @@ impl Dashboard {
         let shared = Arc::new(Mutex::new(Shared { facts, state, failed: None }));
         let seen = shared.clone();
         let drawing = std::thread::spawn(move || {
+            DRAWS.set(true);
             if let Err(error) = keep_drawing(terminal, &seen, &device, &stop) {
                 lock(&seen).failed = Some(error);
             }
@@ -439,6 +464,23 @@ mod tests {
         // The loss falls: its curve begins in the upper left and goes on below.
         let braille = |row: &String| row.chars().take(55).any(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
         assert!(rows[4..8].iter().any(braille) && rows[14..22].iter().any(braille), "{all}");
+    }
+
+    #[test]
+    fn the_end_of_a_picture_is_waited_for_but_not_by_who_draws_it_and_not_for_ever() {
+        let waited = |draws| {
+            let waiting = std::thread::spawn(move || {
+                DRAWS.set(draws);
+                let start = Instant::now();
+                (picture_ended().is_some(), start.elapsed() >= PATIENCE)
+            });
+            waiting.join().unwrap()
+        };
+        let picture = DRAWING.lock().unwrap();
+        assert_eq!(waited(false), (false, true));
+        assert_eq!(waited(true), (false, false));
+        drop(picture);
+        assert_eq!(waited(false), (true, false));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! words differ and an unstable sort leaves equal elements as they stood.
 
 use panoply_ir::routine::Sort;
+use panoply_ir::{bf16, f16};
 
 use super::{Shared, in_numbers};
 use crate::pool::Pool;
@@ -39,12 +40,13 @@ macro_rules! element {
     )*};
 }
 
-/// The bits of a float whose sign is $sign, as a number that compares as it does. Both zeros are equal, and so is every NaN.
+/// The bits of a float as a number that compares as it does. Both zeros are equal, and so is every NaN.
 macro_rules! float_key {
-    ($x:ident, $key:ident) => {{
-        let bits = ($x + 0.0).to_bits();
+    ($x:expr, $key:ident) => {{
+        let x = $x;
+        let bits = (x + 0.0).to_bits();
         let sign = 1 << ($key::BITS - 1);
-        if $x.is_nan() {
+        if x.is_nan() {
             $key::MAX
         } else if bits & sign != 0 {
             !bits
@@ -57,8 +59,14 @@ macro_rules! float_key {
 element! {
     f32 u32 u64 |x| float_key!(x, u32);
     f64 u64 u128 |x| float_key!(x, u64);
+    f16 u32 u64 |x| float_key!(f32::from(x), u32);
+    bf16 u32 u64 |x| float_key!(f32::from(x), u32);
+    i8 u8 u64 |x| x as u8 ^ 1 << 7;
+    i16 u16 u64 |x| x as u16 ^ 1 << 15;
     i32 u32 u64 |x| x as u32 ^ 1 << 31;
     i64 u64 u128 |x| x as u64 ^ 1 << 63;
+    u8 u8 u64 |x| x;
+    u16 u16 u64 |x| x;
     u32 u32 u64 |x| x;
     u64 u64 u128 |x| x;
 }

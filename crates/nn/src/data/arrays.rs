@@ -81,10 +81,7 @@ pub(super) fn read(path: &Path, lengths: &[usize]) -> Result<Unlabelled> {
     }
     let count = features.len() / lengths.iter().product::<usize>().max(1);
     let labels = match classes_of(&examples) {
-        Ok(classes) => {
-            let known = pair(&examples, &classes)?;
-            known.data.labels().iter().map(|label| Some(Right::Class(*label))).collect()
-        }
+        Ok(classes) => classes.classes(count)?.into_iter().map(|label| Some(Right::Class(label))).collect(),
         Err(_) => vec![None; count],
     };
     Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), labels)
@@ -141,20 +138,11 @@ fn missing(examples: &Place, sought: &str) -> Error {
 
 fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
     let (features, lengths) = examples.numbers()?;
-    let labels = classes.whole()?;
-    let wrong = |what: String| Error::corrupt(format!("{classes}: {what}"));
-    if let Some(at) = labels.iter().position(|label| *label < 0) {
-        return Err(wrong(format!("example {at} has class {}, which is below 0", labels[at])));
-    }
     let width: usize = lengths.iter().product();
-    if features.len() != labels.len() * width {
-        let message =
-            format!("{} classes for {} examples", labels.len(), features.len().checked_div(width).unwrap_or(0));
-        return Err(wrong(message));
-    }
+    let labels = classes.classes(features.len().checked_div(width).unwrap_or(0))?;
     let count = labels.iter().max().map_or(0, |most| *most as usize + 1);
     if !(2..=MOST_CLASSES).contains(&count) {
-        return Err(wrong(format!("classes up to {count} in {} examples", labels.len())));
+        return Err(Error::corrupt(format!("{classes}: classes up to {count} in {} examples", labels.len())));
     }
     let classes = (0..count).map(|class| class.to_string()).collect();
     let source = match kind(&examples.file)? {
@@ -199,6 +187,19 @@ impl Place {
             return Err(Error::corrupt(message));
         }
         Ok((numbers, lengths))
+    }
+
+    /// The class of each of so many examples.
+    fn classes(&self, count: usize) -> Result<Vec<i32>> {
+        let labels = self.whole()?;
+        let wrong = |what: String| Err(Error::corrupt(format!("{self}: {what}")));
+        if let Some(at) = labels.iter().position(|label| *label < 0) {
+            return wrong(format!("example {at} has class {}, which is below 0", labels[at]));
+        }
+        if labels.len() != count {
+            return wrong(format!("{} classes for {count} examples", labels.len()));
+        }
+        Ok(labels)
     }
 
     /// One whole number for each example.

@@ -181,6 +181,10 @@ pub(super) fn kind(path: &Path) -> Result<FileKind> {
         return Err(Error::io(format!("cannot read {}", path.display()), error));
     }
     let name = name(path);
+    if name.ends_with(".parquet.gz") {
+        let message = format!("{}: unpack it first; Parquet packs its own columns", path.display());
+        return Err(Error::mistake(message));
+    }
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
     if ends(&[".csv", ".tsv", ".parquet"]) {
@@ -196,7 +200,7 @@ pub(super) fn kind(path: &Path) -> Result<FileKind> {
     } else if name.contains("ubyte") || name.contains("idx") {
         Ok(FileKind::Idx)
     } else {
-        let what = "is no .csv, .tsv, .parquet, .txt, .md, .npy, .npz, IDX file (…-ubyte), any of them .gz, or folder";
+        let what = "is no .csv, .tsv, .txt, .md, .npy, .npz, IDX file (…-ubyte), any of them .gz, .parquet or folder";
         Err(Error::mistake(format!("{} {what}", path.display())).note("`--task text` reads any text"))
     }
 }

@@ -195,7 +195,12 @@ impl Standardise {
         for row in rows.chunks_exact(width) {
             row.iter().zip(&mean).zip(&mut square).for_each(|((x, mean), sum)| *sum += (f64::from(*x) - mean).powi(2));
         }
-        let deviation = square.iter().map(|sum| (sum / count).sqrt()).map(|d| if d > 1e-12 { d as f32 } else { 1.0 });
+        // A mean of equal numbers is rounded; what is left of them then is no deviation.
+        let varies = |d: f64, mean: f64| d > 1e-12 * mean.abs() && d >= f64::from(f32::MIN_POSITIVE);
+        let deviation = square.iter().zip(&mean).map(|(sum, mean)| {
+            let d = (sum / count).sqrt();
+            if varies(d, *mean) { d as f32 } else { 1.0 }
+        });
         let state = |values: Vec<f32>| Param::state(Tensor::from_slice(&values, lengths));
         Standardise {
             mean: state(mean.iter().map(|mean| *mean as f32).collect()),

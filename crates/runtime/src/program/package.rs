@@ -156,7 +156,8 @@ impl Package {
         self.image(Format::CodeObject, bytes)
     }
 
-    /// SPIR-V: of the Shader flavour for Vulkan, with the bindings of WGSL; of the Kernel flavour for OpenCL.
+    /// SPIR-V: of the Shader flavour for Vulkan, with the bindings of WGSL; of the Kernel flavour for OpenCL
+    /// and oneAPI.
     pub fn spir_v(self, bytes: &[u8]) -> Package {
         self.image(Format::SpirV, bytes)
     }

@@ -67,7 +67,13 @@ impl Tensor {
 
     /// The second derivatives of this single number with respect to another tensor, whose axes they have twice.
     pub fn hessian(&self, wanted: &Tensor) -> Result<Tensor> {
-        self.gradients(&[wanted])?.remove(0).jacobian(wanted)
+        let slope = self.gradients(&[wanted])?.remove(0);
+        let PulledBack { flows, cut } = pull_back(&slope, slope.zeros_like(), &[wanted])?;
+        match (&flows[..], cut) {
+            // The same slope everywhere.
+            ([None], None) => Ok(Tensor::zeros([slope.0.shape.dims(); 2].concat(), slope.dtype())),
+            _ => slope.jacobian(wanted),
+        }
     }
 
     /// The flows to wanted tensors, or why there are none.

@@ -31,8 +31,8 @@ pub enum Triangle {
 
 impl Tensor {
     /// The lower triangular L with L · Lᵀ = A, of symmetric positive definite matrices `[…, n, n]` of f32 or f64. Only the lower
-    /// triangle is read; the gradient is symmetric. Where a matrix is not positive definite the last element of the
-    /// diagonal is NaN, and so is all from the column on where that shows.
+    /// triangle is read; the gradient is symmetric. Where a matrix is not positive definite, singular ones included, the last
+    /// element of the diagonal is NaN, and so is all from the column on where that shows.
     #[track_caller]
     pub fn cholesky(&self) -> Tensor {
         if let Err(mistake) = self.matrices("cholesky", true) {
@@ -313,8 +313,8 @@ fn backward(u: &Tensor, b: &Tensor) -> Tensor {
 /// Householder's vectors for `[batch, m, n]`, m ≥ n: for each block of columns those of its reflections I - v·vᵀ, as columns
 /// that begin at the block's diagonal.
 fn reflectors(a: &Tensor) -> Vec<Tensor> {
-    // Squares of what is at most 1 do not overflow.
-    let size = a.abs().reduced(ReduceOp::Max, vec![1, 2]);
+    // Squares of what is at most 1 do not overflow; each column by itself, so that none vanishes beside another. Q stays the same.
+    let size = a.abs().reduced(ReduceOp::Max, vec![1]);
     let size = size.where_(&size.is_finite().bitand(&size.gt(&size.literal(0.0))), &size.literal(1.0));
     let mut rest = a / size;
     let mut found = Vec::new();

@@ -24,13 +24,21 @@ use crate::tensor::Tensor;
 /// The longest transform that is one product with its matrix.
 const LIMIT: usize = 128;
 
-/// Tables kept in this process; at more, all are forgotten and made again when they are needed.
-const CAPACITY: usize = 64;
+/// Bytes of the tables kept in this process; those used longest ago go first and are made again when they are needed.
+const CAPACITY: usize = 256 << 20;
 
 static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
 
-/// The tables of each device and type.
-type Tables = HashMap<(Device, DType, Table), Tensor>;
+/// Tables that are kept.
+#[derive(Default)]
+struct Tables {
+    /// Each with when it was used last.
+    kept: HashMap<Key, (Tensor, usize)>,
+    /// How often one was asked for.
+    uses: usize,
+}
+
+type Key = (Device, DType, Table);
 
 /// The numbers of a transform of so many elements, from frequencies if it is an inverse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -329,8 +337,8 @@ fn table(like: &Tensor, which: Table) -> Tensor {
         Err(error) => return Tensor::mistake(error),
     };
     let key = (device.clone(), like.dtype(), which);
-    if let Some(known) = lock().get(&key) {
-        return known.clone();
+    if let Some(known) = lock().find(&key) {
+        return known;
     }
     let numbers = match which {
         Table::Factors(n, inverse) => matrices(n, inverse),
@@ -342,11 +350,32 @@ fn table(like: &Tensor, which: Table) -> Tensor {
         let rounded: Vec<f32> = numbers.iter().map(|x| *x as f32).collect();
         Tensor::from_slice_on(&device, &rounded, [rounded.len()])
     };
-    let mut tables = lock();
-    if tables.len() >= CAPACITY {
-        tables.clear();
+    lock().keep(key, made.clone());
+    made
+}
+
+impl Tables {
+    fn find(&mut self, key: &Key) -> Option<Tensor> {
+        self.uses += 1;
+        let (table, used) = self.kept.get_mut(key)?;
+        *used = self.uses;
+        Some(table.clone())
     }
-    tables.entry(key).or_insert(made).clone()
+
+    /// Keeps a table if it fits, and of the others what fits beside it.
+    fn keep(&mut self, key: Key, table: Tensor) {
+        let bytes = |table: &Tensor| table.0.shape.elems() * table.dtype().bytes();
+        let mut room = CAPACITY.saturating_sub(self.kept.values().map(|(table, _)| bytes(table)).sum());
+        if bytes(&table) > CAPACITY {
+            return;
+        }
+        while room < bytes(&table) {
+            let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
+            let Some((gone, _)) = oldest.and_then(|key| self.kept.remove(&key)) else { break };
+            room += bytes(&gone);
+        }
+        self.kept.insert(key, (table, self.uses));
+    }
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Tables> {

@@ -158,6 +158,9 @@ impl Tensor {
         if put == Put::Add {
             return self.scatter_add(0, &places, &values);
         }
+        if let Err(mistake) = places.counted(op) {
+            return mistake;
+        }
         let none = Tensor::full([length], -1i32);
         let [last] = Tensor::kernel(last_writers, &[&none, &places], [[length].into()], count);
         let mut column = vec![1; self.0.shape.rank()];

@@ -95,7 +95,8 @@ impl Writer {
     }
 }
 
-/// L of symmetric matrices `a`, `n × n`: a group for each, a work-item for each row, column by column.
+/// L of symmetric matrices `a`, `n × n`: a group for each, a work-item for each row, column by column. NaN from the first pivot
+/// that is not above 0 on.
 pub fn cholesky<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("cholesky_block");
     w.b.group([BLOCK as u32, 1, 1]);
@@ -128,6 +129,9 @@ pub fn cholesky<T: Element>() -> Result<Kernel> {
     let (value, pivot) = (w.load(tile, mine), w.load(tile, corner));
     let (sum, square) = (w.b.get(sum), w.b.get(square));
     let (value, pivot) = (w.sub(value, sum), w.sub(pivot, square));
+    let (none, minus) = (w.float(0.0), w.float(-1.0));
+    let positive = w.less(none, pivot);
+    let pivot = w.select(positive, pivot, minus);
     let pivot = w.b.alu(Alu::Sqrt, &[pivot]);
     let (value, pivot) = (w.b.bind("value", value), w.b.bind("pivot", pivot));
     w.b.barrier();
@@ -259,7 +263,9 @@ fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) 
     let norm = w.add(norm, square);
     let factor = w.div(two, norm);
     let factor = w.b.alu(Alu::Sqrt, &[factor]);
-    let clear = w.b.alu(Alu::Eq, &[square, zero]);
+    // A column's largest was 1 before all reflections: this is far below what they round, and 2 over it still a number.
+    let least = w.float(if w.dtype == DType::F64 { 2f64.powi(-900) } else { 2f64.powi(-100) });
+    let clear = w.less(square, least);
     let factor = w.select(clear, zero, factor);
     let factor = w.b.bind("factor", factor);
     let head = w.mul(moved, factor);
