@@ -297,7 +297,10 @@ impl Job {
 fn open(data: &str, reading: &Reading) -> Result<Labelled> {
     match data {
         "digits" => source::digits(),
-        path => source::open(Path::new(path), reading),
+        path => source::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
+            true => error,
+            false => error.note("DATA is `digits`, which ship, or a file or folder"),
+        }),
     }
 }
 

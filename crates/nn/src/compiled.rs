@@ -233,8 +233,10 @@ fn folded(
 
 /// A layer whose own layers are folded, unless nothing would be left of them.
 fn parts_folded(layer: &LayerSpec, input: &[usize], params: Params, optimise: Optimise) -> Result<(LayerSpec, Params)> {
-    let (mut result, mut own) = (layer.clone(), Params::new());
-    for (part, list) in layer.parts().iter().zip(result.lists()) {
+    let (parts, mut result) = (layer.parts(), layer.clone());
+    let of_a_part = |name: &str| parts.iter().any(|part| name.starts_with(part.params));
+    let mut own: Params = params.iter().filter(|(name, _)| !of_a_part(name)).cloned().collect();
+    for (part, list) in parts.iter().zip(result.lists()) {
         let before = under(&params, part.params);
         let (layers, after) = folded(part.layers, input, &before, optimise)?;
         let vain = layers.is_empty();
@@ -243,7 +245,7 @@ fn parts_folded(layer: &LayerSpec, input: &[usize], params: Params, optimise: Op
             *list = layers;
         }
     }
-    Ok((result, if layer.parts().is_empty() { params } else { own }))
+    Ok((result, own))
 }
 
 /// Whether what comes out of a layer can be scaled in its own parameters.

@@ -38,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', conflicts_with = "resume")]
     pub hidden: Option<Vec<usize>>,
     /// Learning rate of AdamW.
-    #[arg(long, default_value_t = 2e-3, conflicts_with = "resume")]
+    #[arg(long, default_value = "0.002", value_parser = rate, allow_negative_numbers = true, conflicts_with = "resume")]
     pub learning_rate: f64,
     /// What becomes of the learning rate over the epochs.
     #[arg(long, value_enum, default_value = "constant", conflicts_with = "resume")]
@@ -94,6 +94,11 @@ pub enum Batch {
 
 fn some(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "take a number of at least 1".to_string())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "take a number above 0, such as 1e-3".to_string())
 }
 
 fn batch(text: &str) -> Result<Batch, String> {

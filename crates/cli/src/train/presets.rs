@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use panoply::nn::data::Targets;
 use panoply::nn::data::source::{Labelled, Source};
-use panoply::nn::network::layer_spec::Memory;
+use panoply::nn::network::layer_spec::{Block, Memory};
 use panoply::nn::{LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
 
@@ -183,7 +183,7 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
 fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Network {
     let (width, count) = (hidden[0], hidden.get(1).copied().unwrap_or(2));
     let heads = [4, 2, 1].into_iter().find(|heads| width.is_multiple_of(*heads)).unwrap_or(1);
-    let block = LayerSpec::Encoder { heads, inner: 2 * width, dropout, causal };
+    let block = LayerSpec::Encoder(Block { dropout, causal, ..Block::new(heads, 2 * width) });
     let start = network.add_layer(LayerSpec::Positions {});
     (0..count).fold(start, |network, _| network.add_layer(block.clone())).add_layer(LayerSpec::layer_norm())
 }

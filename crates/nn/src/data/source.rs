@@ -176,10 +176,7 @@ pub(super) enum FileKind {
 }
 
 pub(super) fn kind(path: &Path) -> Result<FileKind> {
-    if !path.exists() {
-        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(Error::io(format!("cannot read {}", path.display()), error));
-    }
+    std::fs::metadata(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
     let name = name(path);
     if name.ends_with(".parquet.gz") {
         let message = format!("{}: unpack it first; Parquet packs its own columns", path.display());
