@@ -94,10 +94,15 @@ impl Job {
         reading.suits(&labelled.source)?;
         let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labelled.source {
-            Source::Text { .. } => presets::Choice::Lstm,
+            Source::Text { .. } | Source::Csv { sequences: Some(_), .. } => presets::Choice::Lstm,
             _ => presets::Choice::Mlp,
         });
         let mut network = model.network(&labelled, &sizes)?;
+        if labelled.data.times.is_some() {
+            network
+                .heeds_ends()
+                .map_err(|error| error.note("`--model lstm` and `--model transformer` read sequences"))?;
+        }
         let settings = Settings {
             model: model.name(),
             epochs: arguments.epochs.unwrap_or(30),
@@ -141,6 +146,7 @@ impl Job {
                 source: labelled.source,
                 classes: labelled.classes,
                 label: reading.label,
+                sequence: reading.sequence,
                 image_size: reading.image_size,
                 task: reading.task,
                 context: reading.context,
@@ -346,7 +352,7 @@ fn deviation(measured: &Standardise) -> Result<f64> {
 fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng) -> Result<Run<Model, AdamWRule>> {
     let mut model = network.build(rng)?;
     if let Some(LayerSpec::Standardise {}) = network.layers.first() {
-        model.layers.layers[0] = Box::new(Standardise::measured(&train.features, &network.input));
+        model.layers.layers[0] = Box::new(Standardise::of(train, &network.input)?);
     }
     // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
     let mut clip = 1.0;

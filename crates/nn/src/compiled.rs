@@ -110,14 +110,14 @@ impl Compiled {
 
     /// The outputs in f32 for some examples, with the declared properties checked.
     pub fn run(&self, input: &Tensor) -> Result<Tensor> {
-        let output = self.output(input);
+        let output = self.output(input, None);
         self.options.properties.iter().try_for_each(|property| property.check("output", &output))?;
         Ok(output)
     }
 
-    fn output(&self, input: &Tensor) -> Tensor {
+    fn output(&self, input: &Tensor, times: Option<&Tensor>) -> Tensor {
         let (_, computed) = self.options.precision.dtypes();
-        let mut pass = Pass::eval().in_precision(computed);
+        let mut pass = Pass::eval().in_precision(computed).over(times);
         if self.options.optimise == Optimise::None {
             pass = pass.layer_by_layer();
         }
@@ -166,8 +166,8 @@ impl Compiled {
 
 impl Layer for Compiled {
     /// Without the properties' check; [`Compiled::run`] has it.
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        self.output(input)
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        self.output(input, pass.times())
     }
 }
 

@@ -61,6 +61,9 @@ pub struct Arguments {
     /// The column of a table that is learned, by name or counted from 1.
     #[arg(long, conflicts_with = "resume")]
     pub label: Option<String>,
+    /// The column of a table that says which rows are one example, a sequence: those with the same in it.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "resume")]
+    pub sequence: Option<String>,
     /// Rows and columns to which images are scaled, such as 32x32.
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size, conflicts_with = "resume")]
     pub image_size: Option<(usize, usize)>,
@@ -160,7 +163,8 @@ impl Arguments {
             TaskName::Numbers => Task::Numbers,
             TaskName::Text => Task::Text,
         });
-        Reading { label: self.label.clone(), image_size: self.image_size, task, context: self.context }
+        let (label, sequence) = (self.label.clone(), self.sequence.clone());
+        Reading { label, sequence, image_size: self.image_size, task, context: self.context }
     }
 }
 

@@ -51,6 +51,9 @@ pub struct Data {
     pub digest: String,
     /// The column that is learned, if it was said.
     pub label: Option<String>,
+    /// The column that says which rows are one example, if one does.
+    #[serde(default)]
+    pub sequence: Option<String>,
     /// What images were scaled to, if it was said.
     pub image_size: Option<(usize, usize)>,
     /// What is learned, if it was said.
@@ -115,6 +118,14 @@ pub struct Commands {
 impl Data {
     /// What is learned, in a few words.
     pub fn learned(&self) -> String {
+        let sequences = match &self.source {
+            Source::Csv { sequences: Some(sequences), .. } => format!(", sequences of up to {} rows", sequences.time),
+            _ => String::new(),
+        };
+        self.what() + &sequences
+    }
+
+    fn what(&self) -> String {
         match &self.source {
             Source::Csv { label, numbers: true, .. } => {
                 format!("{label} as a number (`--task classes` makes it classes)")
@@ -126,7 +137,8 @@ impl Data {
 
     /// How its files are read.
     pub fn reading(&self) -> Reading {
-        Reading { label: self.label.clone(), image_size: self.image_size, task: self.task, context: self.context }
+        let (label, sequence) = (self.label.clone(), self.sequence.clone());
+        Reading { label, sequence, image_size: self.image_size, task: self.task, context: self.context }
     }
 }
 

@@ -135,8 +135,14 @@ impl TextTable {
             let usual = LABELS.iter().find_map(|name| named(name)).filter(|_| self.named);
             return Ok(usual.unwrap_or(self.names.len() - 1));
         };
+        self.column(said)
+    }
+
+    /// The position of a column, by name or counted from 1.
+    pub fn column(&self, said: &str) -> Result<usize> {
         let counted = || said.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
-        named(said)
+        let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(said));
+        named
             .or_else(counted)
             .ok_or_else(|| Error::mistake(format!("there is no column `{said}`; there are {}", self.names.join(", "))))
     }
@@ -144,18 +150,23 @@ impl TextTable {
     /// The numbers of some columns, row after row.
     pub fn numbers(&self, columns: &[usize], path: &Path) -> Result<Vec<f32>> {
         let mut numbers = Vec::with_capacity(self.rows.len() * columns.len());
-        for (line, cells) in &self.rows {
+        for row in 0..self.rows.len() {
             for column in columns {
-                let (cell, name) = (&cells[*column], &self.names[*column]);
-                let number = cell.parse::<f32>().ok().filter(|number| number.is_finite());
-                numbers.push(number.ok_or_else(|| {
-                    let what =
-                        if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is no finite number") };
-                    Error::corrupt(format!("{}:{line}: {name}: {what}", path.display()))
-                })?);
+                numbers.push(self.number(row, *column, path)?);
             }
         }
         Ok(numbers)
+    }
+
+    /// One of its numbers.
+    pub fn number(&self, row: usize, column: usize, path: &Path) -> Result<f32> {
+        let (line, cells) = &self.rows[row];
+        let (cell, name) = (&cells[column], &self.names[column]);
+        let number = cell.parse::<f32>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| {
+            let what = if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is no finite number") };
+            Error::corrupt(format!("{}:{line}: {name}: {what}", path.display()))
+        })
     }
 }
 

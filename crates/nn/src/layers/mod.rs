@@ -15,6 +15,7 @@ mod pool;
 mod recurrent;
 mod residual;
 mod sequential;
+mod time;
 mod transformer;
 
 pub use activation::LeakyRelu;
@@ -32,4 +33,5 @@ pub use pool::{AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, Flatten, MaxPo
 pub use recurrent::{Cell, Depth, Direction, Memory, Recurrent};
 pub use residual::Residual;
 pub use sequential::{Map, Sequential, Stage};
+pub use time::{Last, MeanOverTime};
 pub use transformer::{BlockShape, DecoderBlock, EncoderBlock, FeedForward};

@@ -5,9 +5,9 @@ use panoply_tensor::{Conv, Rng, Tensor, Window};
 use super::layer_spec::{Block, LayerSpec, Memory, Transposed, Windows};
 use crate::layers::{
     AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, BatchNorm, BlockShape, Cell, Checkpoint, Convolution,
-    CrossAttention, Decoder, DecoderBlock, DropoutLayer, Embedding, EncoderBlock, Flatten, Flip, GroupNorm, LayerNorm,
-    LeakyRelu, Linear, Map, MaxPool, MultiHeadAttention, Narrow, Noise, Positions, Recurrent, Reshape, Residual,
-    Restore, RmsNorm, Sequential, Shift, Stage, Standardise, TransposedConvolution,
+    CrossAttention, Decoder, DecoderBlock, DropoutLayer, Embedding, EncoderBlock, Flatten, Flip, GroupNorm, Last,
+    LayerNorm, LeakyRelu, Linear, Map, MaxPool, MeanOverTime, MultiHeadAttention, Narrow, Noise, Positions, Recurrent,
+    Reshape, Residual, Restore, RmsNorm, Sequential, Shift, Stage, Standardise, TransposedConvolution,
 };
 
 /// Layers one after another over inputs of these lengths.
@@ -101,8 +101,8 @@ impl LayerSpec {
             LayerSpec::Rnn(memory) => memory.build(Cell::Plain, last, rng),
             LayerSpec::Lstm(memory) => memory.build(Cell::Lstm, last, rng),
             LayerSpec::Gru(memory) => memory.build(Cell::Gru, last, rng),
-            LayerSpec::Last {} => Box::new(Map(|x| x.slice((.., -1)))),
-            LayerSpec::MeanOverTime {} => Box::new(Map(|x| x.mean(1))),
+            LayerSpec::Last {} => Box::new(Last),
+            LayerSpec::MeanOverTime {} => Box::new(MeanOverTime),
             LayerSpec::Positions {} => Box::new(Positions),
             LayerSpec::Narrow { start, length } => Box::new(Narrow { start: *start, length: *length }),
             LayerSpec::Encoder(block) => Box::new(EncoderBlock::new(block.shape(last), rng)),
