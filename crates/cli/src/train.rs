@@ -38,6 +38,9 @@ use manifest::{Commands, Data, Manifest, Outcome, Settings};
 use presets::Sizes;
 use screen::Screen;
 
+/// Epochs if nobody says how many.
+const EPOCHS: usize = 30;
+
 /// A run before it begins or goes on.
 struct Job {
     folder: Folder,
@@ -105,7 +108,7 @@ impl Job {
         }
         let settings = Settings {
             model: model.name(),
-            epochs: arguments.epochs.unwrap_or(30),
+            epochs: EPOCHS,
             batch: if let Batch::Count(count) = arguments.batch { count } else { 1 },
             learning_rate: arguments.learning_rate,
             schedule: spelled(arguments.schedule),
@@ -168,6 +171,8 @@ impl Job {
                 )
             })?;
         }
+        let settings = &mut job.manifest.settings;
+        settings.epochs = arguments.epochs(job.train.len(), settings.batch).unwrap_or(settings.epochs);
         Ok(job)
     }
 
@@ -185,7 +190,8 @@ impl Job {
         if file.exists() {
             run.load(&file)?;
         }
-        manifest.settings.epochs = arguments.epochs.unwrap_or(manifest.settings.epochs);
+        let settings = &mut manifest.settings;
+        settings.epochs = arguments.epochs(train.len(), settings.batch).unwrap_or(settings.epochs);
         manifest.device = choice.report();
         Ok(Job { folder, manifest, train, held, run })
     }
@@ -232,6 +238,10 @@ impl Job {
             settings.model,
             self.manifest.parameters,
         );
+        let absent = absent(&self.train, &data.classes);
+        if !absent.is_empty() {
+            eprintln!("no example to learn from is of class {}", absent.join(", "));
+        }
         if done >= settings.epochs {
             let message =
                 format!("all {} epochs are made; `--epochs {}` goes on", settings.epochs, 2 * settings.epochs);
@@ -263,8 +273,7 @@ impl Job {
             interrupted,
             epochs: history.len(),
             best,
-            macro_f1: measures.macro_f1,
-            absolute_error: measures.absolute_error,
+            measures,
             skipped_steps: self.run.optimiser.scale.map_or(0, |scale| scale.skipped),
         });
         checkpoint::save(model, &self.folder.model(), self.manifest.metadata()?)?;
@@ -275,20 +284,22 @@ impl Job {
     fn report(&self, arguments: &Arguments, choice: &Choice, seconds: f64) {
         let Manifest { data, settings, parameters, result, commands, .. } = &self.manifest;
         let Some(result) = result else { return };
-        let best = &result.best;
+        let (best, measures) = (&result.best, &result.measures);
         if arguments.json {
             let score = |measure: Measure| (best.measure == measure).then_some(best.score);
             let text = matches!(data.source, Source::Text { .. });
             output::print_json(&json!({
                 "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
                 "epochs": self.run.progress.history, "best_epoch": best.epoch, "accuracy": score(Measure::Accuracy),
-                "macro_f1": result.macro_f1, "r2": score(Measure::R2), "absolute_error": result.absolute_error,
+                "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "auc": measures.auc,
+                "r2": score(Measure::R2), "absolute_error": measures.absolute_error,
                 "perplexity": text.then_some(best.validation_loss.exp()), "skipped_steps": result.skipped_steps, "seconds": seconds,
                 "folder": self.folder.0, "model": self.folder.model(), "interrupted": result.interrupted, "commands": commands,
             }));
             return;
         }
         println!("{}, {seconds:.2} s in all", outcome::headline(&self.manifest, best));
+        measures.in_words().iter().for_each(|words| println!("{words}"));
         if result.skipped_steps > 0 {
             println!("{} steps were left out because gradients overflowed", result.skipped_steps);
         }
@@ -333,6 +344,13 @@ fn divided(labelled: &Labelled, settings: &Settings) -> Result<(Dataset, Dataset
         return Err(Error::mistake(message).note("both parts need at least one"));
     }
     Ok((train, held, rng))
+}
+
+/// The classes of which there is no example.
+fn absent<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
+    let mut there = vec![false; classes.len()];
+    train.labels().iter().for_each(|label| there[*label as usize] = true);
+    classes.iter().zip(there).filter(|(_, there)| !there).map(|(class, _)| class.as_str()).collect()
 }
 
 /// Mean and deviation of the numbers that are to be learned.

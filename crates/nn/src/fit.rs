@@ -49,6 +49,11 @@ impl Training {
         }
     }
 
+    /// The same with as many whole epochs over so many examples as make at least so many steps.
+    pub fn of_steps(steps: usize, examples: usize, batch: usize) -> Training {
+        Training::new(steps.div_ceil(examples.div_ceil(batch.max(1)).max(1)), batch)
+    }
+
     /// A training pass over these examples in this precision.
     pub(crate) fn pass<'a>(&self, batch: &Examples, rng: &'a mut Rng) -> Pass<'a> {
         let pass = Pass::train(rng).over(batch.times.as_ref());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use panoply::nn::Training;
 use panoply::nn::data::source::{Reading, Task};
 use panoply::nn::optimiser::Schedule;
 
@@ -29,7 +30,10 @@ pub struct Arguments {
     pub task: Option<TaskName>,
     /// How often every example is seen; 30 if nothing else is said.
     #[arg(long, value_parser = some)]
-    pub epochs: Option<usize>,
+    epochs: Option<usize>,
+    /// Steps in place of epochs: as many whole epochs as make so many.
+    #[arg(long, value_parser = some, conflicts_with = "epochs")]
+    steps: Option<usize>,
     /// Examples of a step, or `auto` for as many as fit.
     #[arg(long, default_value = "64", value_parser = batch, conflicts_with = "resume")]
     pub batch: Batch,
@@ -156,6 +160,11 @@ pub enum TaskName {
 }
 
 impl Arguments {
+    /// How often so many examples are seen in batches of this size, if it was said.
+    pub fn epochs(&self, examples: usize, batch: usize) -> Option<usize> {
+        self.steps.map(|steps| Training::of_steps(steps, examples, batch).epochs).or(self.epochs)
+    }
+
     /// How the data are read.
     pub fn reading(&self) -> Reading {
         let task = self.task.map(|task| match task {

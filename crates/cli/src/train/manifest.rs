@@ -8,6 +8,8 @@ use panoply::nn::{EpochReport, Model, Network, checkpoint};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
 
+use super::outcome::Measures;
+
 /// The metadata entry of a model file that holds a manifest.
 const KEY: &str = "manifest";
 
@@ -96,12 +98,9 @@ pub struct Outcome {
     pub epochs: usize,
     /// The best of them, whose model is kept.
     pub best: EpochReport,
-    /// Mean of F1 over the classes, where there are classes.
-    #[serde(default)]
-    pub macro_f1: Option<f64>,
-    /// How far off numbers are on average, where numbers are learned.
-    #[serde(default)]
-    pub absolute_error: Option<f64>,
+    /// How good it is beyond its score.
+    #[serde(flatten)]
+    pub measures: Measures,
     /// Steps left out because gradients overflowed.
     pub skipped_steps: u64,
 }

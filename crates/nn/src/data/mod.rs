@@ -199,7 +199,8 @@ impl Dataset {
         let order = rng.permutation(self.len());
         let (mut kept, mut held) = (Vec::new(), Vec::new());
         let mut divide = |members: &[usize]| {
-            let (first, rest) = members.split_at(out(members.len()));
+            // The only example of a class is learned from.
+            let (first, rest) = members.split_at(out(members.len()).min(members.len().saturating_sub(1)));
             held.extend(first);
             kept.extend(rest);
         };

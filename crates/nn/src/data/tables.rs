@@ -146,7 +146,11 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         true => (numbers_of(&examples, label)?, Vec::new()),
         false => classes_of(&examples, label, &words)?,
     };
-    let (features, lengths) = examples.numbers(&columns, time)?;
+    let (features, lengths) = examples.numbers(&columns, time).map_err(|error| match reading.label {
+        Some(_) => error,
+        None => error
+            .note(format!("{} is learned from the other columns; `--label COLUMN` names another", table.names[label])),
+    })?;
     let width = lengths.iter().product();
     let data = match targets {
         Targets::Numbers { values, .. } => Dataset::numbers(features, width, values, 1)?,
