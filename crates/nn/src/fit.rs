@@ -154,6 +154,28 @@ pub struct Run<M, R> {
     pub best: Option<M>,
 }
 
+/// Examples of a step of [`train`].
+const BATCH: usize = 64;
+
+/// The share of the examples that [`train`] holds out.
+const HELD_OUT: f64 = 0.2;
+
+/// Trains a model for some epochs in batches of 64, a fifth of the examples held out for validation: the run with its history, its
+/// last and its best model. [`Run::fit`] leaves every choice to you.
+pub fn train<M: Module + Layer + Clone, R: Rule>(
+    model: M,
+    data: &Dataset,
+    optimiser: Optimiser<R>,
+    loss: Loss,
+    epochs: usize,
+) -> Result<Run<M, R>> {
+    let mut rng = Rng::seed(0);
+    let (train, held) = data.split(HELD_OUT, &mut rng)?;
+    let mut run = Run::new(model, optimiser, rng);
+    run.fit(&Training { loss, ..Training::new(epochs, BATCH) }, (&train, &held), &mut Quiet)?;
+    Ok(run)
+}
+
 impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     /// A run that has not begun.
     pub fn new(model: M, optimiser: Optimiser<R>, rng: Rng) -> Run<M, R> {

@@ -3,8 +3,8 @@
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::fit::Quiet;
 use panoply_nn::{
-    AdamW, BatchNorm, Cell, Conv2d, DropoutLayer, Flatten, Linear, Loss, Map, MaxPool, Network, Recurrent, Run,
-    Schedule, Sequential, Training, Unflatten,
+    AdamW, BatchNorm, Cell, Conv2d, DropoutLayer, Flatten, Linear, Loss, Map, MaxPool, Mlp, Network, Recurrent, Run,
+    Schedule, Sequential, Training, Unflatten, evaluate, train,
 };
 use panoply_tensor::{Conv, Device, Rng, Tensor};
 
@@ -64,6 +64,23 @@ fn an_lstm_over_rows_learns_digits() {
     let schedule = Schedule::one_cycle(12 * 23);
     let accuracy = best(network, Training { schedule, ..Training::new(12, 64) }, 2e-2);
     assert!(accuracy > 0.95, "{accuracy} of the held-out digits right");
+}
+
+#[test]
+fn one_call_trains() {
+    Device::get("cpu").unwrap().scope(|| {
+        let all = digits::load().unwrap();
+        let model = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed(0));
+        let run = train(model, &all, AdamW::new(5e-3), Loss::default(), 8).unwrap();
+        let best = run.progress.history[run.progress.best - 1].score;
+        assert!(run.progress.history.len() == 8 && best > 0.93, "{best} of the held-out digits right");
+        // Nearly nine in ten of all are those it learned from.
+        let evaluated = evaluate(run.best_model(), &all, Loss::default()).unwrap();
+        assert!(evaluated.score > best - 0.01, "{evaluated:?}");
+        let one = all.select(&[0]);
+        let error = train(run.model.clone(), &one, AdamW::new(5e-3), Loss::default(), 8).unwrap_err();
+        assert!(error.message().contains("1 training and 0 validation examples"), "{error}");
+    });
 }
 
 /// Every place of what is written depends on another place of what is looked at, and on nothing else.
