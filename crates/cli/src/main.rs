@@ -57,7 +57,7 @@ enum Command {
     /// What a device reaches.
     Bench(bench::Arguments),
     /// Train a network on the handwritten digits that ship with Panoply, or on your own tables and images.
-    Train(train::Arguments),
+    Train(Box<train::Arguments>),
     /// Let a trained network judge examples.
     Predict(predict::Arguments),
     /// Write a trained network as an ONNX file.

@@ -150,6 +150,7 @@ impl Job {
                 classes: labelled.classes,
                 label: reading.label,
                 sequence: reading.sequence,
+                without: reading.without,
                 image_size: reading.image_size,
                 task: reading.task,
                 context: reading.context,

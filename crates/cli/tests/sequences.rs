@@ -41,7 +41,10 @@ fn sequences_are_learned_and_judged() {
     }
     let plain = place.run(&[&train[..], &["--epochs", "1", "--hidden", "4"]].concat());
     let said = text(&plain.stderr);
-    assert!(said.contains("320 to learn from, 80 held out, 2 classes, sequences of up to 9 rows; lstm"), "{said}");
+    assert!(
+        said.contains("320 to learn from, 80 held out, direction as one of 2 classes, sequences of up to 9 rows; lstm"),
+        "{said}"
+    );
     place.json(&["train", "--resume", "runs/walks-1", "--epochs", "21"]);
 
     place.write("more.csv", walks(60, 1000));

@@ -192,10 +192,12 @@ fn tables_are_learned_and_judged() {
     assert_eq!(seen["predictions"][0]["example"], "line 2");
     place.write("other.csv", "width,depth\n1,2\n");
     assert!(place.refused(&["predict", model, "other.csv"]).contains("1 columns are missing (height, in cm)"));
-    let refusal = place.refused(&["train", "flowers.csv"]);
-    assert!(refusal.contains("flowers.csv:2: kind: `tulip` is no finite number"), "{refusal}");
-    let note = "height, in cm is learned from the other columns; `--label COLUMN` names another";
-    assert!(refusal.contains(note), "{refusal}");
+    place.write("mixed.csv", table(120).replace("\n0.00,tulip", "\n0.00,7"));
+    let refusal = place.refused(&["train", "mixed.csv"]);
+    assert!(refusal.contains("mixed.csv:3: kind: `rose` is no finite number"), "{refusal}");
+    let notes =
+        ["`--without COLUMN` leaves a column out", "height, in cm is learned from the others; `--label COLUMN`"];
+    assert!(notes.iter().all(|note| refusal.contains(note)), "{refusal}");
     let refusal = place.refused(&["train", "flowers.csv", "--task", "classes"]);
     assert!(
         refusal.contains("flowers.csv:2: height, in cm: `1.500` is no class") && refusal.contains("--task numbers")
@@ -374,7 +376,7 @@ fn a_table_of_parquet_is_learned_and_judged() {
     assert_eq!((report["folder"].as_str(), report["accuracy"].is_number()), (Some("runs/houses-1"), true));
     let seen = place.json(&["predict", "runs/houses-1", "houses.parquet"]);
     assert_eq!((seen["known"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
-    let refusal = place.refused(&["train", "houses.parquet"]);
+    let refusal = place.refused(&["train", "houses.parquet", "--task", "numbers", "--label", "city"]);
     assert!(refusal.contains("houses.parquet:1: city: `Bergen` is no finite number"), "{refusal}");
     place.write("cut.parquet", &std::fs::read(place.0.join("houses.parquet")).unwrap()[..900]);
     assert!(place.refused(&["train", "cut.parquet"]).contains("cut.parquet: "));

@@ -65,6 +65,9 @@ pub struct Arguments {
     /// The column of a table that is learned, by name or counted from 1.
     #[arg(long, conflicts_with = "resume")]
     pub label: Option<String>,
+    /// A column of a table that is not read, by name or counted from 1; may be said several times.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "resume")]
+    pub without: Vec<String>,
     /// The column of a table that says which rows are one example, a sequence: those with the same in it.
     #[arg(long, value_name = "COLUMN", conflicts_with = "resume")]
     pub sequence: Option<String>,
@@ -172,8 +175,8 @@ impl Arguments {
             TaskName::Numbers => Task::Numbers,
             TaskName::Text => Task::Text,
         });
-        let (label, sequence) = (self.label.clone(), self.sequence.clone());
-        Reading { label, sequence, image_size: self.image_size, task, context: self.context }
+        let (label, sequence, without) = (self.label.clone(), self.sequence.clone(), self.without.clone());
+        Reading { label, sequence, without, image_size: self.image_size, task, context: self.context }
     }
 }
 

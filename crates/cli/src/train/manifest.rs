@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use panoply::nn::data::source::{Reading, Source, Task};
+use panoply::nn::data::source::{Reading, Sequences, Source, Task};
 use panoply::nn::{EpochReport, Model, Network, checkpoint};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,9 @@ pub struct Data {
     /// The column that says which rows are one example, if one does.
     #[serde(default)]
     pub sequence: Option<String>,
+    /// Columns that are not read.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// What images were scaled to, if it was said.
     pub image_size: Option<(usize, usize)>,
     /// What is learned, if it was said.
@@ -117,11 +120,14 @@ pub struct Commands {
 impl Data {
     /// What is learned, in a few words.
     pub fn learned(&self) -> String {
-        let sequences = match &self.source {
-            Source::Csv { sequences: Some(sequences), .. } => format!(", sequences of up to {} rows", sequences.time),
-            _ => String::new(),
-        };
-        self.what() + &sequences
+        let mut learned = self.what();
+        if let Source::Csv { sequences, words, .. } = &self.source {
+            let of = |sequences: &Sequences| format!(", sequences of up to {} rows", sequences.time);
+            learned += &sequences.as_ref().map_or_else(String::new, of);
+            let names: Vec<&str> = words.keys().map(String::as_str).collect();
+            learned += &if names.is_empty() { String::new() } else { format!(", words in {}", names.join(", ")) };
+        }
+        learned
     }
 
     fn what(&self) -> String {
@@ -129,6 +135,7 @@ impl Data {
             Source::Csv { label, numbers: true, .. } => {
                 format!("{label} as a number (`--task classes` makes it classes)")
             }
+            Source::Csv { label, .. } => format!("{label} as one of {} classes", self.classes.len()),
             Source::Text { time, .. } => format!("{} characters, {time} at a time", self.classes.len()),
             _ => format!("{} classes", self.classes.len()),
         }
@@ -136,8 +143,8 @@ impl Data {
 
     /// How its files are read.
     pub fn reading(&self) -> Reading {
-        let (label, sequence) = (self.label.clone(), self.sequence.clone());
-        Reading { label, sequence, image_size: self.image_size, task: self.task, context: self.context }
+        let (label, sequence, without) = (self.label.clone(), self.sequence.clone(), self.without.clone());
+        Reading { label, sequence, without, image_size: self.image_size, task: self.task, context: self.context }
     }
 }
 

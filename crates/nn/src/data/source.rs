@@ -1,6 +1,7 @@
 //! Where examples come from: one call for tables, texts, images and arrays, and what must be remembered to read more of the same
 //! kind later.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use panoply_tensor::{Error, Result};
@@ -26,6 +27,9 @@ pub enum Source {
         /// Which rows are one example, if not each is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sequences: Option<Sequences>,
+        /// The words of columns that hold no numbers, each a number of its own: 1 where it stands, 0 elsewhere.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        words: BTreeMap<String, Vec<String>>,
     },
     /// A text, character by character.
     Text {
@@ -102,6 +106,8 @@ pub struct Reading {
     pub label: Option<String>,
     /// The column of a table whose rows with the same in it are one example, a sequence.
     pub sequence: Option<String>,
+    /// Columns of a table that are not read.
+    pub without: Vec<String>,
     /// What is to be learned, if the data leave it open.
     pub task: Option<Task>,
     /// Characters of a window of text.
@@ -123,6 +129,7 @@ impl Reading {
         let unused = |said: bool, used: bool, name: &str| (said && !used).then(|| format!("--{name}"));
         let idle = unused(self.label.is_some(), matches!(source, Source::Csv { .. }), "label")
             .or_else(|| unused(self.sequence.is_some(), matches!(source, Source::Csv { .. }), "sequence"))
+            .or_else(|| unused(!self.without.is_empty(), matches!(source, Source::Csv { .. }), "without"))
             .or_else(|| unused(self.context.is_some(), task == Task::Text, "context"))
             .or_else(|| unused(self.image_size.is_some(), matches!(source, Source::Images { .. }), "image-size"))
             .or_else(|| unused(self.task.is_some(), self.task == Some(task), "task"));
@@ -261,9 +268,9 @@ impl Source {
                 let message = format!("{}: this network reads the digits that ship, no files", path.display());
                 Err(Error::mistake(message))
             }
-            Source::Csv { columns, label, numbers, sequences } => {
-                let known = tables::Known { columns, label, numbers: *numbers, sequences: sequences.as_ref(), classes };
-                known.read(path)
+            Source::Csv { columns, label, numbers, sequences, words } => {
+                let (numbers, sequences) = (*numbers, sequences.as_ref());
+                tables::Known { columns, label, numbers, sequences, words, classes }.read(path)
             }
             Source::Text { .. } => {
                 let message = format!("{}: this network tells what follows a text; there is no class", path.display());

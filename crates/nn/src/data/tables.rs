@@ -1,6 +1,6 @@
 //! Tables as examples: each row one, or each run of rows that belong together a sequence.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
@@ -12,6 +12,9 @@ use super::{Dataset, Targets};
 /// Whole numbers of so many values or fewer are classes.
 const FEW_VALUES: usize = 20;
 
+/// A column of more words than this holds names rather than kinds.
+const MOST_WORDS: usize = 64;
+
 /// The rows of a table, of text or of Parquet.
 fn read_rows(path: &Path) -> Result<TextTable> {
     if !name(path).ends_with(".parquet") {
@@ -21,6 +24,45 @@ fn read_rows(path: &Path) -> Result<TextTable> {
     return super::parquet::read(path);
     #[cfg(not(feature = "parquet"))]
     Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
+}
+
+/// A column that is learned from.
+struct Column<'a> {
+    place: usize,
+    /// Its words, if it holds no numbers.
+    words: Option<&'a [String]>,
+}
+
+impl Column<'_> {
+    /// How many numbers it gives.
+    fn width(&self) -> usize {
+        self.words.map_or(1, <[String]>::len)
+    }
+}
+
+/// The words of those columns that hold no number at all.
+fn words_of(table: &TextTable, columns: &[usize], path: &Path) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut found = BTreeMap::new();
+    for column in columns {
+        let cells: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[*column].as_str()).collect();
+        if cells.iter().any(|cell| cell.is_empty() || cell.parse::<f32>().is_ok()) {
+            continue;
+        }
+        let (name, words) = (&table.names[*column], sorted(&cells));
+        if words.len() > MOST_WORDS {
+            let message =
+                format!("{}: {name}: {} different words are no kinds of anything", path.display(), words.len());
+            return Err(Error::corrupt(message).note(format!("`--without {name:?}` leaves the column out")));
+        }
+        found.insert(name.clone(), words);
+    }
+    Ok(found)
+}
+
+/// Columns with their words.
+fn columns_of<'a>(table: &TextTable, places: &[usize], words: &'a BTreeMap<String, Vec<String>>) -> Vec<Column<'a>> {
+    let column = |place: &usize| Column { place: *place, words: words.get(&table.names[*place]).map(Vec::as_slice) };
+    places.iter().map(column).collect()
 }
 
 /// A table with the rows of each of its examples.
@@ -86,18 +128,32 @@ impl<'a> Examples<'a> {
     }
 
     /// The numbers of some columns, with zeros behind the end of what has fewer rows than this, and lengths of an example's axes.
-    fn numbers(&self, columns: &[usize], time: usize) -> Result<(Vec<f32>, Vec<usize>)> {
-        let mut numbers = Vec::with_capacity(self.rows.len() * time * columns.len());
+    fn numbers(&self, columns: &[Column<'_>], time: usize) -> Result<(Vec<f32>, Vec<usize>)> {
+        let width = columns.iter().map(Column::width).sum::<usize>();
+        let mut numbers = Vec::with_capacity(self.rows.len() * time * width);
         for (example, rows) in self.rows.iter().enumerate() {
             for row in rows {
-                for column in columns {
-                    numbers.push(self.table.number(*row, *column, self.path)?);
-                }
+                columns.iter().try_for_each(|column| self.read(*row, column, &mut numbers))?;
             }
-            numbers.resize((example + 1) * time * columns.len(), 0.0);
+            numbers.resize((example + 1) * time * width, 0.0);
         }
-        let lengths = if self.sequence.is_some() { vec![time, columns.len()] } else { vec![columns.len()] };
-        Ok((numbers, lengths))
+        Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
+    }
+
+    /// What a row has in a column: a number, or a 1 in the place of its word.
+    fn read(&self, row: usize, column: &Column<'_>, numbers: &mut Vec<f32>) -> Result<()> {
+        let Some(words) = column.words else {
+            numbers.push(self.table.number(row, column.place, self.path)?);
+            return Ok(());
+        };
+        let cell = self.cell(row, column.place);
+        let place = words.iter().position(|word| word == cell).ok_or_else(|| {
+            let at = self.at_row(row, column.place);
+            Error::corrupt(format!("{at}: `{cell}` is none of the {} words this network knows", words.len()))
+                .note(format!("it knows {}", words.join(", ")))
+        })?;
+        numbers.extend((0..words.len()).map(|at| f32::from(u8::from(at == place))));
+        Ok(())
     }
 
     /// Data made of them that knows where they end.
@@ -122,8 +178,13 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         );
         return Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"));
     }
-    let columns: Vec<usize> =
-        (0..table.names.len()).filter(|column| *column != label && Some(*column) != sequence).collect();
+    let without = reading.without.iter().map(|said| table.column(said)).collect::<Result<Vec<usize>>>()?;
+    if without.contains(&label) {
+        let message = format!("{}: {} is learned, so it cannot be left out", path.display(), table.names[label]);
+        return Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"));
+    }
+    let read = |column: &usize| *column != label && Some(*column) != sequence && !without.contains(column);
+    let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
     if columns.is_empty() || table.rows.is_empty() {
         let (rows, width) = (table.rows.len(), table.names.len());
         let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
@@ -135,21 +196,23 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         return Err(Error::corrupt(format!("{}: it is empty", examples.at(at, label))));
     }
     let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == super::source::Task::Numbers);
-    let time = examples.longest();
+    let (time, kinds) = (examples.longest(), words_of(table, &columns, path)?);
     let source = Source::Csv {
         columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
         label: table.names[label].clone(),
         numbers,
         sequences: sequence.map(|column| Sequences { column: table.names[column].clone(), time }),
+        words: kinds.clone(),
     };
     let (targets, classes) = match numbers {
         true => (numbers_of(&examples, label)?, Vec::new()),
         false => classes_of(&examples, label, &words)?,
     };
-    let (features, lengths) = examples.numbers(&columns, time).map_err(|error| match reading.label {
-        Some(_) => error,
-        None => error
-            .note(format!("{} is learned from the other columns; `--label COLUMN` names another", table.names[label])),
+    let columns = columns_of(table, &columns, &kinds);
+    let (features, lengths) = examples.numbers(&columns, time).map_err(|error| {
+        let error = error.note("`--without COLUMN` leaves a column out");
+        let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[label]);
+        if reading.label.is_some() { error } else { error.note(learned()) }
     })?;
     let width = lengths.iter().product();
     let data = match targets {
@@ -203,6 +266,7 @@ pub(super) struct Known<'a> {
     pub label: &'a str,
     pub numbers: bool,
     pub sequences: Option<&'a Sequences>,
+    pub words: &'a BTreeMap<String, Vec<String>>,
     pub classes: &'a [String],
 }
 
@@ -226,7 +290,7 @@ impl Known<'_> {
             return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
         }
         let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
-        let (features, lengths) = examples.numbers(&places, time)?;
+        let (features, lengths) = examples.numbers(&columns_of(&table, &places, self.words), time)?;
         let known = place(self.label);
         let right = |rows: &Vec<usize>| match self.numbers {
             true => examples.cell(rows[0], known?).parse().ok().map(Right::Number),
