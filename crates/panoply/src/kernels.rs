@@ -19,11 +19,12 @@ mod stencil;
 mod transpose;
 mod verdict;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use panoply_ir::Result;
 use panoply_ir::kernel::Kernel;
 use panoply_runtime::{Device, Storage};
+use web_time::Instant;
 
 pub use job::{Data, Job, Pass, Step};
 pub use verdict::Verdict;

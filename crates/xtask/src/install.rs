@@ -292,7 +292,7 @@ pub fn venv(place: &Place, folder: &Path, apt_lists: &mut Lists) -> Result<(), S
 }
 
 /// A command that a silent server cannot hold for ever, where coreutils are there to stop it.
-fn limited(place: &Place, program: &str, minutes: u32, arguments: &[&str]) -> Command {
+pub fn limited(place: &Place, program: &str, minutes: u32, arguments: &[&str]) -> Command {
     if !on_path("timeout") {
         let mut plain = command(place, program);
         plain.args(arguments);

@@ -11,6 +11,7 @@ mod place;
 mod shell;
 mod size;
 mod tally;
+mod targets;
 mod test;
 mod tidy;
 
@@ -22,7 +23,7 @@ usage: cargo xtask <chore>
   install              put what the tests need on this machine (apt, .tools/); safe to repeat
   test                 install, format, lint, tidy, test, docs, features: all that must hold
        --quick         the inner loop: installs nothing, builds no docs
-       --full          also the exhaustive sweeps and the other targets
+       --full          also the exhaustive sweeps and every target
   peers                our benchmarks beside PyTorch's, Burn's and candle's in the same session, as docs/measured/peers-cpu.md
   devices              README's table of devices, from what the last test run ran on
   tidy                 the rules of this repository that no compiler checks

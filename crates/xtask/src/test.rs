@@ -9,6 +9,7 @@ use crate::install::{self, Missing};
 use crate::place::Place;
 use crate::shell::{cargo, command, on_path, quiet, stream};
 use crate::tally::Tally;
+use crate::targets::TARGETS;
 use crate::tidy;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -44,11 +45,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
     Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
     Stage { name: "undefined behaviour", from: Tier::Full, applies: always, run: miri },
-    Stage { name: "other targets", from: Tier::Full, applies: always, run: other_targets },
+    Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
 ];
-
-/// Targets that are compiled for, but not here: what `cargo check` accepts with no linker of theirs.
-const OTHER_TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
 
 /// Test programs that Miri gets through in minutes: those of the vector machine take hours.
 const MIRI_TESTS: &[&str] = &["pool"];
@@ -296,16 +294,13 @@ fn miri(run: &mut Run) -> Outcome {
 }
 
 fn other_targets(run: &mut Run) -> Outcome {
-    let mut outcomes = Vec::new();
-    for target in OTHER_TARGETS {
-        println!("target {target}");
-        let added = match on_path("rustup") {
-            true => quiet(command(run.place, "rustup").args(["target", "add", target])),
-            false => Err("no rustup here to add it".to_string()),
-        };
-        outcomes.push(match added {
-            Ok(_) => run.step(&mut cargo(run.place, &["check", "--workspace", "--target", target])),
-            Err(why) => run.skip(&format!("compiling for {target}"), &why),
+    let chore = if run.has("clippy") { "clippy" } else { "check" };
+    let (tier, mut outcomes) = (run.tier, Vec::new());
+    for target in TARGETS.iter().filter(|target| target.from <= tier) {
+        println!("target {}", target.triple);
+        outcomes.push(match target.add(run.place) {
+            Ok(()) => run.step(&mut cargo(run.place, &target.arguments(chore))),
+            Err(why) => run.skip(&format!("compiling for {}", target.triple), &why),
         });
     }
     worst(outcomes)

@@ -124,7 +124,7 @@ pub fn memory(place: &Place) -> MemoryInfo {
 }
 
 /// Bytes of the largest heap that is the device's own.
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
 fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
     // SAFETY: the adapter outlives what is borrowed from it, and nothing of it is destroyed.
     let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
@@ -136,7 +136,7 @@ fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
     heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
 }
 
-#[cfg(target_vendor = "apple")]
+#[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 fn vulkan_memory(_adapter: &Adapter) -> Option<u64> {
     None
 }

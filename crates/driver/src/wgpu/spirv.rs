@@ -3,10 +3,9 @@
 //! WGSL has no word for it and naga writes none, so drivers may make `a * b + c` one operation, or take apart what adds and subtracts the
 //! same number to find what rounding lost. SPIR-V has `NoContraction`, and Mesa's drivers for one rewrite nothing that carries it.
 
+use naga::back::spv;
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use panoply_device::{Error, ErrorKind, Result};
-use wgpu::naga;
-use wgpu::naga::back::spv;
-use wgpu::naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 /// A program that was understood.
 pub struct Understood {
