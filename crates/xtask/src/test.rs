@@ -45,6 +45,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
     Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
     Stage { name: "undefined behaviour", from: Tier::Full, applies: always, run: miri },
+    Stage { name: "addresses", from: Tier::Full, applies: always, run: addresses },
     Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
 ];
 
@@ -273,24 +274,49 @@ fn feature_names(place: &Place) -> Vec<String> {
     rows.map(|(name, _)| name.trim().to_string()).filter(|name| name != "default" && !name.starts_with('#')).collect()
 }
 
-/// Miri executes the `unsafe` of the CPU's thread pool and says what is undefined. It needs a nightly toolchain, which nothing else does.
+/// Miri executes the `unsafe` of the CPU's thread pool and says what is undefined.
 fn miri(run: &mut Run) -> Outcome {
-    let nightly = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
-    let installed = match on_path("rustup") {
-        true => quiet(command(run.place, "rustup").args(nightly)),
-        false => Err("no rustup here to install it".to_string()),
-    };
-    if let Err(why) = installed {
+    if let Err(why) = nightly(run, "miri,rust-src") {
         return run.skip("the search for undefined behaviour", &why);
     }
-    let mut tests = command(run.place, "rustup");
-    tests.args(["run", "nightly", "cargo", "miri", "test", "--package", "panoply-cpu"]);
+    let mut tests = on_nightly(run, "miri");
+    tests.args(["cargo", "miri", "test", "--package", "panoply-cpu"]);
     for name in MIRI_TESTS {
         tests.args(["--test", name]);
     }
     // Addresses pass through the vector machine's registers as numbers.
-    tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
-    run.tests(tests.env("CARGO_TARGET_DIR", run.place.root.join("target").join("miri")))
+    run.tests(tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance"))
+}
+
+/// AddressSanitizer watches what the loops of the vector machine and the routines read and write, with every instruction set of
+/// this machine: Miri, which sees more, would take days for them.
+fn addresses(run: &mut Run) -> Outcome {
+    let host = quiet(command(run.place, "rustc").arg("-vV"));
+    let host = host.map(|text| text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("").to_string());
+    let host = match nightly(run, "rust-src").and(host) {
+        Ok(host) => host,
+        Err(why) => return run.skip("the search for wrong addresses", &why),
+    };
+    let mut tests = on_nightly(run, "addresses");
+    // With a target named, what runs while building is left as it is.
+    tests.args(["cargo", "test", "--package", "panoply-cpu", "--tests", "--target", &host]);
+    run.tests(tests.env("RUSTFLAGS", "-Zsanitizer=address"))
+}
+
+/// Installs a nightly toolchain, which nothing but the two searches needs.
+fn nightly(run: &Run, components: &str) -> Result<(), String> {
+    if !on_path("rustup") {
+        return Err("no rustup here to install it".to_string());
+    }
+    let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", components];
+    quiet(command(run.place, "rustup").args(install)).map(drop)
+}
+
+/// A command of the nightly toolchain with a build folder of its own.
+fn on_nightly(run: &Run, folder: &str) -> Command {
+    let mut command = command(run.place, "rustup");
+    command.args(["run", "nightly"]).env("CARGO_TARGET_DIR", run.place.root.join("target").join(folder));
+    command
 }
 
 fn other_targets(run: &mut Run) -> Outcome {
