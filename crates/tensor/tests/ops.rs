@@ -33,7 +33,7 @@ fn devices() -> Vec<Device> {
     pretend();
     let mut names = vec!["cpu", "cpu:checked", "cuda:0"];
     if !set("PANOPLY_TEST_QUICK") {
-        names.extend(["opencl:0", "vulkan:0"]);
+        names.extend(["opencl:0", "vulkan:0", "vulkan:1"]);
     }
     if set("PANOPLY_TEST_FULL") {
         names.extend(["opencl:1", "oneapi:0", "rocm:0"]);
