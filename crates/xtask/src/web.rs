@@ -7,6 +7,7 @@
 use crate::install;
 use crate::place::Place;
 use crate::shell::{cargo, command, on_path, quiet};
+use crate::targets::TARGETS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,15 @@ pub fn run(place: &Place) -> bool {
         Ok(())
     });
     served.inspect_err(|why| println!("web: {why}")).is_ok()
+}
+
+/// Says what the page says in Chromium.
+pub fn run_check(place: &Place) -> bool {
+    let said = check(place).inspect_err(|why| println!("web: {why}"));
+    said.is_ok_and(|said| {
+        println!("{}: {}", said.device, said.words);
+        said.passed
+    })
 }
 
 /// Builds the page, has Chromium open it and waits for what it says.
@@ -91,6 +101,9 @@ pub fn obstacle(place: &Place) -> Option<String> {
 fn build(place: &Place) -> Result<PathBuf, String> {
     let tool = install::wasm_bindgen(place)
         .ok_or("wasm-bindgen of the version in Cargo.lock is not in .tools; run `cargo xtask install`")?;
+    if let Some(target) = TARGETS.iter().find(|target| target.triple == TRIPLE) {
+        target.add(place)?;
+    }
     quiet(&mut cargo(place, &["build", "--package", "panoply-web", "--target", TRIPLE]))?;
     let folder = place.target().join("web");
     let program = place.target().join(TRIPLE).join("debug").join("panoply_web.wasm");
