@@ -49,6 +49,17 @@ pub async fn check(name: &str, device: &str) -> std::result::Result<String, JsEr
     Ok(verdicts.swap_remove(1))
 }
 
+/// What a device says to a program that waits for it, which no browser allows; throws if it did not refuse.
+#[wasm_bindgen]
+pub fn refusal(device: &str) -> std::result::Result<String, JsError> {
+    let waited = Device::get(device)?.buffer(&[1.0f32])?.to_vec();
+    match waited {
+        Err(error) if error.is_unsupported() => Ok(error.message().to_string()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(JsError::new("it waited")),
+    }
+}
+
 async fn verdict(name: &str, device: &str, size: Size) -> Result<kernels::Verdict> {
     let shipped = kernels::find(name).ok_or_else(|| panoply::Error::mistake(format!("{name}: no such kernel")))?;
     shipped.check_soon(&Device::get(device)?, size, SEED).await
