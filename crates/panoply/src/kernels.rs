@@ -102,6 +102,18 @@ impl Shipped {
         verdict(&job, &job.upload(device)?)
     }
 
+    /// [`Shipped::check`] where nothing may wait, as in browsers.
+    pub async fn check_soon(&self, device: &Device, size: Size, seed: u64) -> Result<Verdict> {
+        let job = (self.job)(size, seed);
+        let memory = job.upload(device)?;
+        job.launch(&memory)?;
+        let mut data = Vec::new();
+        for (before, reading) in job.data.iter().zip(job.read(&memory)?) {
+            data.push(Data { dtype: before.dtype, bytes: reading.await? });
+        }
+        Ok((job.check)(&job, &data))
+    }
+
     /// Checks the results on a device, then times the program for about `budget`, at least once.
     pub fn run(&self, device: &Device, size: Size, seed: u64, budget: Duration) -> Result<Outcome> {
         let job = (self.job)(size, seed);

@@ -37,7 +37,11 @@ const ROWS: &[Row] = &[
         how: "SPIR-V through Intel's OpenCL driver, else through Vulkan or Level Zero ([more](docs/backends/oneapi.md))",
         open: "every real GPU",
     },
-    Row { kinds: &["webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
+    Row {
+        kinds: &["webgpu"],
+        how: "the same driver in a page, as WebAssembly ([more](docs/backends/webgpu.md))",
+        open: "every real GPU, other browsers",
+    },
 ];
 
 const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the last test run -->";

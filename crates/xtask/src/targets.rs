@@ -24,7 +24,7 @@ pub const TARGETS: &[Target] = &[
     Target { triple: "aarch64-apple-darwin", packages: &[], from: Tier::Default },
     Target { triple: "aarch64-unknown-linux-gnu", packages: &[], from: Tier::Full },
     // The command line has no place in a browser.
-    Target { triple: "wasm32-unknown-unknown", packages: &["panoply"], from: Tier::Default },
+    Target { triple: "wasm32-unknown-unknown", packages: &["panoply", "panoply-web"], from: Tier::Default },
 ];
 
 impl Target {

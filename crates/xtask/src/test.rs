@@ -11,6 +11,7 @@ use crate::shell::{cargo, command, on_path, quiet, stream};
 use crate::tally::Tally;
 use crate::targets::TARGETS;
 use crate::tidy;
+use crate::web;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "no OpenCL and no Vulkan", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
     Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
+    Stage { name: "browser", from: Tier::Default, applies: always, run: browser },
     Stage { name: "undefined behaviour", from: Tier::Full, applies: always, run: miri },
     Stage { name: "addresses", from: Tier::Full, applies: always, run: addresses },
     Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
@@ -198,6 +200,9 @@ fn tidy(run: &mut Run) -> Outcome {
 fn tests(run: &mut Run) -> Outcome {
     let mut tests = cargo(run.place, &["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
     tests.env("OCL_ICD_VENDORS", icd::all(run.place));
+    if let Some(manifest) = icd::swiftshader() {
+        tests.env("VK_ADD_DRIVER_FILES", manifest);
+    }
     if let Some(python) = install::onnxruntime(run.place) {
         tests.env("PANOPLY_TEST_PYTHON", python);
     }
@@ -317,6 +322,26 @@ fn on_nightly(run: &Run, folder: &str) -> Command {
     let mut command = command(run.place, "rustup");
     command.args(["run", "nightly"]).env("CARGO_TARGET_DIR", run.place.root.join("target").join(folder));
     command
+}
+
+fn browser(run: &mut Run) -> Outcome {
+    if let Some(why) = web::obstacle(run.place) {
+        return run.skip("WebGPU", &why);
+    }
+    match web::check(run.place) {
+        Ok(said) => {
+            println!("{}: {}", said.device, said.words);
+            if said.passed {
+                run.tally.watch(&format!("TESTED webgpu | {}", said.device));
+                return Outcome::Passed;
+            }
+            Outcome::Failed
+        }
+        Err(why) => {
+            println!("{why}");
+            Outcome::Failed
+        }
+    }
 }
 
 fn other_targets(run: &mut Run) -> Outcome {
