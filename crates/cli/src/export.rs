@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use panoply::nn::data::source::Source;
 use panoply::nn::onnx;
 use panoply::{Device, Error, Result};
 use serde_json::json;
@@ -37,6 +38,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let bytes = onnx::to_bytes(&model)?;
         panoply::nn::checkpoint::write_whole(&out, &bytes)?;
         let (input, output) = (&manifest.network.input, manifest.network.output()?);
+        if let Source::Csv { sequences: Some(sequences), .. } = &manifest.data.source {
+            eprintln!("in the file every sequence has {} rows: ONNX knows nothing of ends before that", sequences.time);
+        }
         if arguments.json {
             output::print_json(&json!({
                 "schema": 1, "model": arguments.model, "out": out, "bytes": bytes.len(), "opset": 17, "input": input, "output": output,

@@ -38,6 +38,9 @@ use manifest::{Commands, Data, Manifest, Outcome, Settings};
 use presets::Sizes;
 use screen::Screen;
 
+/// Epochs if nobody says how many.
+const EPOCHS: usize = 30;
+
 /// A run before it begins or goes on.
 struct Job {
     folder: Folder,
@@ -94,13 +97,18 @@ impl Job {
         reading.suits(&labelled.source)?;
         let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labelled.source {
-            Source::Text { .. } => presets::Choice::Lstm,
+            Source::Text { .. } | Source::Csv { sequences: Some(_), .. } => presets::Choice::Lstm,
             _ => presets::Choice::Mlp,
         });
         let mut network = model.network(&labelled, &sizes)?;
+        if labelled.data.times.is_some() {
+            network
+                .heeds_ends()
+                .map_err(|error| error.note("`--model lstm` and `--model transformer` read sequences"))?;
+        }
         let settings = Settings {
             model: model.name(),
-            epochs: arguments.epochs.unwrap_or(30),
+            epochs: EPOCHS,
             batch: if let Batch::Count(count) = arguments.batch { count } else { 1 },
             learning_rate: arguments.learning_rate,
             schedule: spelled(arguments.schedule),
@@ -141,6 +149,8 @@ impl Job {
                 source: labelled.source,
                 classes: labelled.classes,
                 label: reading.label,
+                sequence: reading.sequence,
+                without: reading.without,
                 image_size: reading.image_size,
                 task: reading.task,
                 context: reading.context,
@@ -162,6 +172,8 @@ impl Job {
                 )
             })?;
         }
+        let settings = &mut job.manifest.settings;
+        settings.epochs = arguments.epochs(job.train.len(), settings.batch).unwrap_or(settings.epochs);
         Ok(job)
     }
 
@@ -179,7 +191,8 @@ impl Job {
         if file.exists() {
             run.load(&file)?;
         }
-        manifest.settings.epochs = arguments.epochs.unwrap_or(manifest.settings.epochs);
+        let settings = &mut manifest.settings;
+        settings.epochs = arguments.epochs(train.len(), settings.batch).unwrap_or(settings.epochs);
         manifest.device = choice.report();
         Ok(Job { folder, manifest, train, held, run })
     }
@@ -226,6 +239,10 @@ impl Job {
             settings.model,
             self.manifest.parameters,
         );
+        let absent = absent(&self.train, &data.classes);
+        if !absent.is_empty() {
+            eprintln!("no example to learn from is of class {}", absent.join(", "));
+        }
         if done >= settings.epochs {
             let message =
                 format!("all {} epochs are made; `--epochs {}` goes on", settings.epochs, 2 * settings.epochs);
@@ -257,8 +274,7 @@ impl Job {
             interrupted,
             epochs: history.len(),
             best,
-            macro_f1: measures.macro_f1,
-            absolute_error: measures.absolute_error,
+            measures,
             skipped_steps: self.run.optimiser.scale.map_or(0, |scale| scale.skipped),
         });
         checkpoint::save(model, &self.folder.model(), self.manifest.metadata()?)?;
@@ -269,20 +285,22 @@ impl Job {
     fn report(&self, arguments: &Arguments, choice: &Choice, seconds: f64) {
         let Manifest { data, settings, parameters, result, commands, .. } = &self.manifest;
         let Some(result) = result else { return };
-        let best = &result.best;
+        let (best, measures) = (&result.best, &result.measures);
         if arguments.json {
             let score = |measure: Measure| (best.measure == measure).then_some(best.score);
             let text = matches!(data.source, Source::Text { .. });
             output::print_json(&json!({
                 "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
                 "epochs": self.run.progress.history, "best_epoch": best.epoch, "accuracy": score(Measure::Accuracy),
-                "macro_f1": result.macro_f1, "r2": score(Measure::R2), "absolute_error": result.absolute_error,
+                "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "auc": measures.auc,
+                "r2": score(Measure::R2), "absolute_error": measures.absolute_error,
                 "perplexity": text.then_some(best.validation_loss.exp()), "skipped_steps": result.skipped_steps, "seconds": seconds,
                 "folder": self.folder.0, "model": self.folder.model(), "interrupted": result.interrupted, "commands": commands,
             }));
             return;
         }
         println!("{}, {seconds:.2} s in all", outcome::headline(&self.manifest, best));
+        measures.in_words().iter().for_each(|words| println!("{words}"));
         if result.skipped_steps > 0 {
             println!("{} steps were left out because gradients overflowed", result.skipped_steps);
         }
@@ -297,7 +315,10 @@ impl Job {
 fn open(data: &str, reading: &Reading) -> Result<Labelled> {
     match data {
         "digits" => source::digits(),
-        path => source::open(Path::new(path), reading),
+        path => source::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
+            true => error,
+            false => error.note("DATA is `digits`, which ship, or a file or folder"),
+        }),
     }
 }
 
@@ -326,6 +347,13 @@ fn divided(labelled: &Labelled, settings: &Settings) -> Result<(Dataset, Dataset
     Ok((train, held, rng))
 }
 
+/// The classes of which there is no example.
+fn absent<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
+    let mut there = vec![false; classes.len()];
+    train.labels().iter().for_each(|label| there[*label as usize] = true);
+    classes.iter().zip(there).filter(|(_, there)| !there).map(|(class, _)| class.as_str()).collect()
+}
+
 /// Mean and deviation of the numbers that are to be learned.
 fn measured(train: &Dataset) -> Option<Standardise> {
     match &train.targets {
@@ -343,7 +371,7 @@ fn deviation(measured: &Standardise) -> Result<f64> {
 fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng) -> Result<Run<Model, AdamWRule>> {
     let mut model = network.build(rng)?;
     if let Some(LayerSpec::Standardise {}) = network.layers.first() {
-        model.layers.layers[0] = Box::new(Standardise::measured(&train.features, &network.input));
+        model.layers.layers[0] = Box::new(Standardise::of(train, &network.input)?);
     }
     // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
     let mut clip = 1.0;

@@ -4,7 +4,7 @@ mod place;
 
 use std::path::Path;
 
-use place::Place;
+use place::{Place, text};
 use serde_json::Value;
 
 /// Wisconsin's breast cancer table (see `data/README.md`): the area of a nucleus follows from its other measures, about as the
@@ -223,4 +223,35 @@ fn options_that_the_data_have_no_use_for_are_refused() {
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
         assert!(!place.0.join("runs").exists(), "nothing was begun");
     }
+}
+
+/// What a hand slips into is refused in a sentence that says what would do.
+#[test]
+fn slips_are_named() {
+    let place = Place::new("slips");
+    place.write("text.csv", "Call me Ishmael.");
+    for (arguments, refused) in [
+        (&["train", "digit"][..], "cannot read digit: No such file"),
+        (&["train", "digit"], "\n  DATA is `digits`, which ship, or a file or folder"),
+        (&["train", "--learning-rate", "-1"], "take a number above 0, such as 1e-3"),
+        (&["train", "--learning-rate", "NaN"], "take a number above 0, such as 1e-3"),
+        (&["train", "--hidden", "0"], "--hidden [0]: mlp takes any number of widths, each at least 1"),
+        (&["train", "--resume", "runs"], "\n  is this the folder of a run?"),
+        (&["predict", "text.csv"], "text.csv: it is no safetensors file, or not all of one ("),
+    ] {
+        let refusal = place.refused(arguments);
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!place.0.join("runs").exists(), "nothing was begun");
+    }
+}
+
+/// `panoply inspect MODEL | head` ends as programs do in a pipe, without a word.
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_ends_it_quietly() {
+    let place = Place::new("reader");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = place.command(&["demo", "--json"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).contains("panicked")), (Some(141), false));
 }

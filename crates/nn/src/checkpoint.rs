@@ -88,7 +88,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn corrupt(path: &Path, error: safetensors::SafeTensorError) -> Error {
-    Error::corrupt(format!("{}: {error}", path.display())).caused_by(error)
+    let message = format!("{}: it is no safetensors file, or not all of one ({error})", path.display());
+    Error::corrupt(message).caused_by(error)
 }
 
 /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.

@@ -110,14 +110,14 @@ impl Compiled {
 
     /// The outputs in f32 for some examples, with the declared properties checked.
     pub fn run(&self, input: &Tensor) -> Result<Tensor> {
-        let output = self.output(input);
+        let output = self.output(input, None);
         self.options.properties.iter().try_for_each(|property| property.check("output", &output))?;
         Ok(output)
     }
 
-    fn output(&self, input: &Tensor) -> Tensor {
+    fn output(&self, input: &Tensor, times: Option<&Tensor>) -> Tensor {
         let (_, computed) = self.options.precision.dtypes();
-        let mut pass = Pass::eval().in_precision(computed);
+        let mut pass = Pass::eval().in_precision(computed).over(times);
         if self.options.optimise == Optimise::None {
             pass = pass.layer_by_layer();
         }
@@ -166,8 +166,8 @@ impl Compiled {
 
 impl Layer for Compiled {
     /// Without the properties' check; [`Compiled::run`] has it.
-    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        self.output(input)
+    fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
+        self.output(input, pass.times())
     }
 }
 
@@ -233,8 +233,10 @@ fn folded(
 
 /// A layer whose own layers are folded, unless nothing would be left of them.
 fn parts_folded(layer: &LayerSpec, input: &[usize], params: Params, optimise: Optimise) -> Result<(LayerSpec, Params)> {
-    let (mut result, mut own) = (layer.clone(), Params::new());
-    for (part, list) in layer.parts().iter().zip(result.lists()) {
+    let (parts, mut result) = (layer.parts(), layer.clone());
+    let of_a_part = |name: &str| parts.iter().any(|part| name.starts_with(part.params));
+    let mut own: Params = params.iter().filter(|(name, _)| !of_a_part(name)).cloned().collect();
+    for (part, list) in parts.iter().zip(result.lists()) {
         let before = under(&params, part.params);
         let (layers, after) = folded(part.layers, input, &before, optimise)?;
         let vain = layers.is_empty();
@@ -243,7 +245,7 @@ fn parts_folded(layer: &LayerSpec, input: &[usize], params: Params, optimise: Op
             *list = layers;
         }
     }
-    Ok((result, if layer.parts().is_empty() { params } else { own }))
+    Ok((result, own))
 }
 
 /// Whether what comes out of a layer can be scaled in its own parameters.

@@ -3,7 +3,7 @@
 use panoply_tensor::{DType, Result, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Batch, Dataset, Feed, Targets};
+use crate::data::{Dataset, Examples, Feed, Targets};
 use crate::layer::{Layer, Pass};
 use crate::network::Loss;
 
@@ -71,9 +71,9 @@ pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: Loss) -> 
 
 /// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences, in this
 /// unit, summed over its numbers; and how many examples they are.
-fn on_part(model: &impl Layer, (inputs, targets): &Batch, loss: Loss, unit: f64) -> Result<(f64, f64, usize)> {
-    let outputs = model.forward(inputs, &mut Pass::eval()).cast(DType::F32);
-    let rows = targets.shape()?.dims()[0];
+fn on_part(model: &impl Layer, batch: &Examples, loss: Loss, unit: f64) -> Result<(f64, f64, usize)> {
+    let outputs = outputs(model, batch);
+    let (targets, rows) = (&batch.targets, batch.examples()?);
     let value = loss.of(&outputs, targets);
     let right = match targets.dtype().is_int() {
         true => outputs.argmax(-1).eq(targets).cast(DType::F32).mean(..),
@@ -116,7 +116,7 @@ pub fn predict(model: &impl Layer, data: &Dataset) -> Result<Vec<f32>> {
     with_room(at_once(data), |size| {
         let mut rows = Vec::new();
         for part in data.parts(size) {
-            let outputs: Tensor = model.forward(&part.whole().0, &mut Pass::eval()).cast(DType::F32);
+            let outputs = outputs(model, &part.examples());
             let outputs = match data.targets {
                 Targets::Classes { .. } => outputs.softmax(-1),
                 Targets::Numbers { .. } => outputs,
@@ -125,6 +125,11 @@ pub fn predict(model: &impl Layer, data: &Dataset) -> Result<Vec<f32>> {
         }
         Ok(rows)
     })
+}
+
+/// What a model in use makes of some examples, in f32.
+fn outputs(model: &impl Layer, batch: &Examples) -> Tensor {
+    model.forward(&batch.inputs, &mut Pass::eval().over(batch.times.as_ref())).cast(DType::F32)
 }
 
 /// What is done with so many examples at a time, or with half as many where those have no room on the device, down to one.

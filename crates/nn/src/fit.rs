@@ -8,7 +8,7 @@ use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
-use crate::data::{Batch, Dataset, Feed};
+use crate::data::{Dataset, Examples, Feed};
 use crate::evaluate::{Measure, evaluate_feed};
 use crate::layer::{Layer, Pass};
 use crate::memory;
@@ -50,11 +50,17 @@ impl Training {
         }
     }
 
-    /// A training pass in this precision.
-    pub(crate) fn pass<'a>(&self, rng: &'a mut Rng) -> Pass<'a> {
+    /// The same with as many whole epochs over so many examples as make at least so many steps.
+    pub fn of_steps(steps: usize, examples: usize, batch: usize) -> Training {
+        Training::new(steps.div_ceil(examples.div_ceil(batch.max(1)).max(1)), batch)
+    }
+
+    /// A training pass over these examples in this precision.
+    pub(crate) fn pass<'a>(&self, batch: &Examples, rng: &'a mut Rng) -> Pass<'a> {
+        let pass = Pass::train(rng).over(batch.times.as_ref());
         match self.precision {
-            DType::F32 => Pass::train(rng),
-            other => Pass::train(rng).in_precision(other),
+            DType::F32 => pass,
+            other => pass.in_precision(other),
         }
     }
 }
@@ -149,6 +155,28 @@ pub struct Run<M, R> {
     pub best: Option<M>,
 }
 
+/// Examples of a step of [`train`].
+const BATCH: usize = 64;
+
+/// The share of the examples that [`train`] holds out.
+const HELD_OUT: f64 = 0.2;
+
+/// Trains a model for some epochs in batches of 64, a fifth of the examples held out for validation: the run with its history, its
+/// last and its best model. [`Run::fit`] leaves every choice to you.
+pub fn train<M: Module + Layer + Clone, R: Rule>(
+    model: M,
+    data: &Dataset,
+    optimiser: Optimiser<R>,
+    loss: Loss,
+    epochs: usize,
+) -> Result<Run<M, R>> {
+    let mut rng = Rng::seed(0);
+    let (train, held) = data.split(HELD_OUT, &mut rng)?;
+    let mut run = Run::new(model, optimiser, rng);
+    run.fit(&Training { loss, ..Training::new(epochs, BATCH) }, (&train, &held), &mut Quiet)?;
+    Ok(run)
+}
+
 impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     /// A run that has not begun.
     pub fn new(model: M, optimiser: Optimiser<R>, rng: Rng) -> Run<M, R> {
@@ -236,32 +264,32 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         })
     }
 
-    fn step(&mut self, training: &Training, (inputs, targets): &Batch) -> Result<(f64, usize)> {
+    fn step(&mut self, training: &Training, batch: &Examples) -> Result<(f64, usize)> {
         self.optimiser.learning_rate = self.learning_rate * training.schedule.factor(self.optimiser.steps);
         let before = self.rng.clone();
-        let mut pass = training.pass(&mut self.rng);
-        let loss = training.loss.of(&self.model.forward(inputs, &mut pass), targets);
+        let mut pass = training.pass(batch, &mut self.rng);
+        let loss = training.loss.of(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
         let loss = self.optimiser.step(&mut self.model, &loss, pass).map_err(|error| {
-            match self.first_not_finite(training, inputs, before) {
+            match self.first_not_finite(training, batch, before) {
                 Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
                 None => error,
             }
         })?;
-        Ok((loss, targets.shape()?.dims()[0]))
+        Ok((loss, batch.examples()?))
     }
 
     /// Where a forward pass first gives something that is no finite number, if it does.
-    fn first_not_finite(&self, training: &Training, inputs: &Tensor, mut rng: Rng) -> Option<String> {
+    fn first_not_finite(&self, training: &Training, batch: &Examples, mut rng: Rng) -> Option<String> {
         let wrong = |tensor: &Tensor| tensor.is_finite().all(..).cast(DType::F32).item().is_ok_and(|all| all == 0.0);
-        if wrong(inputs) {
+        if wrong(&batch.inputs) {
             return Some("among the inputs".to_string());
         }
         let params = self.model.named_params();
         if let Some((name, _)) = params.iter().find(|(_, param)| wrong(param.tensor())) {
             return Some(format!("in {name}"));
         }
-        let mut pass = training.pass(&mut rng).watched();
-        self.model.forward(inputs, &mut pass);
+        let mut pass = training.pass(batch, &mut rng).watched();
+        self.model.forward(&batch.inputs, &mut pass);
         let (name, _) = pass.seen().iter().find(|(_, output)| wrong(output))?;
         Some(format!("what {name} gives"))
     }

@@ -10,6 +10,11 @@ pub trait Layer {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor;
 }
 
+/// Which of so many times count in sequences of these lengths: `[batch, time]`.
+pub(crate) fn counted(times: &Tensor, time: usize) -> Tensor {
+    Tensor::iota(time).lt(&times.cast(DType::I32).unsqueeze(1))
+}
+
 /// What a forward pass needs besides its input, and what it leaves behind.
 #[derive(Debug)]
 pub struct Pass<'a> {
@@ -18,6 +23,7 @@ pub struct Pass<'a> {
     precision: Option<DType>,
     seen: Option<Vec<(String, Tensor)>>,
     apart: bool,
+    times: Option<Tensor>,
 }
 
 /// A state's value before the pass, by which its cell is found again, and after it.
@@ -30,12 +36,12 @@ struct Update {
 impl<'a> Pass<'a> {
     /// A pass of training: dropout drops, running statistics are collected.
     pub fn train(rng: &'a mut Rng) -> Pass<'a> {
-        Pass { rng: Some(rng), updates: Vec::new(), precision: None, seen: None, apart: false }
+        Pass { rng: Some(rng), ..Pass::eval() }
     }
 
     /// A pass of use: the same output for the same input.
     pub fn eval() -> Pass<'static> {
-        Pass { rng: None, updates: Vec::new(), precision: None, seen: None, apart: false }
+        Pass { rng: None, updates: Vec::new(), precision: None, seen: None, apart: false, times: None }
     }
 
     /// With dense layers, filters, attention and recurrent layers computing in this element type, from parameters that stay
@@ -44,6 +50,30 @@ impl<'a> Pass<'a> {
     pub fn in_precision(mut self, precision: DType) -> Pass<'a> {
         self.precision = Some(precision);
         self
+    }
+
+    /// Over sequences that may end before the last time: how many times of each count, whole numbers `[batch]` of at least 1; all
+    /// do if nothing is said. Recurrent layers, attention, [`crate::Last`] and [`crate::MeanOverTime`] heed it.
+    #[must_use]
+    pub fn over(mut self, times: Option<&Tensor>) -> Pass<'a> {
+        self.times = times.cloned();
+        self
+    }
+
+    /// How many times of each sequence count, if not all do.
+    pub fn times(&self) -> Option<&Tensor> {
+        self.times.as_ref()
+    }
+
+    /// The same for a layer that gives no times any more: the layers behind it know of none.
+    pub fn take_times(&mut self) -> Option<Tensor> {
+        self.times.take()
+    }
+
+    /// Which times of a sequence `[batch, time, …]` count, `[batch, time]` of bool, if not all do.
+    pub fn counted(&self, sequence: &Tensor) -> Option<Tensor> {
+        let time = *sequence.shape().ok()?.dims().get(1)?;
+        self.times.as_ref().map(|times| counted(times, time))
     }
 
     /// A tensor of floats in the precision of this pass, if it has one: what a layer that multiplies does with its input

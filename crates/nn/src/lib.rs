@@ -31,7 +31,7 @@ pub mod state_dict;
 
 pub use compiled::{Compiled, compile};
 pub use evaluate::{Evaluation, Measure, evaluate, predict};
-pub use fit::{EpochReport, Run, Training};
+pub use fit::{EpochReport, Run, Training, train};
 pub use layer::{Layer, Pass};
 pub use layers::*;
 pub use module::{Module, Param, Visitor, VisitorMut};

@@ -18,13 +18,13 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     /// What a step of so many examples takes of the device's memory. Nothing runs.
     pub fn memory(&self, training: &Training, train: &Dataset, batch: usize) -> Result<MemoryPlan> {
         let examples: Vec<usize> = (0..batch.clamp(1, train.len().max(1))).map(|i| i % train.len().max(1)).collect();
-        let (inputs, labels) = train.select(&examples).whole();
+        let all = train.select(&examples).examples();
         // A step picks its examples from all of them.
         let places = Tensor::from_slice(&(0..examples.len() as i32).collect::<Vec<i32>>(), [examples.len()]);
-        let [inputs, labels] = [inputs, labels].map(|all| all.index_select(0, &places));
+        let batch = all.map(|part| part.index_select(0, &places));
         let mut rng = self.rng.clone();
-        let mut pass = training.pass(&mut rng);
-        let loss = training.loss.of(&self.model.forward(&inputs, &mut pass), &labels);
+        let mut pass = training.pass(&batch, &mut rng);
+        let loss = training.loss.of(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
         self.optimiser.memory(&self.model, &loss, &pass)
     }
 

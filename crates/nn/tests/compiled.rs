@@ -10,6 +10,7 @@ use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
 use panoply_nn::compiled::{Optimise, Options, Precision, compile};
 use panoply_nn::ensure::Property;
+use panoply_nn::network::layer_spec::Decoder;
 use panoply_nn::{Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, ensure};
 use panoply_runtime::{DeviceOptions, Profile, What};
 use panoply_tensor::{DType, Device, Rng, Tensor};
@@ -146,6 +147,16 @@ fn residual_blocks_are_folded() {
             .add_layer(block(vec![LayerSpec::conv(4, &[1, 1]), LayerSpec::batch_norm()]))
             .add_layer(LayerSpec::Checkpoint { layers: vec![block(vec![]), LayerSpec::Relu {}] })
             .add_layer(LayerSpec::Residual { layers: vec![LayerSpec::Dropout { probability: 0.5 }], shortcut: vec![] })
+            .add_layer(LayerSpec::Reshape { lengths: vec![24, 6] })
+            .add_layer(LayerSpec::Decoder(Decoder {
+                heads: 2,
+                inner: 4,
+                blocks: 1,
+                dropout: 0.1,
+                norm_first: true,
+                layers: vec![],
+                source: vec![LayerSpec::conv(5, &[3]), LayerSpec::batch_norm()],
+            }))
             .add_layer(LayerSpec::Flatten {})
             .add_layer(LayerSpec::linear(3));
         let mut rng = Rng::seed(0);

@@ -62,7 +62,7 @@ fn device(name: &str) -> Option<Device> {
 }
 
 /// As many as a machine has, by name; software that stands in for a GPU is one of them.
-const DEVICES: [&str; 6] = ["opencl:0", "opencl:1", "vulkan:0", "cuda:0", "metal:0", "dx12:0"];
+const DEVICES: [&str; 8] = ["cuda:0", "rocm:0", "metal:0", "oneapi:0", "opencl:0", "opencl:1", "vulkan:0", "dx12:0"];
 
 #[test]
 fn every_device_learns_digits_as_well_as_the_cpu() {

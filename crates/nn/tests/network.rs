@@ -1,6 +1,6 @@
 //! Networks as data: sizes that follow, mistakes with file, line and field, and the same model from every spelling.
 
-use panoply_nn::network::layer_spec::{Memory, Transposed, Windows};
+use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
 use panoply_nn::{Layer, LayerSpec, Loss, Module, Network, Pass};
 use panoply_tensor::{Device, Rng};
 
@@ -190,14 +190,14 @@ fn what_is_built_gives_the_shapes_that_were_said() {
                 .add_layer(LayerSpec::Restore {}),
             Network::with_input(&[6])
                 .add_layer(LayerSpec::Embedding { count: 9, width: 4 })
-                .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: true })
+                .add_layer(LayerSpec::Encoder(Block { causal: true, ..Block::new(2, 8) }))
                 .add_layer(LayerSpec::linear(9)),
             image.clone().add_layer(block(LayerSpec::conv(3, &[3, 3]), vec![])).add_layer(block(
                 LayerSpec::conv(5, &[3, 3]),
                 vec![LayerSpec::conv(5, &[1, 1]), LayerSpec::batch_norm()],
             )),
             row.clone()
-                .add_layer(LayerSpec::Attention { heads: 4, key_heads: Some(2), causal: true })
+                .add_layer(LayerSpec::Attention { heads: 4, key_heads: Some(2), causal: true, source: vec![] })
                 .add_layer(LayerSpec::Checkpoint { layers: vec![LayerSpec::encoder(2, 8), LayerSpec::linear(3)] })
                 .add_layer(LayerSpec::GeluTanh {})
                 .add_layer(LayerSpec::Selu {})
@@ -211,8 +211,20 @@ fn what_is_built_gives_the_shapes_that_were_said() {
             row.clone().add_layer(LayerSpec::Rnn(memory(true, 1))).add_layer(LayerSpec::MeanOverTime {}),
             row.clone()
                 .add_layer(LayerSpec::Positions {})
-                .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: false })
+                .add_layer(LayerSpec::encoder(2, 8))
                 .add_layer(LayerSpec::layer_norm()),
+            Network::with_input(&[6])
+                .add_layer(LayerSpec::Embedding { count: 9, width: 4 })
+                .add_layer(LayerSpec::Decoder(Decoder {
+                    heads: 2,
+                    inner: 8,
+                    blocks: 2,
+                    dropout: 0.1,
+                    norm_first: false,
+                    layers: vec![LayerSpec::Narrow { start: 2, length: 4 }, LayerSpec::Positions {}],
+                    source: vec![LayerSpec::Narrow { start: 0, length: 2 }, LayerSpec::encoder(2, 8)],
+                }))
+                .add_layer(LayerSpec::Encoder(Block { norm_first: false, ..Block::new(2, 8) })),
             row.add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Softmax {}),
         ];
         for network in networks {
@@ -301,7 +313,7 @@ fn mistakes_name_line_and_field() {
     assert_eq!(error.message(), "layer 7 (last): needs [time, features], not the [10] of layer 6 (linear)");
 }
 
-/// The guide's table has a row for every kind there is, which the message about an unknown one lists.
+/// The guide's table has a row for every kind there is, which the message about an unknown one lists, and its files are read.
 #[test]
 fn the_guide_knows_every_kind() {
     let (_, what) = Network::parse("input = [1]\n[[layer]]\nkind = \"?\"\n").unwrap_err();
@@ -310,6 +322,10 @@ fn the_guide_knows_every_kind() {
     assert!(kinds.len() > 45 && kinds.contains(&"residual"), "{what}");
     let missing: Vec<&&str> = kinds.iter().filter(|kind| !guide.contains(&format!("`{kind}`"))).collect();
     assert!(missing.is_empty(), "docs/guide/2-network.md says nothing of {missing:?}");
+    let files = guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let read: Vec<Network> =
+        files.filter(|file| file.starts_with("input")).map(|f| Network::parse(f).unwrap()).collect();
+    assert!(read.len() > 1);
 }
 
 /// A layer of each new kind as a file spells it, and what a mistake in it says.
@@ -357,6 +373,38 @@ fn layers_in_files_and_their_mistakes() {
         ("[1, 8, 8]", "kind = \"shift\"\nby = 8", "4: layer 1 (shift): by 8 moves all of a length of 8 away"),
         ("[8]", "kind = \"shift\"\nby = 1", "2: layer 1 (shift): needs [channels, lengths], not the [8] of the input"),
         ("[8]", "kind = \"flip\"\nprobability = 1.5", "4: layer 1 (flip): probability 1.5 is not in 0 .. 1"),
+        ("[8, 4]", "kind = \"narrow\"\nlength = 5", "[5, 4]"),
+        (
+            "[8, 4]",
+            "kind = \"narrow\"\nlength = 5\nstart = 4",
+            "4: layer 1 (narrow): length 5 from 4 on is more than the [8, 4] of the input",
+        ),
+        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 6\nnorm_first = false", "[8, 4]"),
+        (
+            "[8, 4]",
+            "kind = \"attention\"\nheads = 2\nsource = [{ kind = \"linear\", outputs = 6 }]",
+            "5: layer 1 (attention): source gives [8, 6], not [time, 4] as what looks at it has features",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"attention\"\nheads = 2\ncausal = true\nsource = [{ kind = \"relu\" }]",
+            "5: layer 1 (attention): causal is for a sequence that looks at itself; this one has a source",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"decoder\"\nheads = 2\ninner = 6\nsource = []",
+            "6: layer 1 (decoder): source: there is none",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"decoder\"\nheads = 2\ninner = 6\n[[layer.source]]\nkind = \"narrow\"\nlength = 9",
+            "8: layer 1 (decoder): source: layer 1 (narrow): length 9 from 0 on is more than",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"decoder\"\nheads = 3\ninner = 6\nsource = [{ kind = \"relu\" }]",
+            "4: layer 1 (decoder): heads 3 do not divide 4 features",
+        ),
         ("[8]", "kind = \"noise\"\ndeviation = -1.0", "4: layer 1 (noise): deviation -1 is not a number of at least 0"),
         ("[8]", "kind = \"leaky_relu\"", "[8]"),
         ("[8]", "kind = \"embedding\"\ncount = 5\nwidth = 0", "5: layer 1 (embedding): width 0 is not in"),

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use panoply_nn::network::layer_spec::{Memory, Transposed, Windows};
+use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
 use panoply_nn::{Layer, LayerSpec, Loss, Network, Pass, Sgd, Standardise, onnx};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -100,7 +100,7 @@ fn networks() -> Vec<Network> {
             .add_layer(LayerSpec::Restore {}),
         Network::with_input(&[7])
             .add_layer(LayerSpec::Embedding { count: 3, width: 4 })
-            .add_layer(LayerSpec::Encoder { heads: 2, inner: 8, dropout: 0.0, causal: true }),
+            .add_layer(LayerSpec::Encoder(Block { causal: true, ..Block::new(2, 8) })),
         // A block of a residual network that makes images smaller.
         image
             .clone()
@@ -124,9 +124,9 @@ fn networks() -> Vec<Network> {
             .add_layer(LayerSpec::Relu6 {})
             .add_layer(LayerSpec::LogSoftmax {}),
         rows.clone()
-            .add_layer(LayerSpec::Attention { heads: 6, key_heads: Some(2), causal: true })
+            .add_layer(LayerSpec::Attention { heads: 6, key_heads: Some(2), causal: true, source: vec![] })
             .add_layer(LayerSpec::GeluTanh {})
-            .add_layer(LayerSpec::Attention { heads: 2, key_heads: None, causal: false })
+            .add_layer(LayerSpec::attention(2))
             .add_layer(LayerSpec::HardSigmoid {})
             .add_layer(LayerSpec::Softsign {})
             .add_layer(LayerSpec::linear(3))
@@ -136,8 +136,37 @@ fn networks() -> Vec<Network> {
         rows.clone().add_layer(LayerSpec::Lstm(memory(true, 2))).add_layer(LayerSpec::MeanOverTime {}),
         rows.clone().add_layer(LayerSpec::Gru(memory(true, 1))).add_layer(LayerSpec::Tanh {}),
         rows.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Reshape { lengths: vec![3, 10] }),
+        // A sequence of four, decoded while looking at the three before it.
+        rows.clone()
+            .add_layer(LayerSpec::Decoder(Decoder {
+                heads: 2,
+                inner: 9,
+                blocks: 2,
+                dropout: 0.1,
+                norm_first: true,
+                layers: vec![LayerSpec::Narrow { start: 3, length: 4 }, LayerSpec::Positions {}],
+                source: vec![
+                    LayerSpec::Narrow { start: 0, length: 3 },
+                    LayerSpec::Encoder(Block { norm_first: false, ..Block::new(3, 7) }),
+                ],
+            }))
+            .add_layer(LayerSpec::Decoder(Decoder {
+                heads: 3,
+                inner: 5,
+                blocks: 1,
+                dropout: 0.0,
+                norm_first: false,
+                layers: vec![],
+                source: vec![LayerSpec::RmsNorm { epsilon: 1e-5 }],
+            }))
+            .add_layer(LayerSpec::Attention {
+                heads: 6,
+                key_heads: Some(3),
+                causal: false,
+                source: vec![LayerSpec::Narrow { start: 1, length: 2 }],
+            }),
         rows.add_layer(LayerSpec::Positions {})
-            .add_layer(LayerSpec::Encoder { heads: 3, inner: 10, dropout: 0.2, causal: false })
+            .add_layer(LayerSpec::Encoder(Block { dropout: 0.2, ..Block::new(3, 10) }))
             .add_layer(LayerSpec::layer_norm())
             .add_layer(LayerSpec::MeanOverTime {}),
     ]

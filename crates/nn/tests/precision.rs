@@ -56,7 +56,7 @@ fn gradients_in_few_digits_are_near_those_in_many() {
             Network::with_input(&[8, 8])
                 .add_layer(LayerSpec::linear(8))
                 .add_layer(LayerSpec::Positions {})
-                .add_layer(LayerSpec::Encoder { heads: 2, inner: 16, dropout: 0.0, causal: false })
+                .add_layer(LayerSpec::encoder(2, 16))
                 .add_layer(LayerSpec::layer_norm())
                 .add_layer(LayerSpec::Lstm(panoply_nn::network::layer_spec::Memory::new(8)))
                 .add_layer(LayerSpec::Last {})

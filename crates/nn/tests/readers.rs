@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use panoply_nn::data::source::{self, Reading, Source};
+use panoply_nn::data::source::{self, Reading, Source, Task};
 use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 
@@ -205,7 +205,9 @@ fn tables_of_parquet() {
         assert_eq!(read.data.features, want.as_flattened(), "{codec}");
         let again = read.source.read(&path, &read.classes).unwrap();
         assert_eq!((again.data.features, again.names[4].as_str()), (read.data.features, "line 5"));
-        let error = source::open(&path, &label("rent")).unwrap_err();
+        let rents = source::open(&path, &label("rent")).unwrap();
+        assert_eq!(rents.data.features[..6], [70.5, 3.0, 1.0, 1.0, 0.0, 1901.0], "a 1 in the place of its city");
+        let error = source::open(&path, &Reading { task: Some(Task::Numbers), ..label("city") }).unwrap_err();
         let said = format!("{codec}.parquet:1: city: `Bergen` is no finite number");
         assert!(error.is_corrupt() && error.message().ends_with(&said), "{error}");
     }
@@ -252,6 +254,24 @@ fn idx_files() {
     // A length that overflows is no allocation.
     let wide = [&[0, 0, 8, 3][..], &[255; 12], &[1]].concat();
     assert!(idx::load(&file("wide.idx", &wide)).unwrap_err().message().contains("do not fill"));
+}
+
+/// Names are known from data by what stands below them.
+#[test]
+fn names_of_columns() {
+    for (text, named) in [
+        ("a,b,kind\n1,2,x\n3,4,y\n", true),
+        ("name,sex,age\nAda,f,\nBob,m,30\nCid,m,40\n", true),
+        ("sex,town\nf,Rome\nm,Oslo\nf,Oslo\nm,Rome\n", true),
+        ("f,Rome\nm,Oslo\nf,Oslo\nm,Rome\n", false),
+        ("1,2,x\n3,4,y\n", false),
+        ("1,2\n3,4\n", false),
+        (",size\n0,1.5\n1,2.5\n", true),
+    ] {
+        let table = panoply_nn::data::csv::TextTable::read(&file("names.csv", text.as_bytes())).unwrap();
+        assert_eq!(table.named, named, "{text}");
+        assert_eq!(table.rows[0].0, if named { 2 } else { 1 }, "{text}");
+    }
 }
 
 #[test]

@@ -83,6 +83,8 @@ mod guide {
     struct Data;
     #[doc = include_str!("../../../docs/guide/7-precision.md")]
     struct Precision;
+    #[doc = include_str!("../../../docs/guide/8-tuning.md")]
+    struct Tuning;
     #[doc = include_str!("../../../docs/guide/coming-from-pytorch.md")]
     struct ComingFromPyTorch;
     #[doc = include_str!("../../../docs/guide/coming-from-burn-or-candle.md")]

@@ -1,13 +1,14 @@
 //! The whole way to an NVIDIA GPU without one: kernels become PTX, and a library that only pretends to be NVIDIA's runs it on an
 //! interpreter that shares nothing with the renderer.
 
+mod steps;
+
 use std::sync::Arc;
 
 use panoply::kernels::{self, Size};
-use panoply::nn::{Layer, Mlp, Module, Pass, Sgd};
 use panoply::prelude::*;
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Device, Kind, Rng, Tensor};
+use panoply::{Device, Kind};
 use panoply_driver::CudaDriver;
 
 const SEED: u64 = 0x5eed;
@@ -29,38 +30,9 @@ fn the_kernels_that_ship_agree() {
     assert_eq!(device.stats().buffers, 0, "every buffer came back");
 }
 
-/// Three steps of training: the losses and what was learned.
-fn train(device: &Device) -> (Vec<f64>, Vec<Vec<f32>>) {
-    device.scope(|| {
-        let mut rng = Rng::seed(3);
-        let mut model = Mlp::new(&[12, 9, 4], 0.0, &mut rng);
-        let x = rng.normal([10, 12]);
-        let labels: Vec<i32> = (0..10).map(|i| i % 4).collect();
-        let y = Tensor::from_slice(&labels, [10]);
-        let mut optimiser = Sgd::new(0.1);
-        let step = |_| {
-            let mut pass = Pass::train(&mut rng);
-            let loss = model.forward(&x, &mut pass).cross_entropy(&y);
-            optimiser.step(&mut model, &loss, pass).unwrap()
-        };
-        let losses = (0..3).map(step).collect();
-        let params = model.named_params().iter().map(|(_, param)| param.tensor().to_vec().unwrap()).collect();
-        (losses, params)
-    })
-}
-
 #[test]
 fn a_network_trains_as_on_the_cpu() {
-    let (losses, params) = train(&cuda());
-    let (cpu_losses, cpu_params) = train(&Device::get("cpu").unwrap());
-    let near = |a: f64, b: f64| (a - b).abs() <= 1e-5 * (1.0 + b.abs());
-    assert!(losses.iter().zip(&cpu_losses).all(|(a, b)| near(*a, *b)), "{losses:?}, not {cpu_losses:?}");
-    assert!(losses[2] < losses[0], "it learns: {losses:?}");
-    for (found, expected) in params.iter().zip(&cpu_params) {
-        assert_eq!(found.len(), expected.len());
-        let agree = found.iter().zip(expected).all(|(a, b)| near(f64::from(*a), f64::from(*b)));
-        assert!(agree, "{found:?}, not {expected:?}");
-    }
+    steps::agree(&cuda());
 }
 
 /// `out[y] = y` over more rows than a grid has: the launch becomes several.

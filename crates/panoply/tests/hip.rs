@@ -4,6 +4,8 @@
 //! What clang says of registers and spills stands in `docs/measured/hip.md`; `UPDATE_GOLDEN=1` writes that anew. The
 //! runtime compiler is asked in a child process, so that one which ends its process is a failure with a log.
 
+mod steps;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -230,6 +232,12 @@ fn the_kernels_that_ship_agree() {
         assert!(verdict.passed(), "{}: {verdict}", shipped.name);
     }
     assert_eq!(device.stats().buffers, 0, "every buffer came back");
+}
+
+#[test]
+fn a_network_trains_as_on_the_cpu() {
+    let Some(device) = rocm() else { return };
+    steps::agree(&device);
 }
 
 /// Bits of all kinds: denormals, the least and the largest, infinities, NaN, squares and what lies beside them.

@@ -1,6 +1,8 @@
 //! The SPIR-V of every kernel that ships, and of random ones: Khronos' tools find it valid and assemble it to the same words as ours, and
 //! Intel's CPU runtime for OpenCL executes it.
 
+mod steps;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -135,6 +137,12 @@ fn device() -> Option<Device> {
             None
         }
     }
+}
+
+#[test]
+fn a_network_trains_as_on_the_cpu() {
+    let Some(device) = device() else { return };
+    steps::agree(&device);
 }
 
 /// The same device as it would be without conversions of f16 of its own.

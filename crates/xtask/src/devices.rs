@@ -16,7 +16,7 @@ struct Row {
 const ROWS: &[Row] = &[
     Row {
         kinds: &["cpu"],
-        how: "our vector machine (AVX-512, AVX2, portable), `gemm` for matrix products",
+        how: "our vector machine (AVX-512, AVX2, portable), `gemm` for matrix products ([more](docs/backends/cpu.md))",
         open: "NEON compiles and was never run",
     },
     Row {
@@ -29,7 +29,11 @@ const ROWS: &[Row] = &[
         how: "HIP C++ through ROCm's runtime compiler ([more](docs/backends/rocm.md))",
         open: "every real card",
     },
-    Row { kinds: &["opencl"], how: "any driver, through the ICD loader", open: "every real GPU" },
+    Row {
+        kinds: &["opencl"],
+        how: "any driver, through the ICD loader ([more](docs/backends/opencl.md))",
+        open: "every real GPU",
+    },
     Row { kinds: &["vulkan"], how: "WGSL through `wgpu` ([more](docs/backends/vulkan.md))", open: "every real GPU" },
     Row { kinds: &["metal", "dx12"], how: "the same driver, on macOS and Windows", open: "everything" },
     Row {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use panoply::nn::Training;
 use panoply::nn::data::source::{Reading, Task};
 use panoply::nn::optimiser::Schedule;
 
@@ -29,7 +30,10 @@ pub struct Arguments {
     pub task: Option<TaskName>,
     /// How often every example is seen; 30 if nothing else is said.
     #[arg(long, value_parser = some)]
-    pub epochs: Option<usize>,
+    epochs: Option<usize>,
+    /// Steps in place of epochs: as many whole epochs as make so many.
+    #[arg(long, value_parser = some, conflicts_with = "epochs")]
+    steps: Option<usize>,
     /// Examples of a step, or `auto` for as many as fit.
     #[arg(long, default_value = "64", value_parser = batch, conflicts_with = "resume")]
     pub batch: Batch,
@@ -38,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', conflicts_with = "resume")]
     pub hidden: Option<Vec<usize>>,
     /// Learning rate of AdamW.
-    #[arg(long, default_value_t = 2e-3, conflicts_with = "resume")]
+    #[arg(long, default_value = "0.002", value_parser = rate, allow_negative_numbers = true, conflicts_with = "resume")]
     pub learning_rate: f64,
     /// What becomes of the learning rate over the epochs.
     #[arg(long, value_enum, default_value = "constant", conflicts_with = "resume")]
@@ -61,6 +65,12 @@ pub struct Arguments {
     /// The column of a table that is learned, by name or counted from 1.
     #[arg(long, conflicts_with = "resume")]
     pub label: Option<String>,
+    /// A column of a table that is not read, by name or counted from 1; may be said several times.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "resume")]
+    pub without: Vec<String>,
+    /// The column of a table that says which rows are one example, a sequence: those with the same in it.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "resume")]
+    pub sequence: Option<String>,
     /// Rows and columns to which images are scaled, such as 32x32.
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size, conflicts_with = "resume")]
     pub image_size: Option<(usize, usize)>,
@@ -94,6 +104,11 @@ pub enum Batch {
 
 fn some(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "take a number of at least 1".to_string())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "take a number above 0, such as 1e-3".to_string())
 }
 
 fn batch(text: &str) -> Result<Batch, String> {
@@ -148,6 +163,11 @@ pub enum TaskName {
 }
 
 impl Arguments {
+    /// How often so many examples are seen in batches of this size, if it was said.
+    pub fn epochs(&self, examples: usize, batch: usize) -> Option<usize> {
+        self.steps.map(|steps| Training::of_steps(steps, examples, batch).epochs).or(self.epochs)
+    }
+
     /// How the data are read.
     pub fn reading(&self) -> Reading {
         let task = self.task.map(|task| match task {
@@ -155,7 +175,8 @@ impl Arguments {
             TaskName::Numbers => Task::Numbers,
             TaskName::Text => Task::Text,
         });
-        Reading { label: self.label.clone(), image_size: self.image_size, task, context: self.context }
+        let (label, sequence, without) = (self.label.clone(), self.sequence.clone(), self.without.clone());
+        Reading { label, sequence, without, image_size: self.image_size, task, context: self.context }
     }
 }
 

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use panoply::nn::data::source::{Reading, Source, Task};
+use panoply::nn::data::source::{Reading, Sequences, Source, Task};
 use panoply::nn::{EpochReport, Model, Network, checkpoint};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
+
+use super::outcome::Measures;
 
 /// The metadata entry of a model file that holds a manifest.
 const KEY: &str = "manifest";
@@ -51,6 +53,12 @@ pub struct Data {
     pub digest: String,
     /// The column that is learned, if it was said.
     pub label: Option<String>,
+    /// The column that says which rows are one example, if one does.
+    #[serde(default)]
+    pub sequence: Option<String>,
+    /// Columns that are not read.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// What images were scaled to, if it was said.
     pub image_size: Option<(usize, usize)>,
     /// What is learned, if it was said.
@@ -93,12 +101,9 @@ pub struct Outcome {
     pub epochs: usize,
     /// The best of them, whose model is kept.
     pub best: EpochReport,
-    /// Mean of F1 over the classes, where there are classes.
-    #[serde(default)]
-    pub macro_f1: Option<f64>,
-    /// How far off numbers are on average, where numbers are learned.
-    #[serde(default)]
-    pub absolute_error: Option<f64>,
+    /// How good it is beyond its score.
+    #[serde(flatten)]
+    pub measures: Measures,
     /// Steps left out because gradients overflowed.
     pub skipped_steps: u64,
 }
@@ -115,10 +120,22 @@ pub struct Commands {
 impl Data {
     /// What is learned, in a few words.
     pub fn learned(&self) -> String {
+        let mut learned = self.what();
+        if let Source::Csv { sequences, words, .. } = &self.source {
+            let of = |sequences: &Sequences| format!(", sequences of up to {} rows", sequences.time);
+            learned += &sequences.as_ref().map_or_else(String::new, of);
+            let names: Vec<&str> = words.keys().map(String::as_str).collect();
+            learned += &if names.is_empty() { String::new() } else { format!(", words in {}", names.join(", ")) };
+        }
+        learned
+    }
+
+    fn what(&self) -> String {
         match &self.source {
             Source::Csv { label, numbers: true, .. } => {
                 format!("{label} as a number (`--task classes` makes it classes)")
             }
+            Source::Csv { label, .. } => format!("{label} as one of {} classes", self.classes.len()),
             Source::Text { time, .. } => format!("{} characters, {time} at a time", self.classes.len()),
             _ => format!("{} classes", self.classes.len()),
         }
@@ -126,7 +143,8 @@ impl Data {
 
     /// How its files are read.
     pub fn reading(&self) -> Reading {
-        Reading { label: self.label.clone(), image_size: self.image_size, task: self.task, context: self.context }
+        let (label, sequence, without) = (self.label.clone(), self.sequence.clone(), self.without.clone());
+        Reading { label, sequence, without, image_size: self.image_size, task: self.task, context: self.context }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use panoply::nn::data::source::Source;
 use panoply::nn::data::{Dataset, Targets};
-use panoply::nn::metrics::Confusion;
+use panoply::nn::metrics::{Confusion, auc, top_k_accuracy};
 use panoply::nn::{EpochReport, Measure, Model, generate, predict};
 use panoply::{Result, Rng, Tensor};
+use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
 use super::manifest::Manifest;
@@ -12,13 +13,52 @@ use super::manifest::Manifest;
 /// Characters of the sample that a network of text writes.
 const SAMPLE: usize = 400;
 
+/// Among how many of the likeliest classes the right one is looked for, where there are more.
+const LIKELIEST: usize = 3;
+
 /// How good the best model is beyond its score.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Measures {
-    /// Mean of F1 over the classes.
+    /// Mean of F1 over the classes, where there are classes.
     pub macro_f1: Option<f64>,
-    /// How far off numbers are on average.
+    /// The share of examples whose class is among the three likeliest, where there are more.
+    pub top_3_accuracy: Option<f64>,
+    /// The area under the curve of true over false positives, where there are two classes, of which the second is the positive one.
+    pub auc: Option<f64>,
+    /// How far off numbers are on average, where numbers are learned.
     pub absolute_error: Option<f64>,
+}
+
+impl Measures {
+    /// In a few words, but for those that another line has.
+    pub fn in_words(&self) -> Option<String> {
+        let said = [
+            self.macro_f1.map(|f1| format!("mean F1 {:.2} %", f1 * 100.0)),
+            self.top_3_accuracy.map(|share| format!("{:.2} % among the three likeliest", share * 100.0)),
+            self.auc.map(|auc| format!("area under the ROC curve {auc:.4}")),
+        ];
+        let said: Vec<String> = said.into_iter().flatten().collect();
+        (!said.is_empty()).then(|| said.join(", "))
+    }
+
+    /// Of shares of classes, one row for each example.
+    fn of_classes(shares: &[f32], labels: &[i32], counts: &Confusion) -> Result<Measures> {
+        let classes = counts.classes;
+        let top = || -> Result<f64> {
+            let shares = Tensor::from_slice(shares, [labels.len(), classes]);
+            top_k_accuracy(&shares, &Tensor::from_slice(labels, [labels.len()]), LIKELIEST).item()
+        };
+        let second: Vec<f32> = shares.iter().skip(1).step_by(classes).copied().collect();
+        let positive: Vec<bool> = labels.iter().map(|label| *label == 1).collect();
+        Ok(Measures {
+            macro_f1: Some(counts.macro_f1()),
+            top_3_accuracy: (classes > LIKELIEST).then(top).transpose()?,
+            // Where only one kind is held out, there is no curve.
+            auc: if classes == 2 { auc(&second, &positive).ok() } else { None },
+            absolute_error: None,
+        })
+    }
 }
 
 /// Measures the best model and writes what the folder shows of it.
@@ -32,12 +72,12 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &Fold
     }
     let rows = predict(model, held)?;
     match &held.targets {
-        Targets::Classes { labels, classes, .. } => {
+        Targets::Classes { labels: right, classes, .. } => {
             let read: Vec<i32> = rows.chunks_exact(*classes).map(|row| largest(row) as i32).collect();
-            let [labels, read] = [labels, &read].map(|classes| Tensor::from_slice(classes, [classes.len()]));
+            let [labels, read] = [right, &read].map(|classes| Tensor::from_slice(classes, [classes.len()]));
             let counts = Confusion::new(&labels, &read, *classes)?;
             folder.write_confusion(&counts, &manifest.data.classes)?;
-            Ok(Measures { macro_f1: Some(counts.macro_f1()), ..Measures::default() })
+            Measures::of_classes(&rows, right, &counts)
         }
         Targets::Numbers { values, .. } => {
             folder.write_predictions(values, &rows)?;
@@ -71,7 +111,7 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
             )
         }
         Source::Csv { label, numbers: true, .. } => {
-            let off = result.as_ref().and_then(|result| result.absolute_error).unwrap_or(f64::NAN);
+            let off = result.as_ref().and_then(|result| result.measures.absolute_error).unwrap_or(f64::NAN);
             format!(
                 "R² {:.3} on the held-out examples, {label} {} off on average (epoch {})",
                 best.score,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use panoply::nn::data::Targets;
 use panoply::nn::data::source::{Labelled, Source};
-use panoply::nn::network::layer_spec::Memory;
+use panoply::nn::network::layer_spec::{Block, Memory};
 use panoply::nn::{LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
 
@@ -69,13 +69,12 @@ impl Choice {
         let drop = LayerSpec::Dropout { probability: sizes.dropout };
         let network = match self {
             Choice::Cnn => cnn(network, &hidden, drop)?,
-            Choice::Lstm => network
-                .add_layer(rows(lengths))
+            Choice::Lstm => in_rows(network, lengths)
                 .add_layer(LayerSpec::Lstm(Memory::new(hidden[0])))
                 .add_layer(LayerSpec::Last {})
                 .add_layer(drop),
             Choice::Transformer => {
-                let start = network.add_layer(rows(lengths)).add_layer(LayerSpec::linear(hidden[0]));
+                let start = in_rows(network, lengths).add_layer(LayerSpec::linear(hidden[0]));
                 blocks(start, &hidden, sizes.dropout, false).add_layer(LayerSpec::MeanOverTime {})
             }
             Choice::Mlp | Choice::File(_) => {
@@ -145,11 +144,14 @@ pub struct Sizes {
     pub dropout: f64,
 }
 
-/// Images as rows one under another, rows of a table as a time each.
-fn rows(lengths: &[usize]) -> LayerSpec {
+/// Images as rows one under another, numbers of a row as a time each; sequences are what they are.
+fn in_rows(network: Network, lengths: &[usize]) -> Network {
+    if lengths.len() == 2 {
+        return network;
+    }
     let time = lengths[..lengths.len() - 1].iter().product::<usize>();
     let last = lengths[lengths.len() - 1];
-    LayerSpec::Reshape { lengths: if lengths.len() > 1 { vec![time, last] } else { vec![last, 1] } }
+    network.add_layer(LayerSpec::Reshape { lengths: if lengths.len() > 1 { vec![time, last] } else { vec![last, 1] } })
 }
 
 /// Convolution, norm, relu, and pooling while the image bears it. No bias before a norm, which takes any constant away.
@@ -183,7 +185,7 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
 fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Network {
     let (width, count) = (hidden[0], hidden.get(1).copied().unwrap_or(2));
     let heads = [4, 2, 1].into_iter().find(|heads| width.is_multiple_of(*heads)).unwrap_or(1);
-    let block = LayerSpec::Encoder { heads, inner: 2 * width, dropout, causal };
+    let block = LayerSpec::Encoder(Block { dropout, causal, ..Block::new(heads, 2 * width) });
     let start = network.add_layer(LayerSpec::Positions {});
     (0..count).fold(start, |network, _| network.add_layer(block.clone())).add_layer(LayerSpec::layer_norm())
 }
@@ -192,7 +194,7 @@ fn from_file(file: &std::path::Path, labelled: &Labelled) -> Result<Network> {
     let network = Network::read(file)?;
     let lengths = &labelled.data.lengths;
     let size = |lengths: &[usize]| lengths.iter().product::<usize>();
-    if size(&network.input) != size(lengths) {
+    if size(&network.input) != size(lengths) || (labelled.data.times.is_some() && network.input != *lengths) {
         let message =
             format!("{}: input {:?} does not hold these examples of {lengths:?}", file.display(), network.input);
         return Err(Error::mistake(message));

@@ -1,5 +1,6 @@
 //! Tables of numbers as text: one example a line, columns divided by commas, semicolons or tabs.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
@@ -92,8 +93,8 @@ pub struct TextTable {
 const LABELS: [&str; 8] = ["label", "labels", "class", "target", "y", "species", "category", "outcome"];
 
 impl TextTable {
-    /// Reads a table. The first line is taken as names if more of its cells than one are no numbers, or if one is no number
-    /// where the second line has one.
+    /// Reads a table. The first line is taken as names if it has no number where most other lines have one, or, in a table of words
+    /// alone, if nothing in it comes again though everything below does.
     pub fn read(path: &Path) -> Result<TextTable> {
         let text = String::from_utf8(read(path)?);
         let text = text.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
@@ -112,17 +113,13 @@ impl TextTable {
             }
             rows.push((at + 1, cells));
         }
-        let Some((_, first)) = rows.first().cloned() else {
+        let Some(width) = rows.first().map(|(_, first)| first.len()) else {
             return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
         };
-        let words = |cells: &[String]| cells.iter().filter(|cell| cell.parse::<f32>().is_err()).count();
-        let below = rows.get(1).map_or(0, |(_, cells)| words(cells));
-        let named = words(&first) > below.max(1) || (words(&first) == 1 && below == 0 && rows.len() > 1);
-        let names = if named {
-            rows.remove(0);
-            first
-        } else {
-            (1..=first.len()).map(|column| format!("column {column}")).collect()
+        let named = are_names(&rows);
+        let names = match named {
+            true => rows.remove(0).1,
+            false => (1..=width).map(|column| format!("column {column}")).collect(),
         };
         Ok(TextTable { names, named, rows })
     }
@@ -135,8 +132,14 @@ impl TextTable {
             let usual = LABELS.iter().find_map(|name| named(name)).filter(|_| self.named);
             return Ok(usual.unwrap_or(self.names.len() - 1));
         };
+        self.column(said)
+    }
+
+    /// The position of a column, by name or counted from 1.
+    pub fn column(&self, said: &str) -> Result<usize> {
         let counted = || said.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
-        named(said)
+        let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(said));
+        named
             .or_else(counted)
             .ok_or_else(|| Error::mistake(format!("there is no column `{said}`; there are {}", self.names.join(", "))))
     }
@@ -144,19 +147,38 @@ impl TextTable {
     /// The numbers of some columns, row after row.
     pub fn numbers(&self, columns: &[usize], path: &Path) -> Result<Vec<f32>> {
         let mut numbers = Vec::with_capacity(self.rows.len() * columns.len());
-        for (line, cells) in &self.rows {
+        for row in 0..self.rows.len() {
             for column in columns {
-                let (cell, name) = (&cells[*column], &self.names[*column]);
-                let number = cell.parse::<f32>().ok().filter(|number| number.is_finite());
-                numbers.push(number.ok_or_else(|| {
-                    let what =
-                        if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is no finite number") };
-                    Error::corrupt(format!("{}:{line}: {name}: {what}", path.display()))
-                })?);
+                numbers.push(self.number(row, *column, path)?);
             }
         }
         Ok(numbers)
     }
+
+    /// One of its numbers.
+    pub fn number(&self, row: usize, column: usize, path: &Path) -> Result<f32> {
+        let (line, cells) = &self.rows[row];
+        let (cell, name) = (&cells[column], &self.names[column]);
+        let number = cell.parse::<f32>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| {
+            let what = if cell.is_empty() { "is empty".to_string() } else { format!("`{cell}` is no finite number") };
+            Error::corrupt(format!("{}:{line}: {name}: {what}", path.display()))
+        })
+    }
+}
+
+/// Whether the first row names the columns.
+fn are_names(rows: &[(usize, Vec<String>)]) -> bool {
+    let Some(((_, first), below)) = rows.split_first() else { return false };
+    let column = |at: usize| below.iter().map(move |(_, cells)| cells[at].as_str()).filter(|cell| !cell.is_empty());
+    let numbers = |at: usize| column(at).filter(|cell| cell.parse::<f32>().is_ok()).count();
+    let words = |at: usize| first[at].parse::<f32>().is_err();
+    let over_numbers = |at: usize| words(at) && 2 * numbers(at) > column(at).count();
+    let over_words = |at: usize| {
+        let kinds: HashSet<&str> = column(at).collect();
+        words(at) && !kinds.contains(first[at].as_str()) && 2 * kinds.len() <= below.len()
+    };
+    (0..first.len()).any(over_numbers) || (0..first.len()).all(over_words)
 }
 
 /// The cells of a line; none if a quote is not closed. Within quotes dividers are text and `""` is a quote.

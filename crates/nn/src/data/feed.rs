@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use panoply_tensor::{Device, Result, Tensor, eval};
 
-use super::{Batch, Dataset, Targets};
+use super::{Dataset, Examples, Targets};
 
 /// Batches that are made ready ahead of the one in use.
 const AHEAD: usize = 2;
@@ -19,14 +19,15 @@ pub(crate) fn resident_bytes(data: &Dataset, free: u64) -> u64 {
         Targets::Classes { labels, .. } => labels.len(),
         Targets::Numbers { values, .. } => values.len(),
     };
-    let bytes = 4 * (data.features.len() + targets) as u64;
+    let times = data.times.as_ref().map_or(0, Vec::len);
+    let bytes = 4 * (data.features.len() + targets + times) as u64;
     if bytes <= free / 4 { bytes } else { 0 }
 }
 
 /// Examples that steps take their batches from.
 pub(crate) struct Feed<'a> {
     data: &'a Dataset,
-    resident: Option<Batch>,
+    resident: Option<Examples>,
 }
 
 impl<'a> Feed<'a> {
@@ -48,23 +49,23 @@ impl<'a> Feed<'a> {
         if bytes == 0 || bytes > device.target().max_buffer_bytes {
             return Ok(Feed::on_host(data));
         }
-        let (inputs, targets) = data.whole();
+        let all = data.examples();
         // They go there now, so that whoever asks next what is free knows.
-        match eval(&[&inputs, &targets]) {
-            Ok(()) => Ok(Feed { data, resident: Some((inputs, targets)) }),
+        match eval(&all.tensors().collect::<Vec<&Tensor>>()) {
+            Ok(()) => Ok(Feed { data, resident: Some(all) }),
             Err(error) if error.is_out_of_memory() => Ok(Feed::on_host(data)),
             Err(error) => Err(error),
         }
     }
 
     /// Calls `step` with each batch of these positions, until it says to stop. Whether it never did.
-    pub fn each(&self, order: &[usize], size: usize, mut step: impl FnMut(Batch) -> Result<bool>) -> Result<bool> {
-        let Some((inputs, targets)) = &self.resident else { return self.over(order, size, step) };
+    pub fn each(&self, order: &[usize], size: usize, mut step: impl FnMut(Examples) -> Result<bool>) -> Result<bool> {
+        let Some(all) = &self.resident else { return self.over(order, size, step) };
         for part in order.chunks(size.max(1)) {
             let places: Vec<i32> = part.iter().map(|place| *place as i32).collect();
             let places = Tensor::from_slice(&places, [places.len()]);
             places.check()?;
-            if !step((inputs.index_select(0, &places), targets.index_select(0, &places)))? {
+            if !step(all.map(|part| part.index_select(0, &places)))? {
                 return Ok(false);
             }
         }
@@ -72,19 +73,19 @@ impl<'a> Feed<'a> {
     }
 
     /// All examples in order, so many at a time.
-    pub fn parts(&self, size: usize) -> impl Iterator<Item = Batch> + '_ {
+    pub fn parts(&self, size: usize) -> impl Iterator<Item = Examples> + '_ {
         let (size, all) = (size.max(1), self.data.len());
         (0..all).step_by(size).map(move |start| {
             let count = size.min(all - start);
             match &self.resident {
-                Some((inputs, targets)) => (inputs.narrow(0, start, count), targets.narrow(0, start, count)),
-                None => self.data.select(&(start..start + count).collect::<Vec<usize>>()).whole(),
+                Some(all) => all.map(|part| part.narrow(0, start, count)),
+                None => self.data.select(&(start..start + count).collect::<Vec<usize>>()).examples(),
             }
         })
     }
 
     /// The same from the host.
-    fn over(&self, order: &[usize], size: usize, mut step: impl FnMut(Batch) -> Result<bool>) -> Result<bool> {
+    fn over(&self, order: &[usize], size: usize, mut step: impl FnMut(Examples) -> Result<bool>) -> Result<bool> {
         std::thread::scope(|scope| {
             let (ready, next) = mpsc::sync_channel::<Dataset>(AHEAD);
             scope.spawn(move || {
@@ -92,9 +93,9 @@ impl<'a> Feed<'a> {
                 order.chunks(size.max(1)).all(|part| ready.send(self.data.select(part)).is_ok())
             });
             for part in next {
-                let (inputs, targets) = part.whole();
-                inputs.check().and_then(|()| targets.check())?;
-                if !step((inputs, targets))? {
+                let batch = part.examples();
+                batch.check()?;
+                if !step(batch)? {
                     return Ok(false);
                 }
             }

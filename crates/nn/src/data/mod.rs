@@ -1,6 +1,7 @@
 //! Data sets: examples in host memory, batches on the device.
 
 mod arrays;
+mod batch;
 pub mod csv;
 pub mod digits;
 mod feed;
@@ -11,6 +12,7 @@ pub mod npz;
 #[cfg(feature = "parquet")]
 mod parquet;
 pub mod source;
+mod tables;
 pub mod text;
 
 use std::io::Read;
@@ -19,6 +21,8 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
+pub(crate) use batch::Examples;
+pub use batch::{Batch, Batches};
 pub(crate) use feed::{Feed, resident_bytes};
 
 /// What is to be learned of each example.
@@ -53,10 +57,10 @@ pub struct Dataset {
     pub targets: Targets,
     /// Lengths of an example's axes; their product is the width.
     pub lengths: Vec<usize>,
+    /// How many times of each example count, if not all do: sequences of other lengths than the longest, which what stands behind
+    /// their ends makes as long. The time is the first axis.
+    pub times: Option<Vec<i32>>,
 }
-
-/// Inputs `[batch, lengths]`, and classes `[batch]` or `[batch, places]` or numbers `[batch, width]`.
-pub type Batch = (Tensor, Tensor);
 
 impl Dataset {
     /// Examples with a class each, whose parts fit together.
@@ -77,7 +81,8 @@ impl Dataset {
             let message = format!("example {} has class {}, not one of 0 .. {classes}", at / places, labels[at]);
             return Err(Error::mistake(message));
         }
-        Ok(Dataset { features, width, targets: Targets::Classes { labels, classes, places }, lengths: vec![width] })
+        let targets = Targets::Classes { labels, classes, places };
+        Ok(Dataset { features, width, targets, lengths: vec![width], times: None })
     }
 
     /// Examples with so many numbers each to be learned.
@@ -87,7 +92,8 @@ impl Dataset {
             let message = format!("example {} has the target {}, which is no finite number", at / each, values[at]);
             return Err(Error::mistake(message));
         }
-        Ok(Dataset { features, width, targets: Targets::Numbers { values, width: each }, lengths: vec![width] })
+        let targets = Targets::Numbers { values, width: each };
+        Ok(Dataset { features, width, targets, lengths: vec![width], times: None })
     }
 
     /// The same examples with other axes.
@@ -96,6 +102,23 @@ impl Dataset {
             return Err(Error::mistake(format!("examples of {:?} do not fit into {lengths:?}", self.lengths)));
         }
         self.lengths = lengths.to_vec();
+        Ok(self)
+    }
+
+    /// The same sequences `[time, …]`, of each of which only so many times count.
+    pub fn ending(mut self, times: Vec<i32>) -> Result<Dataset> {
+        let (count, time) = (self.len(), self.lengths[0]);
+        if times.len() != count {
+            return Err(Error::mistake(format!("{} lengths are not one for each of {count} sequences", times.len())));
+        }
+        if let Some(at) = times.iter().position(|length| !(1..=time as i64).contains(&i64::from(*length))) {
+            return Err(Error::mistake(format!("sequence {at} has {} times, not 1 ..= {time}", times[at])));
+        }
+        if let Targets::Classes { places: 2.., .. } = self.targets {
+            let message = "sequences with a class at each time all have the same length here";
+            return Err(Error::mistake(message).note("cut them into windows of equal length"));
+        }
+        self.times = Some(times);
         Ok(self)
     }
 
@@ -139,6 +162,7 @@ impl Dataset {
                 }
             },
             lengths: self.lengths.clone(),
+            times: self.times.as_ref().map(|times| rows(times, 1, positions)),
         }
     }
 
@@ -161,6 +185,7 @@ impl Dataset {
             Targets::Classes { labels, .. } => hasher.update(bytemuck::cast_slice(labels)),
             Targets::Numbers { values, .. } => hasher.update(bytemuck::cast_slice(values)),
         }
+        self.times.iter().for_each(|times| hasher.update(bytemuck::cast_slice(times)));
         hasher.digest128()
     }
 
@@ -174,7 +199,8 @@ impl Dataset {
         let order = rng.permutation(self.len());
         let (mut kept, mut held) = (Vec::new(), Vec::new());
         let mut divide = |members: &[usize]| {
-            let (first, rest) = members.split_at(out(members.len()));
+            // The only example of a class is learned from.
+            let (first, rest) = members.split_at(out(members.len()).min(members.len().saturating_sub(1)));
             held.extend(first);
             kept.extend(rest);
         };
@@ -192,7 +218,7 @@ impl Dataset {
 
     /// All examples once, in random order, `size` at a time; the last batch may be shorter.
     pub fn batches(&self, size: usize, rng: &mut Rng) -> Batches<'_> {
-        Batches { data: self, order: self.order(rng), size: size.max(1), next: 0 }
+        Batches::new(self, self.order(rng), size)
     }
 
     /// The order in which [`Dataset::batches`] takes the examples.
@@ -210,6 +236,17 @@ impl Dataset {
         };
         (Tensor::from_slice(&self.features, shape), targets)
     }
+
+    /// How many times of each example count, `[batch]`, if not all do: for [`crate::Pass::over`].
+    pub fn ends(&self) -> Option<Tensor> {
+        self.times.as_ref().map(|times| Tensor::from_slice(times, [times.len()]))
+    }
+
+    /// [`Dataset::whole`] and [`Dataset::ends`].
+    pub(crate) fn examples(&self) -> Examples {
+        let (inputs, targets) = self.whole();
+        Examples { inputs, targets, times: self.ends() }
+    }
 }
 
 fn rows<T: Copy>(values: &[T], width: usize, positions: &[usize]) -> Vec<T> {
@@ -223,46 +260,6 @@ fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()
     }
     Ok(())
 }
-
-/// Batches of one epoch.
-#[derive(Debug)]
-pub struct Batches<'a> {
-    data: &'a Dataset,
-    order: Vec<usize>,
-    size: usize,
-    next: usize,
-}
-
-impl Batches<'_> {
-    /// Without the first `step` batches.
-    #[must_use]
-    pub fn from(mut self, step: usize) -> Self {
-        self.next = step.saturating_mul(self.size).min(self.order.len());
-        self
-    }
-}
-
-impl Iterator for Batches<'_> {
-    type Item = Result<Batch>;
-
-    fn next(&mut self) -> Option<Result<Batch>> {
-        let end = (self.next + self.size).min(self.order.len());
-        let positions = &self.order[self.next..end];
-        if positions.is_empty() {
-            return None;
-        }
-        self.next = end;
-        let (inputs, labels) = self.data.select(positions).whole();
-        Some(inputs.check().and_then(|()| labels.check()).map(|()| (inputs, labels)))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = (self.order.len() - self.next).div_ceil(self.size);
-        (left, Some(left))
-    }
-}
-
-impl ExactSizeIterator for Batches<'_> {}
 
 /// The largest file that is taken once it is unpacked.
 const MOST_BYTES: u64 = 1 << 31;

@@ -1,13 +1,13 @@
 //! Where examples come from: one call for tables, texts, images and arrays, and what must be remembered to read more of the same
 //! kind later.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use panoply_tensor::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::csv::TextTable;
-use super::{Dataset, Targets, arrays, digits, images, text};
+use super::{Dataset, arrays, digits, images, tables, text};
 
 /// A kind of data with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,12 @@ pub enum Source {
         /// Whether it is learned as numbers, not as classes.
         #[serde(default)]
         numbers: bool,
+        /// Which rows are one example, if not each is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sequences: Option<Sequences>,
+        /// The words of columns that hold no numbers, each a number of its own: 1 where it stands, 0 elsewhere.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        words: BTreeMap<String, Vec<String>>,
     },
     /// A text, character by character.
     Text {
@@ -51,6 +57,15 @@ pub enum Source {
         /// Lengths of an example's axes.
         lengths: Vec<usize>,
     },
+}
+
+/// Which rows of a table are one example, in the order in which they stand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sequences {
+    /// Those with the same in this column.
+    pub column: String,
+    /// Rows of the longest example; shorter ones end earlier.
+    pub time: usize,
 }
 
 /// Examples with what is to be learned of them.
@@ -89,6 +104,10 @@ pub struct Unlabelled {
 pub struct Reading {
     /// The column of a table that is to be learned, by name or counted from 1.
     pub label: Option<String>,
+    /// The column of a table whose rows with the same in it are one example, a sequence.
+    pub sequence: Option<String>,
+    /// Columns of a table that are not read.
+    pub without: Vec<String>,
     /// What is to be learned, if the data leave it open.
     pub task: Option<Task>,
     /// Characters of a window of text.
@@ -109,6 +128,8 @@ impl Reading {
         };
         let unused = |said: bool, used: bool, name: &str| (said && !used).then(|| format!("--{name}"));
         let idle = unused(self.label.is_some(), matches!(source, Source::Csv { .. }), "label")
+            .or_else(|| unused(self.sequence.is_some(), matches!(source, Source::Csv { .. }), "sequence"))
+            .or_else(|| unused(!self.without.is_empty(), matches!(source, Source::Csv { .. }), "without"))
             .or_else(|| unused(self.context.is_some(), task == Task::Text, "context"))
             .or_else(|| unused(self.image_size.is_some(), matches!(source, Source::Images { .. }), "image-size"))
             .or_else(|| unused(self.task.is_some(), self.task == Some(task), "task"));
@@ -130,9 +151,6 @@ pub enum Task {
     /// Each character of a text.
     Text,
 }
-
-/// Whole numbers of so many values or fewer are classes.
-const FEW_VALUES: usize = 20;
 
 /// More classes than this are taken for a mistake in the choice of the column.
 pub(super) const MOST_CLASSES: usize = 10_000;
@@ -157,7 +175,7 @@ pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         return open_text(path, reading);
     }
     match kind(path)? {
-        FileKind::Table => open_table(path, reading),
+        FileKind::Table => tables::open(path, reading),
         FileKind::Text if reading.task.is_none() => open_text(path, reading),
         FileKind::Text => Err(Error::mistake(format!("{} is a text, no table", path.display()))),
         FileKind::Idx | FileKind::Npy | FileKind::Npz => arrays::open(path),
@@ -176,10 +194,7 @@ pub(super) enum FileKind {
 }
 
 pub(super) fn kind(path: &Path) -> Result<FileKind> {
-    if !path.exists() {
-        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(Error::io(format!("cannot read {}", path.display()), error));
-    }
+    std::fs::metadata(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
     let name = name(path);
     if name.ends_with(".parquet.gz") {
         let message = format!("{}: unpack it first; Parquet packs its own columns", path.display());
@@ -209,71 +224,6 @@ pub(super) fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-/// The rows of a table, of text or of Parquet.
-fn read_rows(path: &Path) -> Result<TextTable> {
-    if !name(path).ends_with(".parquet") {
-        return TextTable::read(path);
-    }
-    #[cfg(feature = "parquet")]
-    return super::parquet::read(path);
-    #[cfg(not(feature = "parquet"))]
-    Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
-}
-
-fn open_table(path: &Path, reading: &Reading) -> Result<Labelled> {
-    let table = read_rows(path)?;
-    let label = table.label(reading.label.as_deref())?;
-    let columns: Vec<usize> = (0..table.names.len()).filter(|column| *column != label).collect();
-    if columns.is_empty() || table.rows.is_empty() {
-        let (rows, width) = (table.rows.len(), table.names.len());
-        let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
-        return Err(Error::corrupt(message));
-    }
-    let words: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[label].as_str()).collect();
-    let named = table.names[label].clone();
-    let at = |row: usize| format!("{}:{}: {named}", path.display(), table.rows[row].0);
-    if let Some(row) = words.iter().position(|word| word.is_empty()) {
-        return Err(Error::corrupt(format!("{}: it is empty", at(row))));
-    }
-    let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == Task::Numbers);
-    let source = Source::Csv {
-        columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
-        label: named.clone(),
-        numbers,
-    };
-    if numbers {
-        let values = table.numbers(&[label], path)?;
-        let data = Dataset::numbers(table.numbers(&columns, path)?, columns.len(), values, 1)?;
-        return Ok(Labelled { source, data, classes: Vec::new() });
-    }
-    let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() != 0.0);
-    if let Some(row) = words.iter().position(fraction) {
-        let note =
-            "classes are words or whole numbers; `--label COLUMN` names their column, `--task numbers` learns numbers";
-        return Err(Error::corrupt(format!("{}: `{}` is no class", at(row), words[row])).note(note));
-    }
-    let classes = sorted(&words);
-    if classes.len() < 2 || classes.len() > MOST_CLASSES {
-        let message = format!("{}: {named}: {} classes in {} rows", path.display(), classes.len(), words.len());
-        return Err(Error::corrupt(message).note("`--label COLUMN` names the column of classes"));
-    }
-    let place = |word: &&str| classes.iter().position(|class| class == word).map_or(0, |at| at as i32);
-    let labels = words.iter().map(place).collect();
-    let data = Dataset::new(table.numbers(&columns, path)?, columns.len(), labels, classes.len())?;
-    Ok(Labelled { source, data, classes })
-}
-
-/// Whether a column is one of numbers to be learned, not of classes: all are numbers, and one has a fraction or they are of many
-/// values for so few rows.
-fn are_numbers(words: &[&str]) -> bool {
-    let Ok(numbers) = words.iter().map(|word| word.parse::<f64>()).collect::<Result<Vec<f64>, _>>() else {
-        return false;
-    };
-    let values = sorted(words).len();
-    let many = values > FEW_VALUES && values > words.len() / FEW_VALUES;
-    many || numbers.iter().any(|number| number.fract() != 0.0)
-}
-
 fn open_text(path: &Path, reading: &Reading) -> Result<Labelled> {
     let text = text::load(path)?;
     let vocabulary = text::vocabulary(&text);
@@ -284,7 +234,7 @@ fn open_text(path: &Path, reading: &Reading) -> Result<Labelled> {
 }
 
 /// Each word once: in the order of the numbers if all are numbers, of the letters otherwise.
-fn sorted(words: &[&str]) -> Vec<String> {
+pub(super) fn sorted(words: &[&str]) -> Vec<String> {
     let mut classes: Vec<&str> = words.to_vec();
     classes.sort_unstable();
     classes.dedup();
@@ -318,7 +268,10 @@ impl Source {
                 let message = format!("{}: this network reads the digits that ship, no files", path.display());
                 Err(Error::mistake(message))
             }
-            Source::Csv { columns, label, numbers } => read_table(path, columns, label, *numbers, classes),
+            Source::Csv { columns, label, numbers, sequences, words } => {
+                let (numbers, sequences) = (*numbers, sequences.as_ref());
+                tables::Known { columns, label, numbers, sequences, words, classes }.read(path)
+            }
             Source::Text { .. } => {
                 let message = format!("{}: this network tells what follows a text; there is no class", path.display());
                 Err(Error::mistake(message))
@@ -351,32 +304,8 @@ fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Opt
 }
 
 /// The class of a name, if it is one.
-fn right(classes: &[String], name: &str) -> Option<Right> {
+pub(super) fn right(classes: &[String], name: &str) -> Option<Right> {
     classes.iter().position(|class| class == name).map(|at| Right::Class(at as i32))
-}
-
-fn read_table(path: &Path, columns: &[String], label: &str, numbers: bool, classes: &[String]) -> Result<Unlabelled> {
-    let table = read_rows(path)?;
-    let place = |name: &str| table.names.iter().position(|known| known == name);
-    let missing: Vec<&str> = columns.iter().map(String::as_str).filter(|name| place(name).is_none()).collect();
-    if !missing.is_empty() {
-        let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
-        return Err(Error::corrupt(message));
-    }
-    let places: Vec<usize> = columns.iter().filter_map(|name| place(name)).collect();
-    let features = table.numbers(&places, path)?;
-    let known = place(label);
-    let right = |cells: &[String]| match numbers {
-        true => cells[known?].parse().ok().map(Right::Number),
-        false => right(classes, &cells[known?]),
-    };
-    let known = table.rows.iter().map(|(_, cells)| right(cells)).collect();
-    let names: Vec<String> = table.rows.iter().map(|(line, _)| format!("line {line}")).collect();
-    let mut read = Unlabelled::new(features, &[columns.len()], names, known)?;
-    if numbers {
-        read.data.targets = Targets::Numbers { values: vec![0.0; read.names.len()], width: 1 };
-    }
-    Ok(read)
 }
 
 impl Unlabelled {

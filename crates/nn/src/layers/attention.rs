@@ -61,10 +61,16 @@ fn apart(x: Tensor, heads: usize) -> Tensor {
     x.unflatten(2, &[heads, width / heads]).transpose(1, 2)
 }
 
+/// Which positions of a sequence may be looked at, `[batch, heads, queries, keys]` but for lengths of 1, if not all may.
+pub(super) fn seen(input: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+    pass.counted(input).map(|counted| counted.unsqueeze(1).unsqueeze(1))
+}
+
 impl Layer for MultiHeadAttention {
-    /// Every position looks at every position, or at those up to itself.
+    /// Every position looks at every position that counts, or at those up to itself.
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.attend(input, input, &Attention { causal: self.causal, ..Attention::default() }, pass)
+        let mask = seen(input, pass);
+        self.attend(input, input, &Attention { causal: self.causal, mask: mask.as_ref(), ..Attention::default() }, pass)
     }
 }
 

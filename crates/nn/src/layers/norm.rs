@@ -2,6 +2,7 @@
 
 use panoply_tensor::{DType, Result, Tensor};
 
+use crate::data::Dataset;
 use crate::layer::{Layer, Pass};
 use crate::module::{Module, Param, Visitor, VisitorMut, module};
 
@@ -182,6 +183,21 @@ impl Standardise {
         let elems = lengths.iter().product();
         let whole = |value: f32| Param::state(Tensor::from_slice(&vec![value; elems], lengths));
         Standardise { mean: whole(0.0), deviation: whole(1.0) }
+    }
+
+    /// Mean and deviation of examples whose axes have these lengths: of each place, or, of sequences that end at times of their own,
+    /// of each feature.
+    pub fn of(data: &Dataset, lengths: &[usize]) -> Result<Standardise> {
+        let Some(times) = &data.times else { return Ok(Standardise::measured(&data.features, lengths)) };
+        let [time, features] = [data.lengths[0], data.width / data.lengths[0]];
+        let counted = |(row, times): (&[f32], &i32)| row[..*times as usize * features].to_vec();
+        let rows: Vec<f32> = data.features.chunks_exact(data.width).zip(times).flat_map(counted).collect();
+        let each = Standardise::measured(&rows, &[features]);
+        let along = |state: &Param| -> Result<Param> {
+            let values = state.tensor().to_vec::<f32>()?.repeat(time);
+            Ok(Param::state(Tensor::from_slice(&values, lengths)))
+        };
+        Ok(Standardise { mean: along(&each.mean)?, deviation: along(&each.deviation)? })
     }
 
     /// Mean and deviation of rows of as many numbers as an example has.

@@ -89,6 +89,23 @@ impl Layer for Flatten {
 
 module!(Flatten {});
 
+/// Of the axis after the batch a part.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrow {
+    /// The first place that is kept.
+    pub start: usize,
+    /// How many are kept.
+    pub length: usize,
+}
+
+impl Layer for Narrow {
+    fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
+        input.narrow(1, self.start, self.length)
+    }
+}
+
+module!(Narrow {});
+
 /// The last axis as several whose lengths multiply to it: rows of 64 as images of 1 × 8 × 8.
 #[derive(Clone, Debug)]
 pub struct Unflatten(pub Vec<usize>);

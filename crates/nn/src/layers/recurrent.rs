@@ -5,10 +5,10 @@
 //!
 //! Sources: Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al. 2014.
 
-use panoply_tensor::{DType, Error, Rng, Tensor};
+use panoply_tensor::{Error, Rng, Tensor};
 
 use crate::init;
-use crate::layer::{Layer, Pass};
+use crate::layer::{Layer, Pass, counted};
 use crate::layers::Dropout;
 use crate::module::{Param, module};
 
@@ -120,10 +120,7 @@ impl Recurrent {
                 .note(format!("sequences {input:?}, lengths {lengths:?}"))),
         };
         match fits {
-            Ok(time) => {
-                let runs = Tensor::iota(time).lt(&lengths.cast(DType::I32).unsqueeze(1));
-                self.run_while(input, Some(&runs), start, pass)
-            }
+            Ok(time) => self.run_while(input, Some(&counted(lengths, time)), start, pass),
             Err(error) => {
                 let mistake = Tensor::from_mistake(error);
                 (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
@@ -243,7 +240,10 @@ impl Recurrent {
 
 impl Layer for Recurrent {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.run(input, None, pass).0
+        match pass.times().cloned() {
+            Some(times) => self.run_packed(input, &times, None, pass).0,
+            None => self.run(input, None, pass).0,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use panoply_tensor::{Attention, Rng, Tensor};
 
 use crate::layer::{Layer, Pass};
+use crate::layers::attention::seen;
 use crate::layers::{Dropout, LayerNorm, Linear, MultiHeadAttention};
 use crate::module::module;
 
@@ -82,7 +83,8 @@ impl EncoderBlock {
 
 impl Layer for EncoderBlock {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.attend(input, &Attention { causal: self.shape.causal, ..Attention::default() }, pass)
+        let mask = seen(input, pass);
+        self.attend(input, &Attention { causal: self.shape.causal, mask: mask.as_ref(), ..Attention::default() }, pass)
     }
 }
 

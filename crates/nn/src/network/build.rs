@@ -2,12 +2,12 @@
 
 use panoply_tensor::{Conv, Rng, Tensor, Window};
 
-use super::layer_spec::{LayerSpec, Memory, Transposed, Windows};
+use super::layer_spec::{Block, LayerSpec, Memory, Transposed, Windows};
 use crate::layers::{
     AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, BatchNorm, BlockShape, Cell, Checkpoint, Convolution,
-    DropoutLayer, Embedding, EncoderBlock, Flatten, Flip, GroupNorm, LayerNorm, LeakyRelu, Linear, Map, MaxPool,
-    MultiHeadAttention, Noise, Positions, Recurrent, Reshape, Residual, Restore, RmsNorm, Sequential, Shift, Stage,
-    Standardise, TransposedConvolution,
+    CrossAttention, Decoder, DecoderBlock, DropoutLayer, Embedding, EncoderBlock, Flatten, Flip, GroupNorm, Last,
+    LayerNorm, LeakyRelu, Linear, Map, MaxPool, MeanOverTime, MultiHeadAttention, Narrow, Noise, Positions, Recurrent,
+    Reshape, Residual, Restore, RmsNorm, Sequential, Shift, Stage, Standardise, TransposedConvolution,
 };
 
 /// Layers one after another over inputs of these lengths.
@@ -61,9 +61,13 @@ impl LayerSpec {
             LayerSpec::Shift { by } => Box::new(Shift { by: *by }),
             LayerSpec::Flip { probability } => Box::new(Flip { probability: *probability }),
             LayerSpec::Noise { deviation } => Box::new(Noise { deviation: *deviation }),
-            LayerSpec::Attention { heads, key_heads, causal } => {
+            LayerSpec::Attention { heads, key_heads, causal, source } => {
                 let layer = MultiHeadAttention::grouped(last, *heads, key_heads.unwrap_or(*heads), rng);
-                Box::new(MultiHeadAttention { causal: *causal, ..layer })
+                let attention = MultiHeadAttention { causal: *causal, ..layer };
+                match source.is_empty() {
+                    true => Box::new(attention),
+                    false => Box::new(CrossAttention { attention, source: all(source, input, rng) }),
+                }
             }
             LayerSpec::Residual { layers, shortcut } => {
                 Box::new(Residual { layers: all(layers, input, rng), shortcut: all(shortcut, input, rng) })
@@ -97,19 +101,18 @@ impl LayerSpec {
             LayerSpec::Rnn(memory) => memory.build(Cell::Plain, last, rng),
             LayerSpec::Lstm(memory) => memory.build(Cell::Lstm, last, rng),
             LayerSpec::Gru(memory) => memory.build(Cell::Gru, last, rng),
-            LayerSpec::Last {} => Box::new(Map(|x| x.slice((.., -1)))),
-            LayerSpec::MeanOverTime {} => Box::new(Map(|x| x.mean(1))),
+            LayerSpec::Last {} => Box::new(Last),
+            LayerSpec::MeanOverTime {} => Box::new(MeanOverTime),
             LayerSpec::Positions {} => Box::new(Positions),
-            LayerSpec::Encoder { heads, inner, dropout, causal } => {
-                let shape = BlockShape {
-                    width: last,
-                    heads: *heads,
-                    inner: *inner,
-                    norm_first: true,
-                    dropout: *dropout,
-                    causal: *causal,
-                };
-                Box::new(EncoderBlock::new(shape, rng))
+            LayerSpec::Narrow { start, length } => Box::new(Narrow { start: *start, length: *length }),
+            LayerSpec::Encoder(block) => Box::new(EncoderBlock::new(block.shape(last), rng)),
+            LayerSpec::Decoder(decoder) => {
+                let width = self.output(input).expect("sizes have been checked")[1];
+                Box::new(Decoder {
+                    layers: all(&decoder.layers, input, rng),
+                    source: all(&decoder.source, input, rng),
+                    blocks: (0..decoder.blocks).map(|_| DecoderBlock::new(decoder.block().shape(width), rng)).collect(),
+                })
             }
         }
     }
@@ -179,6 +182,13 @@ impl Windows {
 
     fn mean<const N: usize>(&self) -> Box<dyn Stage> {
         Box::new(AveragePool::<N> { window: self.window(), padding: axes(&self.padding, 0) })
+    }
+}
+
+impl Block {
+    fn shape(&self, width: usize) -> BlockShape {
+        let Block { heads, inner, dropout, causal, norm_first } = *self;
+        BlockShape { width, heads, inner, norm_first, causal, dropout }
     }
 }
 

@@ -125,7 +125,7 @@ fn layer(table: &Table) -> Result<LayerSpec, Wrong> {
 }
 
 /// Fields that hold layers, in [`LayerSpec::parts`].
-const PARTS: [&str; 2] = ["layers", "shortcut"];
+const PARTS: [&str; 3] = ["layers", "shortcut", "source"];
 
 /// Reads a list of layers in its place.
 fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), Wrong> {

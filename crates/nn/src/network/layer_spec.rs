@@ -180,7 +180,15 @@ pub enum LayerSpec {
     MeanOverTime {},
     /// Sines and cosines of the time added to `[time, features]`.
     Positions {},
-    /// Each time of `[time, features]` looks at the others, in several heads.
+    /// Of the first axis a part.
+    Narrow {
+        /// The first place that is kept, counted from 0.
+        #[serde(default)]
+        start: usize,
+        /// How many are kept.
+        length: usize,
+    },
+    /// Each time of `[time, features]` looks at the others, or at those of another sequence, in several heads.
     Attention {
         /// Heads; they divide the features.
         heads: usize,
@@ -190,6 +198,9 @@ pub enum LayerSpec {
         /// Whether each time sees only those up to itself.
         #[serde(default, skip_serializing_if = "is_false")]
         causal: bool,
+        /// What makes of the input the sequence that is looked at; the input is, if there are none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        source: Vec<LayerSpec>,
     },
     /// What layers make of an input, added to the input or to what other layers make of it.
     Residual {
@@ -204,19 +215,53 @@ pub enum LayerSpec {
         /// In order.
         layers: Vec<LayerSpec>,
     },
-    /// A transformer block over `[time, features]`: self-attention and dense layers, norms first.
-    Encoder {
-        /// Heads of attention; they divide the features.
-        heads: usize,
-        /// Width between the dense layers.
-        inner: usize,
-        /// Probability of dropping what is added in training.
-        #[serde(default)]
-        dropout: f64,
-        /// Whether each time sees only those up to itself.
-        #[serde(default, skip_serializing_if = "is_false")]
-        causal: bool,
-    },
+    /// A transformer block over `[time, features]`: self-attention and dense layers.
+    Encoder(Block),
+    /// Blocks of a transformer's decoder, all of which look at one other sequence.
+    Decoder(Decoder),
+}
+
+/// A block of a transformer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Heads of attention; they divide the features.
+    pub heads: usize,
+    /// Width between the dense layers.
+    pub inner: usize,
+    /// Probability of dropping what is added in training.
+    #[serde(default)]
+    pub dropout: f64,
+    /// Whether each time sees only those up to itself.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub causal: bool,
+    /// Whether norms stand before attention and dense layers, not behind the sums.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub norm_first: bool,
+}
+
+/// A transformer's decoder: self-attention up to each time, attention to another sequence, dense layers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decoder {
+    /// Heads of attention; they divide the features.
+    pub heads: usize,
+    /// Width between the dense layers.
+    pub inner: usize,
+    /// Blocks one over the other.
+    #[serde(default = "one")]
+    pub blocks: usize,
+    /// Probability of dropping what is added in training.
+    #[serde(default)]
+    pub dropout: f64,
+    /// Whether norms stand before attention and dense layers, not behind the sums.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub norm_first: bool,
+    /// What makes of the input the sequence that is decoded; the input is, if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerSpec>,
+    /// What makes of the input the sequence that is looked at.
+    pub source: Vec<LayerSpec>,
 }
 
 /// Layers that a layer consists of.
@@ -301,6 +346,10 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 fn slope() -> f64 {
     0.01
 }
@@ -313,6 +362,13 @@ impl Memory {
     /// One layer, forwards.
     pub fn new(hidden: usize) -> Memory {
         Memory { hidden, inputs: None, layers: 1, both: false }
+    }
+}
+
+impl Block {
+    /// That sees all times, without dropout, norms first.
+    pub fn new(heads: usize, inner: usize) -> Block {
+        Block { heads, inner, dropout: 0.0, causal: false, norm_first: true }
     }
 }
 
@@ -364,12 +420,12 @@ impl LayerSpec {
 
     /// A transformer block that sees all times, without dropout.
     pub fn encoder(heads: usize, inner: usize) -> LayerSpec {
-        LayerSpec::Encoder { heads, inner, dropout: 0.0, causal: false }
+        LayerSpec::Encoder(Block::new(heads, inner))
     }
 
     /// Attention in so many heads that sees all times.
     pub fn attention(heads: usize) -> LayerSpec {
-        LayerSpec::Attention { heads, key_heads: None, causal: false }
+        LayerSpec::Attention { heads, key_heads: None, causal: false, source: Vec::new() }
     }
 
     /// Each channel normalised over the batch, 1e-5 added to the variance.
@@ -403,6 +459,13 @@ impl LayerSpec {
                 Part { name: "shortcut", params: "shortcut.", layers: shortcut },
             ],
             LayerSpec::Checkpoint { layers } => vec![Part { name: "layers", params: "", layers }],
+            LayerSpec::Attention { source, .. } if !source.is_empty() => {
+                vec![Part { name: "source", params: "source.", layers: source }]
+            }
+            LayerSpec::Decoder(Decoder { layers, source, .. }) => vec![
+                Part { name: "layers", params: "layers.", layers },
+                Part { name: "source", params: "source.", layers: source },
+            ],
             _ => Vec::new(),
         }
     }
@@ -412,6 +475,8 @@ impl LayerSpec {
         match self {
             LayerSpec::Residual { layers, shortcut } => vec![layers, shortcut],
             LayerSpec::Checkpoint { layers } => vec![layers],
+            LayerSpec::Attention { source, .. } if !source.is_empty() => vec![source],
+            LayerSpec::Decoder(Decoder { layers, source, .. }) => vec![layers, source],
             _ => Vec::new(),
         }
     }
@@ -463,7 +528,9 @@ impl LayerSpec {
             LayerSpec::Last {} => "last",
             LayerSpec::MeanOverTime {} => "mean_over_time",
             LayerSpec::Positions {} => "positions",
-            LayerSpec::Encoder { .. } => "encoder",
+            LayerSpec::Encoder(_) => "encoder",
+            LayerSpec::Decoder(_) => "decoder",
+            LayerSpec::Narrow { .. } => "narrow",
             LayerSpec::Attention { .. } => "attention",
             LayerSpec::Residual { .. } => "residual",
             LayerSpec::Checkpoint { .. } => "checkpoint",

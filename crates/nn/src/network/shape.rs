@@ -1,6 +1,6 @@
 //! What comes out of a layer, and what is wrong with it. `{before}` in a message stands for the layer before.
 
-use super::layer_spec::{LayerSpec, Memory, Part, Transposed};
+use super::layer_spec::{Block, Decoder, LayerSpec, Memory, Part, Transposed};
 use super::size;
 
 /// More of anything is taken for a slip of the pen.
@@ -148,8 +148,17 @@ impl LayerSpec {
                 }
                 vec![time, features]
             }
-            LayerSpec::Attention { heads, key_heads, .. } => {
+            LayerSpec::Narrow { start, length } => {
+                let end = start.checked_add(within("length", *length)?).filter(|end| *end <= input[0]);
+                end.ok_or_else(|| format!("length {length} from {start} on is more than the {input:?} of {{before}}"))?;
+                [&[*length], &input[1..]].concat()
+            }
+            LayerSpec::Attention { heads, key_heads, causal, source } => {
                 let (time, features) = self::heads(*heads, input)?;
+                if *causal && !source.is_empty() {
+                    return Err("causal is for a sequence that looks at itself; this one has a source".to_string());
+                }
+                self.parts().iter().try_for_each(|source| looked_at(source, input, features))?;
                 if let Some(shared) = key_heads.filter(|shared| *shared == 0 || !heads.is_multiple_of(*shared)) {
                     return Err(format!("key_heads {shared} do not divide {heads} heads"));
                 }
@@ -168,15 +177,46 @@ impl LayerSpec {
                     _ => outputs[0].clone(),
                 }
             }
-            LayerSpec::Encoder { heads, inner, dropout, .. } => {
-                let (time, features) = self::heads(*heads, input)?;
-                within("inner", *inner)?;
-                share("dropout", *dropout)?;
-                vec![time, features]
+            LayerSpec::Encoder(block) => block.output(input)?,
+            LayerSpec::Decoder(decoder) => {
+                let [layers, source] = &self.parts()[..] else { unreachable!("a decoder has two parts") };
+                if source.layers.is_empty() {
+                    return Err("source: there is none".to_string());
+                }
+                within("blocks", decoder.blocks)?;
+                let decoded = of_part(layers, input)?;
+                let output = decoder.block().output(&decoded)?;
+                looked_at(source, input, output[1])?;
+                output
             }
         };
         size(&output).ok_or_else(|| format!("gives {output:?}, which is too large"))?;
         Ok(output)
+    }
+}
+
+/// Whether a part gives a sequence of these features, for attention to look at.
+fn looked_at(source: &Part<'_>, input: &[usize], features: usize) -> Result<(), String> {
+    match of_part(source, input)?[..] {
+        [_, given] if given == features => Ok(()),
+        ref given => Err(format!("source gives {given:?}, not [time, {features}] as what looks at it has features")),
+    }
+}
+
+impl Block {
+    fn output(&self, input: &[usize]) -> Result<Vec<usize>, String> {
+        let (time, features) = heads(self.heads, input)?;
+        within("inner", self.inner)?;
+        share("dropout", self.dropout)?;
+        Ok(vec![time, features])
+    }
+}
+
+impl Decoder {
+    /// What each of its blocks is like.
+    pub(super) fn block(&self) -> Block {
+        let Decoder { heads, inner, dropout, norm_first, .. } = *self;
+        Block { heads, inner, dropout, norm_first, causal: true }
     }
 }
 

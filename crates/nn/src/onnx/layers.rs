@@ -6,7 +6,7 @@ use panoply_tensor::{Error, Result, Tensor};
 
 use super::proto::{Graph, INT64, Value};
 use crate::layers::{Cell, sinusoidal_positions};
-use crate::network::layer_spec::{Memory, Part, Transposed, Windows};
+use crate::network::layer_spec::{Block, Decoder, Memory, Part, Transposed, Windows};
 use crate::network::{LayerSpec, Network};
 
 /// Writes one layer.
@@ -19,6 +19,13 @@ pub struct Writer<'a> {
     pub place: String,
     /// Values named so far.
     pub count: usize,
+}
+
+/// A value of the graph and the lengths of an example of it.
+#[derive(Clone, Copy)]
+struct Sequence<'a> {
+    value: &'a str,
+    lengths: &'a [usize],
 }
 
 fn ints(values: &[usize]) -> Value {
@@ -160,12 +167,29 @@ impl Writer<'_> {
                 let positions = self.tensor(&sinusoidal_positions(lengths[0], lengths[1]))?;
                 Ok(self.op("Add", &[input, &positions], &[]))
             }
-            LayerSpec::Encoder { heads, causal, .. } => self.encoder(lengths, *heads, *causal, input),
-            LayerSpec::Attention { heads, key_heads, causal } => {
-                self.attention("", lengths, [*heads, key_heads.unwrap_or(*heads)], *causal, input)
+            LayerSpec::Narrow { start, length } => {
+                let [start, end, axis] = [*start, start + length, 1].map(|number| {
+                    let name = self.name();
+                    self.graph.integers(&name, &[number as i64], false);
+                    name
+                });
+                Ok(self.op("Slice", &[input, &start, &end, &axis], &[]))
+            }
+            LayerSpec::Encoder(block) => self.encoder(block, lengths, input),
+            LayerSpec::Decoder(decoder) => self.decoder(decoder, &layer.parts(), lengths, input),
+            LayerSpec::Attention { heads, key_heads, causal, .. } => {
+                let heads = [*heads, key_heads.unwrap_or(*heads)];
+                let own = Sequence { value: input, lengths };
+                match &layer.parts()[..] {
+                    [source] => {
+                        let (value, lengths) = self.part(source, lengths, input)?;
+                        self.attention("attention.", own, Sequence { value: &value, lengths: &lengths }, heads, false)
+                    }
+                    _ => self.attention("", own, own, heads, *causal),
+                }
             }
             LayerSpec::Residual { .. } | LayerSpec::Checkpoint { .. } => {
-                let values = layer.parts().into_iter().map(|part| self.part(&part, lengths, input));
+                let values = layer.parts().into_iter().map(|part| Ok(self.part(&part, lengths, input)?.0));
                 match &values.collect::<Result<Vec<String>>>()?[..] {
                     [added, around] => Ok(self.op("Add", &[around, added], &[])),
                     values => Ok(values.concat()),
@@ -222,16 +246,16 @@ impl Writer<'_> {
         self.place.split('.').next().and_then(|at| at.parse::<usize>().ok()).map_or(1, |at| at + 1)
     }
 
-    /// The layers that a layer consists of, over `input`.
-    fn part(&mut self, part: &Part<'_>, lengths: &[usize], input: &str) -> Result<String> {
-        let shapes = Network { layers: part.layers.to_vec(), ..Network::with_input(lengths) }.shapes()?;
+    /// The layers that a layer consists of, over `input`: what comes out and the lengths of an example of it.
+    fn part(&mut self, part: &Part<'_>, lengths: &[usize], input: &str) -> Result<(String, Vec<usize>)> {
+        let mut shapes = Network { layers: part.layers.to_vec(), ..Network::with_input(lengths) }.shapes()?;
         let mut value = input.to_string();
         for (at, layer) in part.layers.iter().enumerate() {
             let place = format!("{}.{}{at}", self.place, part.params);
             let mut inner = Writer { graph: self.graph, params: self.params, place, count: 0 };
             value = inner.write(layer, &shapes[at], &value)?;
         }
-        Ok(value)
+        Ok((value, shapes.pop().unwrap_or_default()))
     }
 
     fn name(&mut self) -> String {
@@ -378,21 +402,21 @@ impl Writer<'_> {
     fn attention(
         &mut self,
         prefix: &str,
-        lengths: &[usize],
+        queries: Sequence<'_>,
+        source: Sequence<'_>,
         [heads, shared]: [usize; 2],
         causal: bool,
-        input: &str,
     ) -> Result<String> {
-        let (time, width) = (lengths[0], lengths[1]);
+        let (time, width) = (queries.lengths[0], queries.lengths[1]);
         let (group, size) = (heads / shared, width / heads);
-        let mut apart = |name: &str, group: usize, perm: [i64; 5]| -> Result<String> {
-            let value = self.linear(&format!("{prefix}{name}."), true, input)?;
-            let heads = self.reshape(&value, &signed(&[0, time, shared, group, size]));
+        let mut apart = |name: &str, from: Sequence<'_>, group: usize, perm: [i64; 5]| -> Result<String> {
+            let value = self.linear(&format!("{prefix}{name}."), true, from.value)?;
+            let heads = self.reshape(&value, &signed(&[0, from.lengths[0], shared, group, size]));
             Ok(self.op("Transpose", &[&heads], &[("perm", Value::Ints(perm.to_vec()))]))
         };
-        let query = apart("query", group, [0, 2, 3, 1, 4])?;
-        let key = apart("key", 1, [0, 2, 3, 4, 1])?;
-        let value = apart("value", 1, [0, 2, 3, 1, 4])?;
+        let query = apart("query", queries, group, [0, 2, 3, 1, 4])?;
+        let key = apart("key", source, 1, [0, 2, 3, 4, 1])?;
+        let value = apart("value", source, 1, [0, 2, 3, 1, 4])?;
         let scores = self.op("MatMul", &[&query, &key], &[]);
         let scale = self.scalar(1.0 / (size as f64).sqrt());
         let mut scaled = self.op("Mul", &[&scores, &scale], &[]);
@@ -409,15 +433,54 @@ impl Writer<'_> {
         self.linear(&format!("{prefix}output."), true, &joined)
     }
 
-    fn encoder(&mut self, lengths: &[usize], heads: usize, causal: bool, input: &str) -> Result<String> {
-        let normal = self.layer_norm("norms.0.", 1e-5, input)?;
-        let seen = self.attention("attention.", lengths, [heads; 2], causal, &normal)?;
-        let sum = self.op("Add", &[input, &seen], &[]);
-        let normal = self.layer_norm("norms.1.", 1e-5, &sum)?;
-        let up = self.linear("dense.up.", true, &normal)?;
+    fn encoder(&mut self, block: &Block, lengths: &[usize], input: &str) -> Result<String> {
+        let seen = self.added("norms.0.", block.norm_first, input, |writer, value| {
+            let own = Sequence { value, lengths };
+            writer.attention("attention.", own, own, [block.heads; 2], block.causal)
+        })?;
+        self.added("norms.1.", block.norm_first, &seen, |writer, value| writer.dense("", value))
+    }
+
+    fn decoder(&mut self, decoder: &Decoder, parts: &[Part<'_>], lengths: &[usize], input: &str) -> Result<String> {
+        let (mut value, own_lengths) = self.part(&parts[0], lengths, input)?;
+        let (source, source_lengths) = self.part(&parts[1], lengths, input)?;
+        let source = Sequence { value: &source, lengths: &source_lengths };
+        let (heads, first) = ([decoder.heads; 2], decoder.norm_first);
+        for at in 0..decoder.blocks {
+            let of = |name: &str| format!("blocks.{at}.{name}.");
+            value = self.added(&of("norms.0"), first, &value, |writer, value| {
+                let own = Sequence { value, lengths: &own_lengths };
+                writer.attention(&of("attention"), own, own, heads, true)
+            })?;
+            value = self.added(&of("norms.1"), first, &value, |writer, value| {
+                let own = Sequence { value, lengths: &own_lengths };
+                writer.attention(&of("cross"), own, source, heads, false)
+            })?;
+            let dense = |writer: &mut Self, value: &str| writer.dense(&format!("blocks.{at}."), value);
+            value = self.added(&of("norms.2"), first, &value, dense)?;
+        }
+        Ok(value)
+    }
+
+    /// What a layer makes of the input, added to it, with a norm before the layer or behind the sum.
+    fn added(
+        &mut self,
+        norm: &str,
+        first: bool,
+        input: &str,
+        layer: impl FnOnce(&mut Self, &str) -> Result<String>,
+    ) -> Result<String> {
+        let into = if first { self.layer_norm(norm, 1e-5, input)? } else { input.to_string() };
+        let made = layer(self, &into)?;
+        let sum = self.op("Add", &[input, &made], &[]);
+        if first { Ok(sum) } else { self.layer_norm(norm, 1e-5, &sum) }
+    }
+
+    /// The dense layers of a block.
+    fn dense(&mut self, prefix: &str, input: &str) -> Result<String> {
+        let up = self.linear(&format!("{prefix}dense.up."), true, input)?;
         let inner = self.gelu(&up);
-        let down = self.linear("dense.down.", true, &inner)?;
-        Ok(self.op("Add", &[&sum, &down], &[]))
+        self.linear(&format!("{prefix}dense.down."), true, &inner)
     }
 }
 

@@ -1,0 +1,69 @@
+//! Tables with columns of words: learned from, judged, gone on with; and what wrong ones get.
+
+mod place;
+
+use std::fmt::Write;
+
+use place::{Place, text};
+
+/// Passengers who were saved if they were women of any class but the third, or children: words alone do not tell, numbers neither.
+fn passengers(count: usize, first: usize) -> String {
+    let mut table = "name,sex,age,class,saved\n".to_string();
+    for at in first..first + count {
+        let (sex, class, age) = (["male", "female"][at % 2], ["first", "second", "third"][at / 2 % 3], at * 37 % 70);
+        let saved = age < 15 || (sex == "female" && class != "third");
+        writeln!(table, "passenger {at},{sex},{age},{class},{}", if saved { "yes" } else { "no" }).unwrap();
+    }
+    table
+}
+
+#[test]
+fn words_are_learned_from() {
+    let place = Place::new("words");
+    place.write("ship.csv", passengers(600, 0));
+    let train = ["train", "ship.csv", "--without", "name"];
+    let report = place.json(&[&train[..], &["--label", "saved", "--epochs", "12"]].concat());
+    assert!(report["accuracy"].as_f64().unwrap() > 0.95, "{report}");
+    let said = text(&place.run(&["train", "--resume", "runs/ship-1", "--epochs", "13"]).stderr);
+    assert!(said.contains("saved as one of 2 classes, words in class, sex; mlp"), "{said}");
+    // Columns in another order, and what need not be there is not.
+    place.write("more.csv", "class,age,sex\nthird,40,female\nfirst,40,female\nfirst,5,male\nsecond,40,male\n");
+    let judged = place.json(&["predict", "runs/ship-1", "more.csv"]);
+    let read: Vec<&str> =
+        judged["predictions"].as_array().unwrap().iter().map(|one| one["read"].as_str().unwrap()).collect();
+    assert_eq!(read, ["no", "yes", "yes", "no"]);
+    place.write("crew.csv", "class,age,sex\nthird,40,female\ncrew,40,male\n");
+    let refusal = place.refused(&["predict", "runs/ship-1", "crew.csv"]);
+    assert!(refusal.contains("crew.csv:3: class: `crew` is none of the 3 words this network knows"), "{refusal}");
+    assert!(refusal.contains("\n  it knows first, second, third"), "{refusal}");
+    // A word is learned as a class, a number from words.
+    let report = place.json(&[&train[..], &["--label", "sex", "--epochs", "1"]].concat());
+    assert_eq!(report["r2"], serde_json::Value::Null);
+    let report = place.json(&[&train[..], &["--without", "saved", "--label", "age", "--epochs", "1"]].concat());
+    assert!(report["r2"].is_f64(), "{report}");
+}
+
+#[test]
+fn wrong_words_are_named() {
+    let place = Place::new("wrong-words");
+    place.write("ship.csv", passengers(80, 0));
+    place.write("gaps.csv", passengers(80, 0).replace("male,0,", "male,,"));
+    place.write("odd.csv", passengers(80, 0).replace("male,37,", "male,old,"));
+    for (arguments, refused) in [
+        (&["ship.csv"][..], "ship.csv: name: 80 different words are no kinds of anything"),
+        (&["ship.csv"], "\n  `--without \"name\"` leaves the column out"),
+        (&["gaps.csv", "--without", "name"], "gaps.csv:2: age: is empty"),
+        (&["gaps.csv", "--without", "1"], "\n  `--without COLUMN` leaves a column out"),
+        (&["odd.csv", "--without", "name"], "odd.csv:3: age: `old` is no finite number"),
+        (
+            &["ship.csv", "--label", "saved", "--without", "saved"],
+            "ship.csv: saved is learned, so it cannot be left out",
+        ),
+        (&["ship.csv", "--without", "cabin"], "there is no column `cabin`; there are name, sex, age, class, saved"),
+        (&["digits", "--without", "name"], "--without: digits have no use for it"),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+    }
+    assert!(!place.0.join("runs").exists(), "nothing was begun");
+}

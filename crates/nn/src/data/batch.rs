@@ -1,0 +1,93 @@
+//! Some examples on the device, and all of them some at a time.
+
+use panoply_tensor::{Error, Result, Tensor};
+
+use super::Dataset;
+
+/// Inputs `[batch, lengths]`, and classes `[batch]` or `[batch, places]` or numbers `[batch, width]`.
+pub type Batch = (Tensor, Tensor);
+
+/// A [`Batch`] of examples that may end before the last time.
+#[derive(Clone, Debug)]
+pub(crate) struct Examples {
+    /// `[batch, lengths]`.
+    pub inputs: Tensor,
+    /// What is to be learned of each.
+    pub targets: Tensor,
+    /// How many times of each sequence count, `[batch]`, if not all do: for [`crate::Pass::over`].
+    pub times: Option<Tensor>,
+}
+
+impl Examples {
+    /// How many examples.
+    pub fn examples(&self) -> Result<usize> {
+        Ok(self.targets.shape()?.dims()[0])
+    }
+
+    /// All that it consists of.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        [&self.inputs, &self.targets].into_iter().chain(&self.times)
+    }
+
+    /// Whether all of it was made.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.tensors().try_for_each(Tensor::check)
+    }
+
+    /// What becomes of it if this becomes of each part.
+    pub(crate) fn map(&self, part: impl Fn(&Tensor) -> Tensor) -> Examples {
+        let [inputs, targets] = [&self.inputs, &self.targets].map(&part);
+        Examples { inputs, targets, times: self.times.as_ref().map(part) }
+    }
+}
+
+/// Batches of one epoch.
+#[derive(Debug)]
+pub struct Batches<'a> {
+    data: &'a Dataset,
+    order: Vec<usize>,
+    size: usize,
+    next: usize,
+}
+
+impl<'a> Batches<'a> {
+    /// The examples in this order, so many at a time.
+    pub(super) fn new(data: &'a Dataset, order: Vec<usize>, size: usize) -> Batches<'a> {
+        Batches { data, order, size: size.max(1), next: 0 }
+    }
+
+    /// Without the first `step` batches.
+    #[must_use]
+    pub fn from(mut self, step: usize) -> Self {
+        self.next = step.saturating_mul(self.size).min(self.order.len());
+        self
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        let end = (self.next + self.size).min(self.order.len());
+        let positions = &self.order[self.next..end];
+        if positions.is_empty() {
+            return None;
+        }
+        self.next = end;
+        if self.data.times.is_some() {
+            let message = "sequences that end before the last time are no batches of inputs and targets alone";
+            return Some(Err(
+                Error::mistake(message).note("take `Dataset::parts`, and of each its `ends` for the pass")
+            ));
+        }
+        let batch = self.data.select(positions).examples();
+        Some(batch.check().map(|()| (batch.inputs, batch.targets)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.order.len() - self.next).div_ceil(self.size);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Batches<'_> {}

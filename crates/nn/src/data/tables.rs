@@ -1,0 +1,311 @@
+//! Tables as examples: each row one, or each run of rows that belong together a sequence.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use panoply_tensor::{Error, Result};
+
+use super::csv::TextTable;
+use super::source::{Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Unlabelled, name, right, sorted};
+use super::{Dataset, Targets};
+
+/// Whole numbers of so many values or fewer are classes.
+const FEW_VALUES: usize = 20;
+
+/// A column of more words than this holds names rather than kinds.
+const MOST_WORDS: usize = 64;
+
+/// The rows of a table, of text or of Parquet.
+fn read_rows(path: &Path) -> Result<TextTable> {
+    if !name(path).ends_with(".parquet") {
+        return TextTable::read(path);
+    }
+    #[cfg(feature = "parquet")]
+    return super::parquet::read(path);
+    #[cfg(not(feature = "parquet"))]
+    Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
+}
+
+/// A column that is learned from.
+struct Column<'a> {
+    place: usize,
+    /// Its words, if it holds no numbers.
+    words: Option<&'a [String]>,
+}
+
+impl Column<'_> {
+    /// How many numbers it gives.
+    fn width(&self) -> usize {
+        self.words.map_or(1, <[String]>::len)
+    }
+}
+
+/// The words of those columns that hold no number at all.
+fn words_of(table: &TextTable, columns: &[usize], path: &Path) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut found = BTreeMap::new();
+    for column in columns {
+        let cells: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[*column].as_str()).collect();
+        if cells.iter().any(|cell| cell.is_empty() || cell.parse::<f32>().is_ok()) {
+            continue;
+        }
+        let (name, words) = (&table.names[*column], sorted(&cells));
+        if words.len() > MOST_WORDS {
+            let message =
+                format!("{}: {name}: {} different words are no kinds of anything", path.display(), words.len());
+            return Err(Error::corrupt(message).note(format!("`--without {name:?}` leaves the column out")));
+        }
+        found.insert(name.clone(), words);
+    }
+    Ok(found)
+}
+
+/// Columns with their words.
+fn columns_of<'a>(table: &TextTable, places: &[usize], words: &'a BTreeMap<String, Vec<String>>) -> Vec<Column<'a>> {
+    let column = |place: &usize| Column { place: *place, words: words.get(&table.names[*place]).map(Vec::as_slice) };
+    places.iter().map(column).collect()
+}
+
+/// A table with the rows of each of its examples.
+struct Examples<'a> {
+    table: &'a TextTable,
+    path: &'a Path,
+    rows: Vec<Vec<usize>>,
+    /// The column whose rows with the same in it are one example, if not each row is.
+    sequence: Option<usize>,
+}
+
+impl<'a> Examples<'a> {
+    /// Examples in the order in which they begin.
+    fn of(table: &'a TextTable, path: &'a Path, sequence: Option<usize>) -> Examples<'a> {
+        let mut rows: Vec<Vec<usize>> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for (row, (_, cells)) in table.rows.iter().enumerate() {
+            let place = sequence.map(|column| *places.entry(&cells[column]).or_insert(rows.len()));
+            match place.filter(|place| *place < rows.len()) {
+                Some(place) => rows[place].push(row),
+                None => rows.push(vec![row]),
+            }
+        }
+        Examples { table, path, rows, sequence }
+    }
+
+    /// Rows of the longest.
+    fn longest(&self) -> usize {
+        self.rows.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Where the first row of an example stands, and a column of it.
+    fn at(&self, example: usize, column: usize) -> String {
+        self.at_row(self.rows[example][0], column)
+    }
+
+    fn at_row(&self, row: usize, column: usize) -> String {
+        format!("{}:{}: {}", self.path.display(), self.table.rows[row].0, self.table.names[column])
+    }
+
+    fn cell(&self, row: usize, column: usize) -> &'a str {
+        &self.table.rows[row].1[column]
+    }
+
+    /// What each example has in a column, in all of its rows.
+    fn words(&self, column: usize) -> Result<Vec<&'a str>> {
+        let word = |rows: &Vec<usize>| {
+            let word = self.cell(rows[0], column);
+            match rows.iter().find(|row| self.cell(**row, column) != word) {
+                Some(row) => {
+                    let message = format!(
+                        "{}: `{}`, but `{word}` in line {} of the same sequence",
+                        self.at_row(*row, column),
+                        self.cell(*row, column),
+                        self.table.rows[rows[0]].0
+                    );
+                    Err(Error::corrupt(message).note("a sequence has one label, in each of its rows"))
+                }
+                None => Ok(word),
+            }
+        };
+        self.rows.iter().map(word).collect()
+    }
+
+    /// The numbers of some columns, with zeros behind the end of what has fewer rows than this, and lengths of an example's axes.
+    fn numbers(&self, columns: &[Column<'_>], time: usize) -> Result<(Vec<f32>, Vec<usize>)> {
+        let width = columns.iter().map(Column::width).sum::<usize>();
+        let mut numbers = Vec::with_capacity(self.rows.len() * time * width);
+        for (example, rows) in self.rows.iter().enumerate() {
+            for row in rows {
+                columns.iter().try_for_each(|column| self.read(*row, column, &mut numbers))?;
+            }
+            numbers.resize((example + 1) * time * width, 0.0);
+        }
+        Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
+    }
+
+    /// What a row has in a column: a number, or a 1 in the place of its word.
+    fn read(&self, row: usize, column: &Column<'_>, numbers: &mut Vec<f32>) -> Result<()> {
+        let Some(words) = column.words else {
+            numbers.push(self.table.number(row, column.place, self.path)?);
+            return Ok(());
+        };
+        let cell = self.cell(row, column.place);
+        let place = words.iter().position(|word| word == cell).ok_or_else(|| {
+            let at = self.at_row(row, column.place);
+            Error::corrupt(format!("{at}: `{cell}` is none of the {} words this network knows", words.len()))
+                .note(format!("it knows {}", words.join(", ")))
+        })?;
+        numbers.extend((0..words.len()).map(|at| f32::from(u8::from(at == place))));
+        Ok(())
+    }
+
+    /// Data made of them that knows where they end.
+    fn ending(&self, data: Dataset) -> Result<Dataset> {
+        match self.sequence {
+            Some(_) => data.ending(self.rows.iter().map(|rows| rows.len() as i32).collect()),
+            None => Ok(data),
+        }
+    }
+}
+
+/// Reads examples with what is to be learned of them.
+pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
+    let table = &read_rows(path)?;
+    let label = table.label(reading.label.as_deref())?;
+    let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
+    if sequence == Some(label) {
+        let message = format!(
+            "{}: {} is learned, so it cannot say which rows are one sequence",
+            path.display(),
+            table.names[label]
+        );
+        return Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"));
+    }
+    let without = reading.without.iter().map(|said| table.column(said)).collect::<Result<Vec<usize>>>()?;
+    if without.contains(&label) {
+        let message = format!("{}: {} is learned, so it cannot be left out", path.display(), table.names[label]);
+        return Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"));
+    }
+    let read = |column: &usize| *column != label && Some(*column) != sequence && !without.contains(column);
+    let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
+    if columns.is_empty() || table.rows.is_empty() {
+        let (rows, width) = (table.rows.len(), table.names.len());
+        let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
+        return Err(Error::corrupt(message));
+    }
+    let examples = Examples::of(table, path, sequence);
+    let words = examples.words(label)?;
+    if let Some(at) = words.iter().position(|word| word.is_empty()) {
+        return Err(Error::corrupt(format!("{}: it is empty", examples.at(at, label))));
+    }
+    let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == super::source::Task::Numbers);
+    let (time, kinds) = (examples.longest(), words_of(table, &columns, path)?);
+    let source = Source::Csv {
+        columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
+        label: table.names[label].clone(),
+        numbers,
+        sequences: sequence.map(|column| Sequences { column: table.names[column].clone(), time }),
+        words: kinds.clone(),
+    };
+    let (targets, classes) = match numbers {
+        true => (numbers_of(&examples, label)?, Vec::new()),
+        false => classes_of(&examples, label, &words)?,
+    };
+    let columns = columns_of(table, &columns, &kinds);
+    let (features, lengths) = examples.numbers(&columns, time).map_err(|error| {
+        let error = error.note("`--without COLUMN` leaves a column out");
+        let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[label]);
+        if reading.label.is_some() { error } else { error.note(learned()) }
+    })?;
+    let width = lengths.iter().product();
+    let data = match targets {
+        Targets::Numbers { values, .. } => Dataset::numbers(features, width, values, 1)?,
+        Targets::Classes { labels, classes, .. } => Dataset::new(features, width, labels, classes)?,
+    };
+    Ok(Labelled { source, data: examples.ending(data.shaped(&lengths)?)?, classes })
+}
+
+/// The number of each example.
+fn numbers_of(examples: &Examples<'_>, label: usize) -> Result<Targets> {
+    let number = |rows: &Vec<usize>| examples.table.number(rows[0], label, examples.path);
+    Ok(Targets::Numbers { values: examples.rows.iter().map(number).collect::<Result<_>>()?, width: 1 })
+}
+
+/// The class of each example, and the names of the classes.
+fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(Targets, Vec<String>)> {
+    let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() != 0.0);
+    if let Some(at) = words.iter().position(fraction) {
+        let note =
+            "classes are words or whole numbers; `--label COLUMN` names their column, `--task numbers` learns numbers";
+        return Err(Error::corrupt(format!("{}: `{}` is no class", examples.at(at, label), words[at])).note(note));
+    }
+    let classes = sorted(words);
+    if classes.len() < 2 || classes.len() > MOST_CLASSES {
+        let (named, what) =
+            (&examples.table.names[label], if examples.sequence.is_some() { "sequences" } else { "rows" });
+        let message =
+            format!("{}: {named}: {} classes in {} {what}", examples.path.display(), classes.len(), words.len());
+        return Err(Error::corrupt(message).note("`--label COLUMN` names the column of classes"));
+    }
+    let place = |word: &&str| classes.iter().position(|class| class == word).map_or(0, |at| at as i32);
+    let labels = words.iter().map(place).collect();
+    Ok((Targets::Classes { labels, classes: classes.len(), places: 1 }, classes))
+}
+
+/// Whether a column is one of numbers to be learned, not of classes: all are numbers, and one has a fraction or they are of many
+/// values for so few rows.
+fn are_numbers(words: &[&str]) -> bool {
+    let Ok(numbers) = words.iter().map(|word| word.parse::<f64>()).collect::<Result<Vec<f64>, _>>() else {
+        return false;
+    };
+    let values = sorted(words).len();
+    let many = values > FEW_VALUES && values > words.len() / FEW_VALUES;
+    many || numbers.iter().any(|number| number.fract() != 0.0)
+}
+
+/// What a trained network knows of tables.
+pub(super) struct Known<'a> {
+    pub columns: &'a [String],
+    pub label: &'a str,
+    pub numbers: bool,
+    pub sequences: Option<&'a Sequences>,
+    pub words: &'a BTreeMap<String, Vec<String>>,
+    pub classes: &'a [String],
+}
+
+impl Known<'_> {
+    /// Reads examples to be judged, and what is right where it is known.
+    pub fn read(&self, path: &Path) -> Result<Unlabelled> {
+        let table = read_rows(path)?;
+        let place = |name: &str| table.names.iter().position(|known| known == name);
+        let needed = self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
+        let missing: Vec<&str> = needed.map(String::as_str).filter(|name| place(name).is_none()).collect();
+        if !missing.is_empty() {
+            let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
+            return Err(Error::corrupt(message));
+        }
+        let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
+        let examples = Examples::of(&table, path, sequence);
+        let time = self.sequences.map_or(1, |sequences| sequences.time);
+        if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
+            let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
+            let rows = examples.rows[long].len();
+            return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
+        }
+        let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
+        let (features, lengths) = examples.numbers(&columns_of(&table, &places, self.words), time)?;
+        let known = place(self.label);
+        let right = |rows: &Vec<usize>| match self.numbers {
+            true => examples.cell(rows[0], known?).parse().ok().map(Right::Number),
+            false => right(self.classes, examples.cell(rows[0], known?)),
+        };
+        let name = |rows: &Vec<usize>| match sequence {
+            Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),
+            None => format!("line {}", table.rows[rows[0]].0),
+        };
+        let (names, known) = (examples.rows.iter().map(name).collect(), examples.rows.iter().map(right).collect());
+        let mut read = Unlabelled::new(features, &lengths, names, known)?;
+        read.data = examples.ending(read.data)?;
+        if self.numbers {
+            read.data.targets = Targets::Numbers { values: vec![0.0; read.names.len()], width: 1 };
+        }
+        Ok(read)
+    }
+}

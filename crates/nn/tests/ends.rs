@@ -1,0 +1,157 @@
+//! Sequences that end before the last time: what stands behind an end changes nothing, and each gives what it gives alone.
+
+use panoply_nn::compiled::{Options, compile};
+use panoply_nn::data::Dataset;
+use panoply_nn::fit::Quiet;
+use panoply_nn::network::layer_spec::{Block, Memory};
+use panoply_nn::{AdamW, Layer, LayerSpec, Loss, Network, Pass, Run, Standardise, Training, evaluate, predict};
+use panoply_tensor::{DType, Device, Rng, Tensor};
+
+const TIME: usize = 7;
+const FEATURES: usize = 4;
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+/// Every layer that heeds ends, and some that look at each time alone, over sequences of this length.
+fn networks(time: usize) -> Vec<Network> {
+    let start = Network::with_input(&[time, FEATURES]);
+    let memory = |layers, both| Memory { layers, both, ..Memory::new(3) };
+    let attention = LayerSpec::Attention { heads: 2, key_heads: Some(1), causal: true, source: vec![] };
+    vec![
+        start.clone().add_layer(LayerSpec::Lstm(memory(2, true))).add_layer(LayerSpec::Last {}),
+        start.clone().add_layer(LayerSpec::Gru(memory(1, true))).add_layer(LayerSpec::MeanOverTime {}),
+        start.clone().add_layer(LayerSpec::Rnn(memory(1, false))).add_layer(LayerSpec::Last {}),
+        start
+            .clone()
+            .add_layer(LayerSpec::linear(6))
+            .add_layer(LayerSpec::Positions {})
+            .add_layer(LayerSpec::encoder(2, 5))
+            .add_layer(LayerSpec::Encoder(Block { causal: true, norm_first: false, ..Block::new(3, 5) }))
+            .add_layer(LayerSpec::layer_norm())
+            .add_layer(LayerSpec::MeanOverTime {})
+            .add_layer(LayerSpec::linear(2)),
+        start
+            .add_layer(LayerSpec::Residual {
+                layers: vec![LayerSpec::attention(4), LayerSpec::Tanh {}],
+                shortcut: vec![],
+            })
+            .add_layer(LayerSpec::Checkpoint { layers: vec![attention, LayerSpec::RmsNorm { epsilon: 1e-5 }] })
+            .add_layer(LayerSpec::Last {}),
+    ]
+}
+
+/// As many rows as there are lengths, each with its own numbers up to its length and this behind it.
+fn padded(lengths: &[i32], behind: f32) -> Vec<f32> {
+    let mut rows = Rng::seed(4).normal([lengths.len(), TIME, FEATURES]).to_vec::<f32>().unwrap();
+    for (row, length) in rows.chunks_exact_mut(TIME * FEATURES).zip(lengths) {
+        row[*length as usize * FEATURES..].fill(behind);
+    }
+    rows
+}
+
+#[test]
+fn a_sequence_gives_what_it_gives_alone() {
+    on_cpu(|| {
+        let lengths = [3, 7, 1, 5];
+        let ends = Tensor::from_slice(&lengths, [4]);
+        for (network, n) in networks(TIME).iter().zip(0..) {
+            let model = network.build(&mut Rng::seed(n)).unwrap();
+            let output = |behind: f32| {
+                let input = Tensor::from_slice(&padded(&lengths, behind), [4, TIME, FEATURES]);
+                model.forward(&input, &mut Pass::eval().over(Some(&ends))).to_vec::<f32>().unwrap()
+            };
+            let together = output(0.0);
+            assert_eq!(together, output(1e3), "{network:?}: what stands behind the ends changes it");
+            let width = together.len() / lengths.len();
+            for (at, length) in lengths.iter().enumerate() {
+                let time = *length as usize;
+                // The same parameters over sequences that are no longer than this one.
+                let shorter = networks(time).swap_remove(n as usize);
+                let mut alone = model.clone();
+                alone.network = shorter;
+                let row = &padded(&lengths, 0.0)[at * TIME * FEATURES..][..time * FEATURES];
+                let input = Tensor::from_slice(row, [1, time, FEATURES]);
+                let want = alone.forward(&input, &mut Pass::eval()).to_vec::<f32>().unwrap();
+                for (have, want) in together[at * width..].iter().zip(&want) {
+                    assert!((have - want).abs() < 1e-5, "{network:?}, length {length}: {have} instead of {want}");
+                }
+            }
+        }
+    });
+}
+
+/// Learning and judging do not see it either, wherever the examples lie; a network in use heeds the ends, too.
+#[test]
+fn what_stands_behind_ends_is_not_learned() {
+    on_cpu(|| {
+        let lengths: Vec<i32> = (0..48).map(|at| 1 + at * 5 % TIME as i32).collect();
+        let learned = |behind: f32, precision: DType| {
+            let labels = (0..48).map(|at| at % 3).collect();
+            let data = Dataset::new(padded(&lengths, behind), TIME * FEATURES, labels, 3).unwrap();
+            let data = data.shaped(&[TIME, FEATURES]).unwrap().ending(lengths.clone()).unwrap();
+            let network = Network::with_input(&[TIME, FEATURES])
+                .add_layer(LayerSpec::Standardise {})
+                .add_layer(LayerSpec::linear(6))
+                .add_layer(LayerSpec::encoder(2, 5))
+                .add_layer(LayerSpec::Gru(Memory::new(4)))
+                .add_layer(LayerSpec::Last {})
+                .add_layer(LayerSpec::linear(3));
+            let mut rng = Rng::seed(0);
+            let mut model = network.build(&mut rng).unwrap();
+            model.layers.layers[0] = Box::new(Standardise::of(&data, &[TIME, FEATURES]).unwrap());
+            let mut run = Run::new(model, AdamW::new(1e-2), rng);
+            let training = Training { precision, ..Training::new(3, 16) };
+            run.fit(&training, (&data, &data.select(&[5, 0, 9, 20])), &mut Quiet).unwrap();
+            let judged = evaluate(&run.model, &data, Loss::default()).unwrap();
+            let shares = predict(&run.model, &data).unwrap();
+            (run, data, judged, shares)
+        };
+        for precision in [DType::F32, DType::BF16] {
+            let ((_, _, judged, shares), (_, _, other, others)) = (learned(0.0, precision), learned(7.5, precision));
+            assert_eq!((judged, shares), (other, others), "{precision}");
+        }
+        let (run, data, _, shares) = learned(0.0, DType::F32);
+        let ready = compile(&run.model, &Options::default()).unwrap();
+        for (have, want) in predict(&ready, &data).unwrap().iter().zip(&shares) {
+            assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
+        }
+        let longest = Dataset { times: None, ..data.clone() };
+        assert_ne!(predict(&run.model, &longest).unwrap(), shares, "all times count if nothing is said");
+        assert_ne!(longest.digest(), data.digest());
+    });
+}
+
+#[test]
+fn ends_that_nobody_heeds_are_a_mistake() {
+    on_cpu(|| {
+        let data = Dataset::new(vec![0.5; 2 * 8], 8, vec![0, 1], 2).unwrap().shaped(&[4, 2]).unwrap();
+        for (ends, wrong) in [
+            (vec![4], "1 lengths are not one for each of 2 sequences"),
+            (vec![4, 0], "sequence 1 has 0 times, not 1 ..= 4"),
+            (vec![5, 1], "sequence 0 has 5 times, not 1 ..= 4"),
+        ] {
+            assert_eq!(data.clone().ending(ends).unwrap_err().message(), wrong);
+        }
+        let each = Dataset::sequences(vec![0.5; 8], 4, vec![0; 8], 2, 4).unwrap();
+        assert!(each.ending(vec![4, 1]).unwrap_err().message().contains("all have the same length"));
+        let data = data.ending(vec![4, 1]).unwrap();
+        let error = data.batches(2, &mut Rng::seed(0)).next().unwrap().unwrap_err();
+        assert!(error.message().contains("are no batches of inputs and targets alone"), "{error}");
+        let start = Network::with_input(&[4, 2]);
+        for (layers, wrong) in [
+            (vec![LayerSpec::Flatten {}], "layer 1 (flatten): it mixes the times of sequences"),
+            (vec![LayerSpec::Relu {}, LayerSpec::conv(4, &[3])], "layer 2 (conv): it mixes"),
+            (vec![LayerSpec::batch_norm()], "layer 1 (batch_norm): it mixes"),
+            (vec![LayerSpec::Checkpoint { layers: vec![LayerSpec::Flatten {}] }], "layer 1 (checkpoint): it mixes"),
+        ] {
+            let network = layers.into_iter().fold(start.clone(), Network::add_layer);
+            let network = network.add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
+            let mut rng = Rng::seed(0);
+            let mut run = Run::new(network.build(&mut rng).unwrap(), AdamW::new(1e-3), rng);
+            let error = run.fit(&Training::new(1, 2), (&data, &data), &mut Quiet).unwrap_err();
+            assert!(error.message().starts_with(wrong), "{error}");
+        }
+    });
+}

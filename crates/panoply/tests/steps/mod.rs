@@ -1,0 +1,49 @@
+//! The first steps of a training, which every device makes as the CPU does.
+
+use panoply::nn::{AdamW, BatchNorm, Layer, LayerNorm, Linear, Map, Module, Pass, Sequential};
+use panoply::{Device, Rng, Tensor};
+
+/// Steps that are compared: in them rounding has little time to grow.
+const STEPS: usize = 20;
+
+/// The losses and what was learned.
+fn train(device: &Device) -> (Vec<f64>, Vec<f64>) {
+    device.scope(|| {
+        let mut rng = Rng::seed(3);
+        let mut model = Sequential::new()
+            // A bias before this norm has no gradient but its rounding, of which Adam would make whole steps.
+            .then(Linear::new(12, 9, &mut rng).without_bias())
+            .then(BatchNorm::new(9))
+            .then(Map(Tensor::gelu))
+            .then(LayerNorm::new(9))
+            .then(Linear::new(9, 4, &mut rng));
+        let x = rng.normal([10, 12]);
+        let labels: Vec<i32> = (0..10).map(|i| i % 4).collect();
+        let y = Tensor::from_slice(&labels, [10]);
+        let mut optimiser = AdamW::new(1e-2).clip_norm(1.0);
+        let step = |_| {
+            let mut pass = Pass::train(&mut rng);
+            let loss = model.forward(&x, &mut pass).cross_entropy(&y);
+            optimiser.step(&mut model, &loss, pass).unwrap()
+        };
+        let losses = (0..STEPS).map(step).collect();
+        let params = model.named_params();
+        let numbers = params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap());
+        (losses, numbers.map(f64::from).collect())
+    })
+}
+
+/// Fails unless this device makes them as the CPU does.
+#[track_caller]
+pub fn agree(device: &Device) {
+    let ((losses, params), (want_losses, want_params)) = (train(device), train(&Device::get("cpu").unwrap()));
+    let near = |a: f64, b: f64, tolerance: f64| (a - b).abs() <= tolerance * (1.0 + b.abs());
+    for (step, (have, want)) in losses.iter().zip(&want_losses).enumerate() {
+        assert!(near(*have, *want, 1e-5), "step {step} on {device}: {have}, not {want}");
+    }
+    assert!(losses[STEPS - 1] < 0.8 * losses[0], "it learns: {losses:?}");
+    assert_eq!(params.len(), want_params.len());
+    for (have, want) in params.iter().zip(&want_params) {
+        assert!(near(*have, *want, 1e-3), "{have} on {device}, not {want}");
+    }
+}
