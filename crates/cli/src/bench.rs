@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use panoply::{Attention, Conv, Device, Profile, Result, Tensor, eval};
+use panoply::internal::ir::kernel::ReduceOp;
+use panoply::{Attention, Conv, Device, Profile, Result, Tensor, capture_with_state, eval};
 use serde_json::json;
 
 use crate::output::DeviceChoice;
@@ -73,6 +74,8 @@ struct Row {
     bytes: f64,
     /// Floating-point operations, where they are the limit.
     flops: f64,
+    /// Whether it is written out each time or captured.
+    captured: bool,
 }
 
 const MILLION: usize = 1 << 20;
@@ -84,7 +87,25 @@ const fn moving(
     op: fn(&[Tensor]) -> Tensor,
     bytes: usize,
 ) -> Row {
-    Row { name, inputs, op, bytes: bytes as f64, flops: 0.0 }
+    Row { name, inputs, op, bytes: bytes as f64, flops: 0.0, captured: false }
+}
+
+/// What costs the host more than the device.
+const fn small(
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    captured: bool,
+) -> Row {
+    Row { name, inputs, op, bytes: 0.0, flops: 0.0, captured }
+}
+
+/// A hundred nodes of the graph beside the inputs, a fifth of them sums.
+fn hundred(x: &[Tensor]) -> Tensor {
+    (0..20).fold(x[0].clone(), |y, _| {
+        let scaled = y * &x[1] + &x[2];
+        &scaled - scaled.reduce_keep(ReduceOp::Max, ..)
+    })
 }
 
 macro_rules! product {
@@ -95,6 +116,7 @@ macro_rules! product {
             op: |x| x[0].matmul(&x[1]),
             bytes: 12.0 * ($n * $n) as f64,
             flops: 2.0 * ($n as f64) * ($n as f64) * ($n as f64),
+            captured: false,
         }
     };
 }
@@ -123,6 +145,7 @@ const ROWS: &[Row] = &[
         op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
         bytes: 16.0 * 16.0 * 65536.0,
         flops: 4.0 * 16.0 * 1024.0 * 1024.0 * 64.0,
+        captured: false,
     },
     Row {
         name: "conv 64→64, 3×3, 56², batch 8",
@@ -130,8 +153,12 @@ const ROWS: &[Row] = &[
         op: |x| x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() }),
         bytes: 8.0 * 8.0 * 64.0 * 3136.0,
         flops: 2.0 * 8.0 * 3136.0 * 64.0 * 576.0,
+        captured: false,
     },
-    moving("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], 384),
+    small("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], false),
+    small("add of two f32[32], captured", &[&[32], &[32]], |x| &x[0] + &x[1], true),
+    small("100 nodes of f32[32]", &[&[32], &[32], &[32]], hundred, false),
+    small("100 nodes of f32[32], captured", &[&[32], &[32], &[32]], hundred, true),
 ];
 
 fn tensors(arguments: &Profiled) -> Result<ExitCode> {
@@ -148,13 +175,16 @@ fn tensors(arguments: &Profiled) -> Result<ExitCode> {
                     "{}",
                     json!({
                         "schema": 1, "name": row.name, "device": device.spelling(), "dtype": "f32", "seconds": seconds,
-                        "gbps": gbps, "gflops": (row.flops > 0.0).then_some(gflops),
+                        "gbps": (row.bytes > 0.0).then_some(gbps), "gflops": (row.flops > 0.0).then_some(gflops),
+                        "captured": row.captured,
                     })
                 );
             } else if row.flops > 0.0 {
-                println!("{:<28} {:>9.3} ms {gflops:>8.1} GFLOP/s", row.name, seconds * 1e3);
+                println!("{:<30} {:>9.3} ms {gflops:>8.1} GFLOP/s", row.name, seconds * 1e3);
+            } else if row.bytes > 0.0 {
+                println!("{:<30} {:>9.3} ms {gbps:>8.1} GB/s", row.name, seconds * 1e3);
             } else {
-                println!("{:<28} {:>9.3} ms {gbps:>8.1} GB/s", row.name, seconds * 1e3);
+                println!("{:<30} {:>9.3} µs", row.name, seconds * 1e6);
             }
             Ok(())
         })
@@ -167,10 +197,14 @@ fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) 
     let mut rng = panoply::Rng::seed(1);
     let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| rng.uniform(*shape) - 0.5).collect();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
-    let inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
-    let run = || -> Result<f64> {
+    let mut inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+    let captured = capture_with_state(|inputs: &mut Vec<Tensor>, []| [(row.op)(inputs)]);
+    let mut run = || -> Result<f64> {
         let start = Instant::now();
-        (row.op)(&inputs).eval()?;
+        match row.captured {
+            true => captured.run_with(&mut inputs, []).map(drop)?,
+            false => (row.op)(&inputs).eval()?,
+        }
         device.synchronize()?;
         Ok(start.elapsed().as_secs_f64())
     };
