@@ -38,6 +38,7 @@ pub use ops::loss::CrossEntropy;
 pub use ops::movement::Range;
 pub use ops::resize::Ends;
 pub use ops::sort::Order;
+pub use ops::spectrum::{Fft, Norm};
 pub use ops::window::Window;
 pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;

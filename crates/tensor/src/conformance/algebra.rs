@@ -1,7 +1,7 @@
 //! The op table, continued: Fourier transforms, factorisations.
 
 use super::row::{Row, any, smooth};
-use crate::{Tensor, Triangle};
+use crate::{Fft, Norm, Tensor, Triangle};
 
 /// Every row.
 pub const ROWS: &[Row] = &[
@@ -22,6 +22,15 @@ pub const ROWS: &[Row] = &[
     smooth("fft2", &[any(&[2, 5, 6, 2])], |x| x[0].fft2()),
     smooth("ifft2", &[any(&[5, 6, 2])], |x| x[0].ifft2()),
     smooth("rfft2 and back", &[any(&[4, 7])], |x| x[0].rfft2().exp().irfft2(7)),
+    smooth("fft_with", &[any(&[2, 6, 2])], |x| {
+        let (shorter, longer) =
+            (Fft { length: Some(4), norm: Norm::Both }, Fft { length: Some(9), norm: Norm::Forward });
+        x[0].fft_with(-1, &shorter).fft_with(-1, &longer).ifft_with(-1, &longer)
+    }),
+    smooth("rfft_with and back", &[any(&[6, 3])], |x| {
+        let fft = Fft { length: Some(8), norm: Norm::Both };
+        x[0].rfft_with(0, &fft).exp().irfft_with(0, &fft)
+    }),
     // Factorisations, of matrices that are far from singular.
     smooth("cholesky", &[any(&[2, 5, 5])], |x| positive(&x[0]).cholesky()),
     smooth("cholesky of blocks", &[any(&[40, 40])], |x| positive(&x[0]).cholesky()),

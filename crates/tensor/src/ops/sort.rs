@@ -49,6 +49,28 @@ impl Tensor {
         self.sort(axis, Order::Ascending).narrow(axis, place, 1).squeeze(axis)
     }
 
+    /// The number along an axis, which goes away, below which that share of the others lies, 0 to 1; between two of them by how near
+    /// it is. NaN among them is the result.
+    #[track_caller]
+    pub fn quantile(&self, share: f64, axis: isize) -> Tensor {
+        let place = match self.axis("quantile", axis) {
+            Ok(place) => place,
+            Err(mistake) => return mistake,
+        };
+        let length = self.0.shape.dims()[place];
+        if !(0.0..=1.0).contains(&share) || length == 0 || !self.dtype().is_float() {
+            let message = format!("quantile: {self:?} has no quantile {share} along axis {axis}");
+            let note = "it takes a share from 0 to 1 of at least one float";
+            return Tensor::mistake(Error::mistake(message).note(note));
+        }
+        let (sorted, at) = (self.sort(axis, Order::Ascending), share * (length - 1) as f64);
+        let [low, high] = [at.floor(), at.ceil()].map(|at| sorted.narrow(axis, at as usize, 1).squeeze(axis));
+        let between = if at == at.floor() { low } else { low.lerp(&high, at - at.floor()) };
+        // NaN stands last.
+        let last = sorted.narrow(axis, length - 1, 1).squeeze(axis);
+        between.where_(&last.eq(&last), &last)
+    }
+
     #[track_caller]
     fn sorted(&self, op: &str, axis: isize, order: Order, count: Option<usize>) -> (Tensor, Tensor) {
         let place = match self.axis(op, axis) {
