@@ -50,6 +50,34 @@ fn products_of_factors_are_the_matrix() {
 }
 
 #[test]
+fn rows_in_their_order_are_the_product_of_l_and_u() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
+            for n in [1, 2, 31, 32, 33, 64, 100, 200] {
+                let a = random(&[3, n, n]).cast(dtype);
+                let (order, l, u) = a.lu();
+                let rows = a.take_along(&order.unsqueeze(-1).expand_to(a.shape().unwrap()), 1);
+                let apart = largest(&(l.matmul(&u) - rows));
+                assert!(apart <= limit * largest(&a) * (n as f64).sqrt(), "lu of {n} in {dtype}: {apart}");
+                assert_eq!((largest(&l.triu(1)), largest(&u.tril(-1))), (0.0, 0.0), "lu of {n} in {dtype}");
+                assert_eq!(largest(&l), 1.0, "the largest of each column is the pivot, {n} in {dtype}");
+                let mut each = order.to_vec::<i32>().unwrap();
+                each.chunks_mut(n).for_each(<[i32]>::sort_unstable);
+                assert!(each.chunks(n).all(|each| each.iter().copied().eq(0..n as i32)), "{n} in {dtype}");
+            }
+        }
+        // A column of zeros is left as it is, NaN stays where it is.
+        let (_, l, u) = Tensor::from_slice(&[0f32, 1.0, 0.0, 2.0], [2, 2]).lu();
+        assert_eq!(
+            (l.to_vec::<f32>().unwrap(), u.to_vec::<f32>().unwrap()),
+            (vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 0.0, 2.0])
+        );
+        let (order, _, u) = Tensor::from_slice(&[f32::NAN; 4], [2, 2]).lu();
+        assert!(order.to_vec::<i32>().unwrap() == [0, 1] && u.to_vec::<f32>().unwrap()[0].is_nan());
+    });
+}
+
+#[test]
 fn what_has_no_factor_gives_nan_and_never_an_error() {
     on_cpu(|| {
         let mut numbers = vec![0f32; 64 * 64];

@@ -1,6 +1,6 @@
 //! The op table, continued: Fourier transforms, factorisations.
 
-use super::row::{Row, any, smooth};
+use super::row::{Row, any, flat, smooth};
 use crate::{Fft, Norm, Tensor, Triangle};
 
 /// Every row.
@@ -52,6 +52,12 @@ pub const ROWS: &[Row] = &[
         q.matmul(&r.exp())
     }),
     smooth("qr of blocks", &[any(&[45, 40])], |x| steady(&x[0]).qr().0),
+    smooth("lu", &[any(&[2, 5, 5])], |x| {
+        let (_, l, u) = x[0].lu();
+        l.matmul(&u.exp())
+    }),
+    smooth("lu of blocks", &[any(&[70, 70])], |x| x[0].lu().2),
+    flat("order of lu", &[any(&[2, 45, 45])], |x| x[0].lu().0),
     smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
     smooth("least_squares", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).least_squares(&x[1].unsqueeze(1))),
     smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inverse()),

@@ -250,6 +250,10 @@ const CASES: &[Case] = &[
     ("lgamma at ends", |x| x[0].lgamma()),
     ("linspace", |_| Tensor::linspace(-1.0, 2.0, 7, DType::F32)),
     ("linspace of 1", |_| Tensor::linspace(-1.0, 2.0, 1, DType::F32)),
+    ("lu", |x| l_and_sine_of_u(&x[0])),
+    ("lu, order", |x| x[0].lu().0),
+    ("lu of blocks", |x| l_and_sine_of_u(&x[0])),
+    ("lu of blocks, order", |x| x[0].lu().0),
     ("fft of n 4, ortho", |x| x[0].fft_with(-1, &Fft { length: Some(4), norm: Norm::Both })),
     ("fft of n 9, forward", |x| x[0].fft_with(-1, &Fft { length: Some(9), norm: Norm::Forward })),
     ("ifft of n 9, forward", |x| x[0].ifft_with(-1, &Fft { length: Some(9), norm: Norm::Forward })),
@@ -260,6 +264,11 @@ const CASES: &[Case] = &[
 
 fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
     Tensor::einsum(formula, &x.iter().collect::<Vec<&Tensor>>())
+}
+
+fn l_and_sine_of_u(x: &Tensor) -> Tensor {
+    let (_, l, u) = x.lu();
+    l.matmul(&u.sin())
 }
 
 fn positive(x: &Tensor) -> Tensor {

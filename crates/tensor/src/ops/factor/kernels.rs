@@ -75,6 +75,14 @@ impl Writer {
         self.b.store(memory, at, value, Guard::Checked);
     }
 
+    /// Makes two elements change places.
+    fn swap(&mut self, memory: MemId, one: ExprId, other: ExprId) {
+        let (x, y) = (self.load(memory, one), self.load(memory, other));
+        let (x, y) = (self.b.bind("one", x), self.b.bind("other", y));
+        self.store(memory, one, y);
+        self.store(memory, other, x);
+    }
+
     /// Opens a loop over `start .. end`.
     fn each(&mut self, name: &str, start: ExprId, end: ExprId, step: u64) -> ExprId {
         let step = self.b.index(step);
@@ -270,4 +278,84 @@ fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) 
     let factor = w.b.bind("factor", factor);
     let head = w.mul(moved, factor);
     (w.b.bind("head_after", head), factor)
+}
+
+/// Gauss' elimination of matrices `a`, `m × n` with n ≤ [`BLOCK`], in place: below the diagonal the factors by which rows were taken
+/// from others, on and above it what is left. In each column the largest comes first, by changing two rows: `order`, the numbers of
+/// the rows at the beginning, ends as where each row came from. A group for each matrix.
+pub fn pivot<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("pivot_block");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (a, order) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("order", DType::I32, Access::InOut));
+    let (m, n) = (w.size("m"), w.size("n"));
+    let (zero, one) = (w.b.index(0), w.b.index(1));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let (elems, rows) = (w.mul(m, n), w.mul(matrix, m));
+    let first = w.mul(matrix, elems);
+
+    let j = w.each("j", zero, n, 1);
+    w.b.barrier();
+    let largest = largest_below(&mut w, a, [first, m, n, j, lane]);
+    w.b.barrier();
+    let inside = w.less(lane, n);
+    w.b.begin_if(inside);
+    let (upper, lower) = (w.at(first, j, n, lane), w.at(first, largest, n, lane));
+    w.swap(a, upper, lower);
+    w.b.end();
+    let single = w.b.alu(Alu::Eq, &[lane, zero]);
+    w.b.begin_if(single);
+    let (upper, lower) = (w.add(rows, j), w.add(rows, largest));
+    w.swap(order, upper, lower);
+    w.b.end();
+    w.b.barrier();
+
+    let (below, corner) = (w.add(j, one), w.at(first, j, n, j));
+    let pivot = w.load(a, corner);
+    let pivot = w.b.bind("pivot", pivot);
+    let (start, nothing) = (w.add(below, lane), w.float(0.0));
+    let singular = w.b.alu(Alu::Eq, &[pivot, nothing]);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let here = w.at(first, i, n, j);
+    let value = w.load(a, here);
+    let quotient = w.div(value, pivot);
+    let factor = w.select(singular, nothing, quotient);
+    let factor = w.b.bind("factor", factor);
+    w.store(a, here, factor);
+    let c = w.each("c", below, n, 1);
+    let (place, theirs) = (w.at(first, i, n, c), w.at(first, j, n, c));
+    let (mine, theirs) = (w.load(a, place), w.load(a, theirs));
+    let share = w.mul(factor, theirs);
+    let mine = w.sub(mine, share);
+    w.store(a, place, mine);
+    w.b.end();
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// The row from j on in which column j is largest, j if there is none; the same in every work-item of the group.
+fn largest_below(w: &mut Writer, a: MemId, [first, m, n, j, lane]: [ExprId; 5]) -> ExprId {
+    let (least, here) = (w.float(-1.0), w.b.cast(DType::U32, j));
+    let (most, place) = (w.b.declare("most", least, true), w.b.declare("place", here, true));
+    let start = w.add(j, lane);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let at = w.at(first, i, n, j);
+    let value = w.load(a, at);
+    let value = w.b.alu(Alu::Abs, &[value]);
+    let value = w.b.bind("magnitude", value);
+    let before = w.b.get(most);
+    let more = w.less(before, value);
+    w.b.begin_if(more);
+    w.b.assign(most, value);
+    let row = w.b.cast(DType::U32, i);
+    w.b.assign(place, row);
+    w.b.end();
+    w.b.end();
+    let (mine, place) = (w.b.get(most), w.b.get(place));
+    let best = w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine);
+    let (hit, beyond) = (w.b.alu(Alu::Eq, &[mine, best]), w.b.constant(u32::MAX));
+    let candidate = w.select(hit, place, beyond);
+    let found = w.b.collective(CollectiveOp::Reduce(ReduceOp::Min), Scope::Group, candidate);
+    let found = w.b.cast(Type::Index, found);
+    w.b.bind("largest", found)
 }
