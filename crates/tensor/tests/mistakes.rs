@@ -62,6 +62,7 @@ fn mistakes_of_functions_name_their_operands() {
             (ones(&[1, 2]).irfft_with(0, &Fft::default()), "irfft: 0 numbers"),
             (a.lu().0, "lu: needs square matrices, not f32[4, 6]"),
             (ones(&[3, 3]).cast(DType::I32).lu().1, "lu: needs f32 or f64, not i32[3, 3]"),
+            (a.eigh().0, "eigh: needs square matrices, not f32[4, 6]"),
             (a.kron(&a.matmul(&b)), "matmul: inner dimensions 6 and 5 differ"),
         ] {
             let error = wrong.check().unwrap_err();

@@ -56,8 +56,14 @@ pub const ROWS: &[Row] = &[
         let (_, l, u) = x[0].lu();
         l.matmul(&u.exp())
     }),
-    smooth("lu of blocks", &[any(&[70, 70])], |x| x[0].lu().2),
+    smooth("lu of blocks", &[any(&[70, 70])], |x| steady(&x[0]).flip(0).lu().2),
     flat("order of lu", &[any(&[2, 45, 45])], |x| x[0].lu().0),
+    // Functions of matrices, which do not depend on the signs of the vectors.
+    smooth("eigh", &[any(&[2, 5, 5])], |x| {
+        let (values, vectors) = apart(&x[0]).eigh();
+        (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t())
+    }),
+    smooth("eigh of more rows", &[any(&[36, 36])], |x| apart(&x[0]).eigh().0),
     smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
     smooth("least_squares", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).least_squares(&x[1].unsqueeze(1))),
     smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inverse()),
@@ -71,6 +77,12 @@ pub const ROWS: &[Row] = &[
 /// Symmetric positive definite matrices.
 fn positive(x: &Tensor) -> Tensor {
     steady(&x.matmul(&x.t()))
+}
+
+/// Matrices whose eigenvalues are far from each other.
+fn apart(x: &Tensor) -> Tensor {
+    let &[.., size, _] = x.0.shape.dims() else { unreachable!("the rows above have matrices") };
+    x / 16.0 + Tensor::iota(size).cast(x.dtype()).diagonal_matrix()
 }
 
 /// Matrices with a heavy diagonal.

@@ -1,8 +1,8 @@
-//! Order along an axis, which a device may do whole. Where none does, by counting: an element's place is how many come
-//! before it.
-//!
-//! That is two fused sums and no data-dependent movement, so it is stable and deterministic on every device. The work grows
-//! with the square of the axis: good for up to some thousands of elements a row.
+//! Order along an axis, which a device may do whole. Where none does, short rows are ordered by counting: an element's place is how
+//! many come before it. That is two fused sums and no data-dependent movement; the work grows with the square of the row. Longer rows
+//! go through a [`network`], but for types of 64 bits, which are counted. All of it is stable and deterministic on every device.
+
+mod network;
 
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::{Routine, Sort};
@@ -10,6 +10,9 @@ use panoply_ir::{DType, Error};
 
 use crate::call::Operation;
 use crate::tensor::Tensor;
+
+/// Elements of a row up to which it is counted on devices that do not sort.
+const COUNTED: usize = 64;
 
 /// Which end comes first. NaN counts as larger than everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +113,10 @@ impl Tensor {
 fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
     Operation {
         name: "sort",
-        body: |[x], (descending, count): &(bool, usize)| by_counting(x, order_of(*descending), *count),
+        body: |[x], (descending, count): &(bool, usize)| {
+            let way = if rows_of(x).1 > COUNTED && network::takes(x.dtype()) { network::in_order } else { by_counting };
+            way(x, order_of(*descending), *count)
+        },
         gradient: Some(|[x], _, g, (descending, count)| {
             let [_, positions] = in_order(x, order_of(*descending), *count);
             [Some(flow(x, &positions, g))]

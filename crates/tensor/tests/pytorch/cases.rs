@@ -254,6 +254,11 @@ const CASES: &[Case] = &[
     ("lu, order", |x| x[0].lu().0),
     ("lu of blocks", |x| l_and_sine_of_u(&x[0])),
     ("lu of blocks, order", |x| x[0].lu().0),
+    ("eigh", |x| {
+        let (values, vectors) = x[0].eigh();
+        vectors.matmul(&values.sin().diagonal_matrix()).matmul(&vectors.t())
+    }),
+    ("eigh, values", |x| x[0].eigh().0),
     ("fft of n 4, ortho", |x| x[0].fft_with(-1, &Fft { length: Some(4), norm: Norm::Both })),
     ("fft of n 9, forward", |x| x[0].fft_with(-1, &Fft { length: Some(9), norm: Norm::Forward })),
     ("ifft of n 9, forward", |x| x[0].ifft_with(-1, &Fft { length: Some(9), norm: Norm::Forward })),
