@@ -86,7 +86,7 @@ fn op_name(tensor: &Tensor) -> String {
         Source::Detach => "detach".to_string(),
         Source::Checkpoint(_) => "checkpoint".to_string(),
         Source::Call(body, _) => body.call.name.clone(),
-        Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
+        Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
             "a given value".to_string()
         }
     }
