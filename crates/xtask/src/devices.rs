@@ -16,7 +16,7 @@ struct Row {
 const ROWS: &[Row] = &[
     Row {
         kinds: &["cpu"],
-        how: "our vector machine (AVX-512, AVX2, portable), `gemm` for matrix products ([more](docs/backends/cpu.md))",
+        how: "our vector machine (AVX-512, AVX2, portable), routines for products, convolution and attention ([more](docs/backends/cpu.md))",
         open: "NEON compiles and was never run",
     },
     Row {
