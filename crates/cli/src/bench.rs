@@ -5,10 +5,13 @@ mod kernels;
 mod training;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use panoply::{Attention, Conv, Device, Profile, Result, Tensor, eval};
+use panoply::internal::Null;
+use panoply::runtime::DeviceOptions;
+use panoply::{Attention, Conv, Device, Profile, Result, Tensor, capture_with_state, eval};
 use serde_json::json;
 
 use crate::output::DeviceChoice;
@@ -73,6 +76,8 @@ struct Row {
     bytes: f64,
     /// Floating-point operations, where they are the limit.
     flops: f64,
+    /// Whether it is written out each time or captured.
+    captured: bool,
 }
 
 const MILLION: usize = 1 << 20;
@@ -84,7 +89,22 @@ const fn moving(
     op: fn(&[Tensor]) -> Tensor,
     bytes: usize,
 ) -> Row {
-    Row { name, inputs, op, bytes: bytes as f64, flops: 0.0 }
+    Row { name, inputs, op, bytes: bytes as f64, flops: 0.0, captured: false }
+}
+
+/// What costs the host more than the device.
+const fn small(
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    captured: bool,
+) -> Row {
+    Row { name, inputs, op, bytes: 0.0, flops: 0.0, captured }
+}
+
+/// A hundred nodes of the graph beside the inputs, a third of them products.
+fn hundred(x: &[Tensor]) -> Tensor {
+    (0..33).fold(-&x[0], |y, _| (y.matmul(&x[1]) + &x[2]).tanh())
 }
 
 macro_rules! product {
@@ -95,6 +115,7 @@ macro_rules! product {
             op: |x| x[0].matmul(&x[1]),
             bytes: 12.0 * ($n * $n) as f64,
             flops: 2.0 * ($n as f64) * ($n as f64) * ($n as f64),
+            captured: false,
         }
     };
 }
@@ -123,6 +144,7 @@ const ROWS: &[Row] = &[
         op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
         bytes: 16.0 * 16.0 * 65536.0,
         flops: 4.0 * 16.0 * 1024.0 * 1024.0 * 64.0,
+        captured: false,
     },
     Row {
         name: "conv 64→64, 3×3, 56², batch 8",
@@ -130,8 +152,12 @@ const ROWS: &[Row] = &[
         op: |x| x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() }),
         bytes: 8.0 * 8.0 * 64.0 * 3136.0,
         flops: 2.0 * 8.0 * 3136.0 * 64.0 * 576.0,
+        captured: false,
     },
-    moving("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], 384),
+    small("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], false),
+    small("add of two f32[32], captured", &[&[32], &[32]], |x| &x[0] + &x[1], true),
+    small("100 nodes of f32[8, 8]", &[&[8, 8], &[8, 8], &[8, 8]], hundred, false),
+    small("100 nodes of f32[8, 8], captured", &[&[8, 8], &[8, 8], &[8, 8]], hundred, true),
 ];
 
 fn tensors(arguments: &Profiled) -> Result<ExitCode> {
@@ -142,19 +168,24 @@ fn tensors(arguments: &Profiled) -> Result<ExitCode> {
     device.scope(|| {
         ROWS.iter().try_for_each(|row| {
             let seconds = median(device, row, arguments)?;
+            let host = if row.is_small() { Some(host(device, row, arguments)?) } else { None };
             let (gbps, gflops) = (row.bytes / seconds / 1e9, row.flops / seconds / 1e9);
             if options.json {
                 println!(
                     "{}",
                     json!({
                         "schema": 1, "name": row.name, "device": device.spelling(), "dtype": "f32", "seconds": seconds,
-                        "gbps": gbps, "gflops": (row.flops > 0.0).then_some(gflops),
+                        "gbps": (!row.is_small()).then_some(gbps), "gflops": (row.flops > 0.0).then_some(gflops),
+                        "captured": row.captured, "host_seconds": host,
                     })
                 );
             } else if row.flops > 0.0 {
-                println!("{:<28} {:>9.3} ms {gflops:>8.1} GFLOP/s", row.name, seconds * 1e3);
+                println!("{:<30} {:>9.3} ms {gflops:>8.1} GFLOP/s", row.name, seconds * 1e3);
+            } else if !row.is_small() {
+                println!("{:<30} {:>9.3} ms {gbps:>8.1} GB/s", row.name, seconds * 1e3);
             } else {
-                println!("{:<28} {:>9.3} ms {gbps:>8.1} GB/s", row.name, seconds * 1e3);
+                let host = host.unwrap_or_default() * 1e6;
+                println!("{:<30} {:>9.3} µs, the host's share {host:.3} µs", row.name, seconds * 1e6);
             }
             Ok(())
         })
@@ -162,15 +193,32 @@ fn tensors(arguments: &Profiled) -> Result<ExitCode> {
     Ok(choice.exit_code())
 }
 
+impl Row {
+    fn is_small(&self) -> bool {
+        self.bytes == 0.0
+    }
+}
+
+/// The same on a device of this kind that computes nothing: what the host does for it, and that device's own checks.
+fn host(device: &Device, row: &Row, arguments: &Profiled) -> Result<f64> {
+    let null = Null::new(device.target().clone()).hollow();
+    let null = Device::new(Arc::new(null), DeviceOptions::default());
+    null.scope(|| median(&null, row, arguments))
+}
+
 /// The median time of one evaluation, warm.
 fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) -> Result<f64> {
     let mut rng = panoply::Rng::seed(1);
     let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| rng.uniform(*shape) - 0.5).collect();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
-    let inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
-    let run = || -> Result<f64> {
+    let mut inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+    let captured = capture_with_state(|inputs: &mut Vec<Tensor>, []| [(row.op)(inputs)]);
+    let mut run = || -> Result<f64> {
         let start = Instant::now();
-        (row.op)(&inputs).eval()?;
+        match row.captured {
+            true => captured.run_with(&mut inputs, []).map(drop)?,
+            false => (row.op)(&inputs).eval()?,
+        }
         device.synchronize()?;
         Ok(start.elapsed().as_secs_f64())
     };

@@ -12,6 +12,9 @@ use crate::contain;
 /// The exit code of a run that had to do without an accelerator, under `--strict`.
 const DEGRADED: u8 = 3;
 
+/// The exit code of a program that Ctrl-C ended.
+pub const INTERRUPTED: i32 = 130;
+
 /// Which device a command runs on.
 #[derive(Args)]
 pub struct DeviceChoice {

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use panoply::internal::conformance::{Outcome, functions, rows};
 use panoply::kernels::{ALL, Size};
 use panoply::runtime::Verdict;
-use panoply::{Device, Result};
+use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
 use crate::contain;
@@ -109,11 +109,11 @@ fn test(device: &Device, arguments: &Arguments, see: &mut dyn FnMut(Check)) {
         let sizes: &[Size] = if device.info().variant.is_some() { &[Size::Tiny] } else { &[Size::Tiny, Size::Small] };
         for (shipped, size) in ALL.iter().flat_map(|shipped| sizes.iter().map(move |size| (shipped, *size))) {
             let (passed, result) = match shipped.run(device, size, arguments.seed, Duration::ZERO) {
-                Ok(outcome) => (outcome.verdict.passed(), outcome.verdict.to_string()),
-                Err(error) => (false, error.to_string()),
+                Ok(outcome) => (Some(outcome.verdict.passed()), outcome.verdict.to_string()),
+                Err(error) => refused(&error),
             };
             let name = format!("{}, {}", shipped.name, format!("{size:?}").to_lowercase());
-            see(Check { part: Part::Kernels, name, passed: Some(passed), result, worst: None });
+            see(Check { part: Part::Kernels, name, passed, result, worst: None });
         }
     }
     if wanted(Part::Functions) {
@@ -125,6 +125,11 @@ fn test(device: &Device, arguments: &Arguments, see: &mut dyn FnMut(Check)) {
             row.gradient(device).into_iter().for_each(|outcome| see(Check::computed(Part::Ops, outcome)));
         }
     }
+}
+
+/// What a device has no means for is left out; any other error is a failure.
+fn refused(error: &Error) -> (Option<bool>, String) {
+    if error.is_unsupported() { (None, format!("left out: {error}")) } else { (Some(false), error.to_string()) }
 }
 
 impl Check {
@@ -139,7 +144,11 @@ impl Check {
 
     fn computed(part: Part, outcome: Outcome) -> Check {
         let worst = outcome.worst.as_ref().ok().map(|worst| (worst.error, outcome.limit));
-        Check { part, passed: Some(outcome.passed()), result: outcome.to_string(), name: outcome.name, worst }
+        let (passed, result) = match &outcome.worst {
+            Ok(_) => (Some(outcome.passed()), outcome.to_string()),
+            Err(error) => refused(error),
+        };
+        Check { part, passed, result, name: outcome.name, worst }
     }
 
     fn print(&self, device: &Device) {

@@ -7,8 +7,8 @@ use std::time::Instant;
 use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::run;
 use panoply_cpu::vm::isa::Isa;
-use panoply_ir::routine::{Attention, Conv, ConvAxis, Routine};
-use panoply_ir::{DType, Scalar};
+use panoply_ir::routine::{Attention, Conv, ConvAxis, Gemm, Layout, Operand, Routine};
+use panoply_ir::{DType, Scalar, bf16, f16};
 
 fn conv(batch: usize, groups: usize, channels: [usize; 2], lengths: [usize; 2], size: usize, stride: usize) -> Conv {
     let axis = |length: usize| {
@@ -38,10 +38,18 @@ fn attention(heads: usize, length: usize, width: usize, causal: bool) -> Attenti
 
 /// The fastest run, in seconds.
 fn fastest(pool: &Pool, routine: Routine) -> f64 {
-    let mut memory: Vec<Vec<f32>> = routine
-        .operands()
-        .map(|operand| (0..operand.elems.unwrap_or(0)).map(|i| (i * 7 % 13) as f32 / 13.0 - 0.4).collect())
-        .collect();
+    let memory = |operand: Operand| -> Vec<u64> {
+        let value = |i: u64| (i * 7 % 13) as f32 / 13.0 - 0.4;
+        let bytes = |i: u64| match operand.dtype {
+            DType::F64 => f64::from(value(i)).to_le_bytes().to_vec(),
+            DType::F16 => f16::from_f32(value(i)).to_le_bytes().to_vec(),
+            DType::BF16 => bf16::from_f32(value(i)).to_le_bytes().to_vec(),
+            _ => value(i).to_le_bytes().to_vec(),
+        };
+        let all: Vec<u8> = (0..operand.elems.unwrap_or(0)).flat_map(bytes).collect();
+        all.chunks(8).map(|word| word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))).collect()
+    };
+    let mut memory: Vec<Vec<u64>> = routine.operands().map(memory).collect();
     let buffers: Vec<*mut u8> = memory.iter_mut().map(|buffer| buffer.as_mut_ptr().cast()).collect();
     let begin = Instant::now();
     let mut best = f64::INFINITY;
@@ -54,10 +62,38 @@ fn fastest(pool: &Pool, routine: Routine) -> f64 {
     best
 }
 
+fn gemm(dtype: DType, batch: usize, [m, n, k]: [usize; 3], turned: [bool; 2]) -> Gemm {
+    let layout = |rows: usize, columns: usize, turned: bool| {
+        let (row, column) = if turned { (1, rows) } else { (columns, 1) };
+        Layout { offset: 0, batch: rows * columns, row, column }
+    };
+    let (a, b, c) = (layout(m, k, turned[0]), layout(k, n, turned[1]), layout(m, n, false));
+    Gemm { dtype, batch, m, n, k, a, b, c }
+}
+
 fn main() {
     let threads = std::env::args().nth(1).and_then(|threads| threads.parse().ok());
     let pool = threads.map_or_else(Pool::for_machine, Pool::new);
     let wanted = std::env::args().nth(2).unwrap_or_default();
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+        for (batch, [m, n, k]) in [
+            (1, [256; 3]),
+            (1, [512; 3]),
+            (1, [1024; 3]),
+            (1, [2048; 3]),
+            (1, [64, 512, 784]),
+            (1, [32, 512, 128]),
+            (1, [1024, 256, 512]),
+            (1, [1, 4096, 1024]),
+            (64, [128, 128, 64]),
+        ] {
+            for turned in [[false, false], [false, true], [true, false]] {
+                let gemm = gemm(dtype, batch, [m, n, k], turned);
+                let turned = ["", " a turned", " b turned"][usize::from(turned[0]) + 2 * usize::from(turned[1])];
+                report(&pool, &wanted, Routine::Gemm(gemm), turned, 2.0 * (batch * m * n * k) as f64);
+            }
+        }
+    }
     let convs = [
         conv(8, 1, [64, 64], [56, 56], 3, 1),
         conv(64, 1, [1, 32], [28, 28], 3, 1),
@@ -73,20 +109,20 @@ fn main() {
             * conv.sizes().iter().product::<usize>()
             * conv.positions().iter().product::<usize>();
         for routine in [Routine::Conv(conv), Routine::ConvInput(conv), Routine::ConvFilters(conv)] {
-            report(&pool, &wanted, routine, 2.0 * macs as f64);
+            report(&pool, &wanted, routine, "", 2.0 * macs as f64);
         }
     }
     for attention in [attention(16, 1024, 64, true), attention(16, 1024, 64, false), attention(32, 128, 64, false)] {
         let Attention { heads, queries, keys, width, past, .. } = attention;
         let half = if past.is_some() { 0.5 } else { 1.0 };
         let flops = 4.0 * (heads * queries * keys * width) as f64 * half;
-        report(&pool, &wanted, Routine::Attention(attention), flops);
-        report(&pool, &wanted, Routine::AttentionGradient(attention), 2.5 * flops);
+        report(&pool, &wanted, Routine::Attention(attention), "", flops);
+        report(&pool, &wanted, Routine::AttentionGradient(attention), "", 2.5 * flops);
     }
 }
 
-fn report(pool: &Pool, wanted: &str, routine: Routine, flops: f64) {
-    let name = routine.to_string();
+fn report(pool: &Pool, wanted: &str, routine: Routine, variant: &str, flops: f64) {
+    let name = format!("{routine}{variant}");
     if name.contains(wanted) && panoply_cpu::routine::offers(&routine) {
         let seconds = fastest(pool, routine);
         println!("{name:<70} {:>9.3} ms {:>7.1} GFLOP/s", seconds * 1e3, flops / seconds / 1e9);

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Instant;
 
 use panoply_device::{
     AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, HostCall, HostFunction, Kind, MemoryInfo,
@@ -16,6 +15,7 @@ use panoply_ir::Verified;
 use panoply_ir::interpret;
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::routine::Routine;
+use web_time::Instant;
 
 use crate::checked::run_checked;
 use crate::host::{self, Processor};

@@ -82,7 +82,7 @@ pub unsafe fn run(pool: &Pool, isa: Isa, routine: &Routine, buffers: &[*mut u8])
     // SAFETY: the caller's promise, for all of them.
     unsafe {
         match routine {
-            Routine::Gemm(gemm) => return gemm::run(pool, gemm, buffers),
+            Routine::Gemm(gemm) => gemm::run(pool, isa, gemm, [buffers[0], buffers[1], buffers[2]]),
             Routine::Conv(conv) if conv.dtype == DType::F64 => conv::sums::<f64>(pool, isa, conv, buffers, false),
             Routine::Conv(conv) => conv::sums::<f32>(pool, isa, conv, buffers, false),
             Routine::ConvInput(conv) if conv.dtype == DType::F64 => conv::sums::<f64>(pool, isa, conv, buffers, true),

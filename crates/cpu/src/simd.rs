@@ -116,6 +116,12 @@ pub trait Vector: Copy {
     /// # Safety
     /// As [`Vector::splat`].
     unsafe fn mul_add(self, by: Self, to: Self) -> Self;
+
+    /// The lanes of two vectors in turn: what comes of their first halves, and of their second ones.
+    ///
+    /// # Safety
+    /// As [`Vector::splat`].
+    unsafe fn zip(self, with: Self) -> [Self; 2];
 }
 
 /// Lanes without instructions of their own; LLVM finds those that are there.
@@ -153,6 +159,12 @@ macro_rules! lanes {
                 };
                 Lanes(std::array::from_fn(lane))
             }
+
+            #[inline(always)]
+            unsafe fn zip(self, with: Self) -> [Self; 2] {
+                let lane = |i: usize| if i % 2 == 0 { self.0[i / 2] } else { with.0[i / 2] };
+                [0, $lanes].map(|first| Lanes(std::array::from_fn(|i| lane(first + i))))
+            }
         }
     };
 }
@@ -167,7 +179,7 @@ mod x86 {
     use super::Vector;
 
     macro_rules! vector {
-        ($vector:ident, $elem:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident $mul_add:ident) => {
+        ($vector:ident, $elem:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident $mul_add:ident $zip:ident) => {
             impl Vector for $vector {
                 type Elem = $elem;
                 const LANES: usize = $lanes;
@@ -196,15 +208,107 @@ mod x86 {
                     // SAFETY: the caller's promise.
                     unsafe { $mul_add(self, by, to) }
                 }
+
+                #[inline(always)]
+                unsafe fn zip(self, with: Self) -> [Self; 2] {
+                    // SAFETY: the caller's promise.
+                    unsafe { $zip(self, with) }
+                }
             }
         };
     }
 
-    vector!(__m256, f32, 8, false, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps);
-    vector!(__m256d, f64, 4, false, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd);
-    vector!(__m512, f32, 16, true, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps);
-    vector!(__m512d, f64, 8, true, _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd);
+    #[inline(always)]
+    unsafe fn zip_256(a: __m256, b: __m256) -> [__m256; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (even, odd) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            [_mm256_permute2f128_ps::<0x20>(even, odd), _mm256_permute2f128_ps::<0x31>(even, odd)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zip_256d(a: __m256d, b: __m256d) -> [__m256d; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (even, odd) = (_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b));
+            [_mm256_permute2f128_pd::<0x20>(even, odd), _mm256_permute2f128_pd::<0x31>(even, odd)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zip_512(a: __m512, b: __m512) -> [__m512; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+            [_mm512_permutex2var_ps(a, first, b), _mm512_permutex2var_ps(a, second, b)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zip_512d(a: __m512d, b: __m512d) -> [__m512d; 2] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+            let second = _mm512_add_epi64(first, _mm512_set1_epi64(4));
+            [_mm512_permutex2var_pd(a, first, b), _mm512_permutex2var_pd(a, second, b)]
+        }
+    }
+
+    /// Sixteen sums of f32, to which products of pairs of bf16 are added: as an operand, a lane is the bits of a pair.
+    ///
+    /// Subnormal numbers count as zero. Needs the instructions for bf16 besides.
+    #[derive(Clone, Copy)]
+    pub struct Pairs(__m512);
+
+    impl Vector for Pairs {
+        type Elem = f32;
+        const LANES: usize = 16;
+        const MANY: bool = true;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self {
+            // SAFETY: the caller's promise.
+            Pairs(unsafe { _mm512_set1_ps(value) })
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            // SAFETY: the caller's promise.
+            Pairs(unsafe { _mm512_loadu_ps(from) })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_storeu_ps(to, self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+            // SAFETY: the caller's promise; the types are as wide, and all bits are allowed.
+            unsafe {
+                let [a, b] = [self.0, by.0].map(|pairs| std::mem::transmute::<__m512, __m512bh>(pairs));
+                Pairs(_mm512_dpbf16_ps(to.0, a, b))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn zip(self, with: Self) -> [Self; 2] {
+            // SAFETY: the caller's promise.
+            unsafe { zip_512(self.0, with.0) }.map(Pairs)
+        }
+    }
+
+    vector!(__m256, f32, 8, false, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps zip_256);
+    vector!(__m256d, f64, 4, false, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd zip_256d);
+    vector!(__m512, f32, 16, true, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps zip_512);
+    vector!(__m512d, f64, 8, true, _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd zip_512d);
 }
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::Pairs;
 
 /// Work that is compiled for every machine.
 pub trait Task {

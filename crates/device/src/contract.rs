@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
 
 use panoply_ir::routine::Routine;
 use panoply_ir::target::Language;
@@ -114,8 +115,14 @@ pub trait Pending: Send + Sync {
     /// Whether it is done; its failure once it failed.
     fn poll(&self) -> Result<bool>;
 
-    /// Waits until it is done.
+    /// Waits until it is done. Where nothing may wait, as in browsers, an `Unsupported` error while it is not.
     fn wait(&self) -> Result<()>;
+
+    /// Wakes a task when it is done or has failed, at once if it has; false where the interface does not call back, and a thread
+    /// must wait.
+    fn wake(&self, _waker: &Waker) -> bool {
+        false
+    }
 
     /// After a read is done, its bytes; they are given once.
     fn take(&self) -> Option<Vec<u8>>;
@@ -159,6 +166,17 @@ impl Ticket {
         match self {
             Ticket::Done => Ok(()),
             Ticket::Pending(pending) => pending.wait(),
+        }
+    }
+
+    /// Wakes a task when it is done, if the device calls back.
+    pub fn wake(&self, waker: &Waker) -> bool {
+        match self {
+            Ticket::Done => {
+                waker.wake_by_ref();
+                true
+            }
+            Ticket::Pending(pending) => pending.wake(waker),
         }
     }
 

@@ -4,46 +4,51 @@
 //! missing or old one is the ordinary answer `Unavailable`. A driver takes text, binaries and bytes and **never hears
 //! kernel IR**. Nearly all of Panoply's `unsafe` is here: `runtime` validates every argument before it calls.
 
-#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
+#[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
 mod arguments;
-#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
+#[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
 mod codes;
-#[cfg(feature = "cuda")]
+#[cfg(all(feature = "cuda", not(target_family = "wasm")))]
 pub mod cuda;
-#[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm"))]
+#[cfg(all(
+    any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm"),
+    not(target_family = "wasm")
+))]
 mod fill;
-#[cfg(feature = "rocm")]
+#[cfg(all(feature = "rocm", not(target_family = "wasm")))]
 pub mod hip;
-#[cfg(feature = "oneapi")]
+#[cfg(all(feature = "oneapi", not(target_family = "wasm")))]
 pub mod level_zero;
-#[cfg(any(feature = "cuda", feature = "oneapi", feature = "rocm"))]
+#[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
 mod library;
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod lock;
-#[cfg(feature = "oneapi")]
+#[cfg(all(feature = "oneapi", not(target_family = "wasm")))]
 pub mod oneapi;
-#[cfg(feature = "opencl")]
+#[cfg(all(feature = "opencl", not(target_family = "wasm")))]
 pub mod opencl;
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod seal;
-#[cfg(any(feature = "oneapi", feature = "opencl"))]
+#[cfg(all(any(feature = "oneapi", feature = "opencl"), not(target_family = "wasm")))]
 pub mod spirv;
-#[cfg(any(feature = "cuda", feature = "rocm"))]
+#[cfg(all(any(feature = "cuda", feature = "rocm"), not(target_family = "wasm")))]
 mod stream;
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod table;
 #[cfg(feature = "wgpu")]
 pub mod wgpu;
 
+#[cfg(all(feature = "wgpu", target_family = "wasm"))]
+pub use self::wgpu::BrowserDriver;
 #[cfg(feature = "wgpu")]
 pub use self::wgpu::WgpuDriver;
-#[cfg(feature = "cuda")]
+#[cfg(all(feature = "cuda", not(target_family = "wasm")))]
 pub use cuda::CudaDriver;
-#[cfg(feature = "rocm")]
+#[cfg(all(feature = "rocm", not(target_family = "wasm")))]
 pub use hip::HipDriver;
-#[cfg(feature = "oneapi")]
+#[cfg(all(feature = "oneapi", not(target_family = "wasm")))]
 pub use level_zero::LevelZeroDriver;
-#[cfg(feature = "oneapi")]
+#[cfg(all(feature = "oneapi", not(target_family = "wasm")))]
 pub use oneapi::OneApiDriver;
-#[cfg(feature = "opencl")]
+#[cfg(all(feature = "opencl", not(target_family = "wasm")))]
 pub use opencl::OpenClDriver;

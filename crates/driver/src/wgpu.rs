@@ -1,4 +1,4 @@
-//! Vulkan, Metal and DirectX 12, through `wgpu`: three kinds of devices, one driver for all.
+//! Vulkan, Metal, DirectX 12 and a browser's WebGPU, through `wgpu`: four kinds of devices, one driver for all.
 //!
 //! `wgpu` finds the interface's library at run time and hides the differences; kernels are WGSL. What it does for graphics and for
 //! programs it does not trust is switched off: bounds are proven before, and where the interface is Vulkan the program is
@@ -10,9 +10,12 @@
 //!
 //! Invariants: the interface has one queue, so all queues of the contract are that one, in the order of submission; every call
 //! that can fail stands in error scopes, which belong to the calling thread, and nothing panics on an error; an id is looked up
-//! before it is used.
+//! before it is used. In a browser nothing may wait: adapter and device are there before the driver is (`browser`), what would
+//! wait is an error, tickets are told by callbacks, and errors come to the next who asks.
 
 mod arithmetic;
+#[cfg(target_family = "wasm")]
+mod browser;
 mod bytes;
 mod device;
 mod discovery;
@@ -31,7 +34,11 @@ use std::sync::Arc;
 
 use panoply_device::{Device, Driver, Kind, Result};
 
+use open::now;
+
 pub use arithmetic::Trust;
+#[cfg(target_family = "wasm")]
+pub use browser::BrowserDriver;
 pub use device::WgpuDevice;
 
 /// Finds the devices of one interface: [`Kind::Vulkan`], [`Kind::Metal`] or [`Kind::Dx12`].
@@ -54,7 +61,7 @@ impl WgpuDriver {
 
     /// Every adapter in the interface's order, software ones included.
     pub fn devices(&self) -> Result<Vec<Arc<WgpuDevice>>> {
-        let places = discovery::enumerate(self.kind)?;
+        let places = now(discovery::enumerate(self.kind))?;
         Ok(places.into_iter().map(|place| Arc::new(WgpuDevice::new(place, self.trust))).collect())
     }
 }

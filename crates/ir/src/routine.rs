@@ -21,7 +21,7 @@ pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
 pub use sort::Sort;
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::kernel::Access;
 
 /// A piece of work a device may offer to do whole.
@@ -99,6 +99,29 @@ impl Routine {
             Routine::MaxPoolGradient(pool) => pool.operand(at),
             Routine::Sort(sort) => sort.operand(at),
         })
+    }
+
+    /// The same with f32 in place of f16 or bf16, for devices that only do that; none of what is a primitive of the graph, or
+    /// only orders elements.
+    pub fn widened(&self) -> Option<Routine> {
+        let wide = |dtype: DType| if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
+        let conv = |conv: Conv| Conv { dtype: wide(conv.dtype), ..conv };
+        let attention = |of: Attention| Attention {
+            dtype: wide(of.dtype),
+            scale: Scalar::from_f64(wide(of.dtype), of.scale.to_f64()),
+            mask: of.mask.map(|mask| Mask { dtype: wide(mask.dtype), ..mask }),
+            ..of
+        };
+        let widened = match *self {
+            Routine::Gemm(_) | Routine::Sort(_) => return None,
+            Routine::Conv(of) => Routine::Conv(conv(of)),
+            Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
+            Routine::ConvFilters(of) => Routine::ConvFilters(conv(of)),
+            Routine::Attention(of) => Routine::Attention(attention(of)),
+            Routine::AttentionGradient(of) => Routine::AttentionGradient(attention(of)),
+            Routine::MaxPoolGradient(of) => Routine::MaxPoolGradient(Pool { dtype: wide(of.dtype), ..of }),
+        };
+        (widened != *self).then_some(widened)
     }
 
     /// Whether it touches nothing of one of its buffers.

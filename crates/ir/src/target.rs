@@ -32,7 +32,7 @@ pub struct Target {
     pub bf16: bool,
     /// Whether f64 exists.
     pub f64: bool,
-    /// Whether 64-bit integers exist.
+    /// Whether 64-bit integers exist, so that indices may have as many bits.
     pub int64: bool,
     /// Whether atomic addition of f32 exists; otherwise it is a compare-exchange loop.
     pub atomic_f32: bool,
@@ -211,7 +211,8 @@ impl Target {
     pub fn computes(&self, dtype: DType) -> bool {
         match dtype {
             DType::F64 => self.f64,
-            DType::I64 | DType::U64 => self.int64,
+            // In WGSL they are pairs of words where they are nothing else.
+            DType::I64 | DType::U64 => self.int64 || self.language == Language::Wgsl,
             DType::F16 => self.f16,
             DType::BF16 => self.bf16,
             DType::Bool | DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 | DType::U32 | DType::F32 => {

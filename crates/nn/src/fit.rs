@@ -2,10 +2,11 @@
 //! never stopped.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
+use web_time::Instant;
 
 use crate::data::{Dataset, Examples, Feed};
 use crate::evaluate::{Measure, evaluate_feed};

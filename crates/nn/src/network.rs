@@ -186,7 +186,8 @@ impl Network {
 
 /// The product of lengths, if it can be a size at all.
 fn size(lengths: &[usize]) -> Option<usize> {
-    const MOST: usize = 1 << 40;
+    // Where memory ends on hosts of 64 bits, or before.
+    const MOST: usize = 1 << (usize::BITS * 5 / 8);
     let product = lengths.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
     product.filter(|product| *product <= MOST)
 }

@@ -91,7 +91,11 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
                 Some(model)
             }
         };
-        let rng = |[seed, counter, forks]: [u64; 3]| Rng { seed, counter, forks };
+        let rng = |[seed, counter, forks]: [u64; 3]| {
+            let mut rng = Rng::seed(seed);
+            (rng.counter, rng.forks) = (counter, forks);
+            rng
+        };
         (self.model, self.best) = (model, best);
         (self.rng, self.order) = (rng(numbers.rng), rng(numbers.order));
         (self.optimiser.steps, self.optimiser.state) = (numbers.steps, state);

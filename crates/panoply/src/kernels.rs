@@ -19,11 +19,12 @@ mod stencil;
 mod transpose;
 mod verdict;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use panoply_ir::Result;
 use panoply_ir::kernel::Kernel;
 use panoply_runtime::{Device, Storage};
+use web_time::Instant;
 
 pub use job::{Data, Job, Pass, Step};
 pub use verdict::Verdict;
@@ -99,6 +100,18 @@ impl Shipped {
     pub fn check(&self, device: &Device, size: Size, seed: u64) -> Result<Verdict> {
         let job = (self.job)(size, seed);
         verdict(&job, &job.upload(device)?)
+    }
+
+    /// [`Shipped::check`] where nothing may wait, as in browsers.
+    pub async fn check_soon(&self, device: &Device, size: Size, seed: u64) -> Result<Verdict> {
+        let job = (self.job)(size, seed);
+        let memory = job.upload(device)?;
+        job.launch(&memory)?;
+        let mut data = Vec::new();
+        for (before, reading) in job.data.iter().zip(job.read(&memory)?) {
+            data.push(Data { dtype: before.dtype, bytes: reading.await? });
+        }
+        Ok((job.check)(&job, &data))
     }
 
     /// Checks the results on a device, then times the program for about `budget`, at least once.

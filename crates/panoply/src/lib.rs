@@ -49,8 +49,8 @@ pub use panoply_runtime::{
     Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{
-    Attention, Conv, CrossEntropy, Ends, Order, Put, Range, Rng, Rotary, Shape, Tensor, Triangle, Window, eval,
-    plan_counts,
+    Attention, Captured, Conv, CrossEntropy, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
+    Tensor, Triangle, Window, capture, capture_with_state, eval, plan_counts,
 };
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
@@ -58,6 +58,7 @@ pub use panoply_tensor::{
 pub mod internal {
     pub use panoply_compile as compile;
     pub use panoply_cpu::vm;
+    pub use panoply_device::null::Null;
     pub use panoply_ir as ir;
     pub use panoply_tensor::conformance;
     pub use panoply_tensor::realize::Traced;

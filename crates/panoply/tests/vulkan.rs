@@ -1,29 +1,36 @@
-//! Vulkan on whatever is here, mostly Mesa's lavapipe: the kernels that ship, and a network that learns as on the CPU.
+//! Vulkan on whatever is here, mostly Mesa's lavapipe and Chromium's SwiftShader: the kernels that ship, and a network that learns as on
+//! the CPU.
 
 mod steps;
 
-use panoply::Device;
 use panoply::kernels::{self, Size};
+use panoply::{Device, Kind};
 
 const SEED: u64 = 0x5eed;
 
-fn vulkan() -> Option<Device> {
-    let found = Device::get("vulkan:0");
-    found.inspect_err(|error| eprintln!("SKIPPED: nothing ran on Vulkan: {}", error.message())).ok()
+fn vulkan() -> Vec<Device> {
+    if let Err(error) = Device::get("vulkan:0") {
+        eprintln!("SKIPPED: nothing ran on Vulkan: {}", error.message());
+    }
+    let devices = Device::all().expect("devices can be listed").into_iter();
+    devices.filter(|device| device.info().kind == Kind::Vulkan).collect()
 }
 
 #[test]
 fn the_kernels_that_ship_agree() {
-    let Some(device) = vulkan() else { return };
-    for shipped in kernels::ALL {
-        let verdict =
-            shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
-        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+    for device in vulkan() {
+        for shipped in kernels::ALL {
+            let verdict = shipped.check(&device, Size::Tiny, SEED);
+            let verdict = verdict.unwrap_or_else(|error| panic!("{} on {device}: {error}", shipped.name));
+            assert!(verdict.passed(), "{} on {device}: {verdict}", shipped.name);
+        }
     }
 }
 
 #[test]
 fn a_network_trains_as_on_the_cpu() {
-    let Some(device) = vulkan() else { return };
-    steps::agree(&device);
+    // SwiftShader's compiler takes minutes for the kernel that draws the parameters, with its 24 logarithms and cosines.
+    for device in vulkan().into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
+        steps::agree(&device);
+    }
 }

@@ -30,6 +30,8 @@ pub mod program;
 pub mod queue;
 
 pub use choice::registry::Registry;
+#[cfg(all(feature = "wgpu", target_family = "wasm"))]
+pub use choice::registry::open_browser;
 pub use choice::report::{Backend, Refusal, Report, report};
 pub use choice::select::{How, Selection, select};
 pub use device::{Device, DeviceOptions};

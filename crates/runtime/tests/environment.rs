@@ -65,8 +65,8 @@ fn nonsense_is_an_error_and_nothing_is_chosen_instead() {
     says(&[("PANOPLY_DEVICE", "cpu:3")], "try cpu or `panoply devices`\n  asked for by PANOPLY_DEVICE\n");
     says(
         &[("PANOPLY_DEVICE", "webgpu:0")],
-        "error: webgpu:0: no such device; no WebGPU here: it is for programs in browsers, where this version of Panoply does \
-         not run; use vulkan, metal or dx12\n  asked for by PANOPLY_DEVICE\n",
+        "error: webgpu:0: no such device; no WebGPU here: it is for programs in browsers; use vulkan, metal or dx12 here\n  \
+         asked for by PANOPLY_DEVICE\n",
     );
     says(&[("PANOPLY_THREADS", "0")], "error: PANOPLY_THREADS=0: write a number from 1 to 4096\n");
     says(&[("PANOPLY_POOL", "much")], "error: PANOPLY_POOL=much: write 0, 1 or a size such as 64MiB\n");

@@ -10,11 +10,12 @@ use panoply_ir::verify::verify;
 use panoply_ir::{DType, text};
 use panoply_runtime::{Device, DeviceOptions, Kind, LaunchArg, Work};
 
-/// The first Vulkan device, on which kernels trust as much as they may.
+/// The first Vulkan device that keeps subnormal numbers, on which kernels trust as much as they may. SwiftShader makes zeros of them; what it
+/// does do is asked by the tests that run on every device.
 fn raw(trust: Trust) -> Option<Arc<WgpuDevice>> {
     let hidden = std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some();
     match (WgpuDriver { trust, ..WgpuDriver::new(Kind::Vulkan) }).devices() {
-        Ok(mut devices) if !hidden => Some(devices.swap_remove(0)),
+        Ok(devices) if !hidden => devices.into_iter().find(|device| !device.info().name.contains("SwiftShader")),
         Ok(_) => None,
         Err(error) => {
             eprintln!("SKIPPED: nothing ran on Vulkan: {}", error.message());
@@ -169,7 +170,7 @@ fn what_cannot_be_bound_is_not_allocated() {
     assert!(error.is_out_of_memory() && error.message().contains(&format!("has {largest}")), "{error}");
     let device = Device::new(raw, DeviceOptions::default());
     let error = device.allocate(largest + 4).unwrap_err();
-    assert!(error.is_mistake() && error.message().contains("exceeds the largest on vulkan:0"), "{error}");
+    assert!(error.is_mistake() && error.message().contains(&format!("exceeds the largest on {device}")), "{error}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Tensor {
             match tensor.0.source {
                 _ if is_input(tensor) => {}
                 _ if is_captured(tensor) => captured.push(tensor),
-                Source::Slot(_) => from.push(tensor),
+                Source::Slot(..) => from.push(tensor),
                 Source::Host(_) => captured.push(tensor),
                 _ => {}
             }
@@ -92,7 +92,7 @@ fn rebuilt(to: &Tensor, from: &[Tensor], instead: &[&Tensor]) -> Tensor {
             Source::Detach => Source::Detach,
             Source::Checkpoint(from) => Source::Checkpoint(*from),
             // Given, not made.
-            Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
+            Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
                 moved.insert(at(&tensor), tensor);
                 continue;
             }

@@ -59,6 +59,11 @@ pub(crate) fn pull_back(y: &Tensor, g: Tensor, wanted: &[&Tensor]) -> Result<Pul
         if flows.add_part(tensor, &flow) {
             continue;
         }
+        if let (Source::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
+            && reaches.contains_key(&key(right))
+        {
+            flows.add_product(right, left, &flow);
+        }
         let Some(back) = adjoint(tensor, &flow)? else {
             cut.get_or_insert_with(|| tensor.clone());
             continue;
@@ -86,7 +91,7 @@ fn op_name(tensor: &Tensor) -> String {
         Source::Detach => "detach".to_string(),
         Source::Checkpoint(_) => "checkpoint".to_string(),
         Source::Call(body, _) => body.call.name.clone(),
-        Source::Host(_) | Source::Slot(_) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
+        Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
             "a given value".to_string()
         }
     }
@@ -161,7 +166,8 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
             one(g.sliced(dims.map(|(len, (before, _))| Slice { start: *before, step: 1, len: *len }).collect()))
         }
         Op::Slice(slices) => one(slice_adjoint(x(), g, slices)),
-        Op::MatMul => Ok(Some(vec![Some(g.matmul(&inputs[1].t())), Some(x().t().matmul(g))])),
+        // What flows to the right operand is kept by `Flows`.
+        Op::MatMul => Ok(Some(vec![Some(g.matmul(&inputs[1].t())), None])),
         Op::Gather(axis) => {
             let flow = x().zeros_like().scatter_add(*axis as isize, &inputs[1], g);
             Ok(Some(vec![Some(flow), None]))

@@ -7,13 +7,14 @@
 //!
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
 //! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
-//! and one for the forward direction), `batch` (functions of one example for many), [`random`], [`realize`], `memory_plan`, [`display`],
+//! and one for the forward direction), `batch` (functions of one example for many), `capture` (functions that are built once), [`random`], [`realize`], `memory_plan`, [`display`],
 //! [`conformance`] (what every device must compute).
 
 #![forbid(unsafe_code)]
 
 mod batch;
 pub mod call;
+mod capture;
 mod checkpoint;
 pub mod conformance;
 pub mod display;
@@ -27,6 +28,7 @@ pub mod realize;
 pub mod settings;
 pub mod tensor;
 
+pub use capture::{Captured, Piece, State, capture, capture_with_state};
 pub use memory_plan::MemoryPlan;
 pub use ops::attention::{Attention, Rotary};
 pub use ops::conv::Conv;
@@ -36,6 +38,7 @@ pub use ops::loss::CrossEntropy;
 pub use ops::movement::Range;
 pub use ops::resize::Ends;
 pub use ops::sort::Order;
+pub use ops::spectrum::{Fft, Norm};
 pub use ops::window::Window;
 pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;

@@ -50,7 +50,7 @@ pub fn counts() -> PlanCounts {
 }
 
 /// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a routine.
-struct Ready {
+pub(crate) struct Ready {
     plan: Plan,
     kernels: Vec<Option<Arc<Prepared>>>,
     /// The plan's work, recorded when it runs a second time.
@@ -74,36 +74,9 @@ struct Memory {
     outputs: usize,
 }
 
-/// Runs a graph and gives its outputs.
-pub(crate) fn run(device: &Device, graph: Graph, leaves: &[Storage], slots: &[Scalar]) -> Result<Vec<Storage>> {
-    let ready = find(device, graph)?;
-    let plan = &ready.plan;
-    let memory = Memory::new(device, plan, leaves)?;
-    let bindings: Vec<&Storage> = memory.bindings.iter().collect();
-    let recordings = ready.recordings().clone();
-    for recorded in &recordings.made {
-        match recorded.replay(&bindings, slots) {
-            // These leaves are otherwise than the recorded ones, which is no mistake of anybody's.
-            Err(error) if error.is_mistake() => {}
-            Err(error) => return Err(error),
-            Ok(_) => {
-                COUNTS.replays.fetch_add(1, Ordering::Relaxed);
-                return Ok(memory.outputs(plan));
-            }
-        }
-    }
-    let buffers = memory.buffers(plan)?;
-    let work = ready.work(&buffers, slots);
-    device.submit(&work)?;
-    if ready.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
-        ready.keep(recordings.tried, device.record(&work, &bindings, slots, memory.places(plan)));
-    }
-    Ok(memory.outputs(plan))
-}
-
 impl Memory {
-    fn new(device: &Device, plan: &Plan, leaves: &[Storage]) -> Result<Memory> {
-        let mut bindings = leaves.to_vec();
+    fn new(device: &Device, plan: &Plan, leaves: Vec<Storage>) -> Result<Memory> {
+        let mut bindings = leaves;
         if plan.arena_bytes > 0 {
             bindings.push(device.allocate(plan.arena_bytes)?);
         }
@@ -171,6 +144,32 @@ impl Memory {
 }
 
 impl Ready {
+    /// Runs the plan and gives its outputs.
+    pub fn run(&self, device: &Device, leaves: Vec<Storage>, slots: &[Scalar]) -> Result<Vec<Storage>> {
+        let plan = &self.plan;
+        let memory = Memory::new(device, plan, leaves)?;
+        let bindings: Vec<&Storage> = memory.bindings.iter().collect();
+        let recordings = self.recordings().clone();
+        for recorded in &recordings.made {
+            match recorded.replay(&bindings, slots) {
+                // These leaves are otherwise than the recorded ones, which is no mistake of anybody's.
+                Err(error) if error.is_mistake() => {}
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    COUNTS.replays.fetch_add(1, Ordering::Relaxed);
+                    return Ok(memory.outputs(plan));
+                }
+            }
+        }
+        let buffers = memory.buffers(plan)?;
+        let work = self.work(&buffers, slots);
+        device.submit(&work)?;
+        if self.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
+            self.keep(recordings.tried, device.record(&work, &bindings, slots, memory.places(plan)));
+        }
+        Ok(memory.outputs(plan))
+    }
+
     fn recordings(&self) -> MutexGuard<'_, Recordings> {
         self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,7 +225,8 @@ pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
     Ok((outputs.map(|buffer| buffer.bytes()).sum(), ready.plan.arena_bytes))
 }
 
-fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
+/// The plan of a graph. It is made if it is not there.
+pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
     let used = COUNTS.hits.load(Ordering::Relaxed) + COUNTS.plans.load(Ordering::Relaxed);
     if let Some((ready, last)) = lock().entry(device.clone()).or_default().get_mut(&graph) {
         *last = used;

@@ -20,6 +20,37 @@ pub struct Rng {
     pub counter: u64,
     /// Forks drawn so far; part of the seed of the next.
     pub forks: u64,
+    /// Which of a function's generators it stands for while that is traced.
+    pub(crate) traced: Option<Traced>,
+}
+
+/// A generator of a function under trace, whose numbers are others in each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traced {
+    /// Which trace, and which of its generators.
+    pub generator: (u64, usize),
+    /// The counter when the trace began.
+    pub start: u64,
+    /// Whether numbers were drawn on the host, where no run could draw others.
+    pub on_host: bool,
+}
+
+/// A word that says which numbers are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Which trace, and which of its generators.
+    pub generator: (u64, usize),
+    /// Blocks drawn since the trace began.
+    ahead: u64,
+    /// Its place among seed and counter.
+    place: usize,
+}
+
+impl Word {
+    /// What it is where the generator begins like this one.
+    pub fn from(&self, rng: &Rng) -> Scalar {
+        words(rng.seed, rng.counter + self.ahead)[self.place].into()
+    }
 }
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -29,18 +60,20 @@ const ROUNDS: u32 = 10;
 impl Rng {
     /// A generator whose every number is determined by the seed.
     pub fn seed(seed: u64) -> Rng {
-        Rng { seed, counter: 0, forks: 0 }
+        Rng { seed, counter: 0, forks: 0, traced: None }
     }
 
     /// An independent generator, determined by this one's seed and how many forks it made before.
     pub fn fork(&mut self) -> Rng {
         self.forks += 1;
+        self.draw_on_host();
         let words = philox([self.forks as u32, (self.forks >> 32) as u32, 0xF0, 0x4B], self.seed);
         Rng::seed(u64::from(words[0]) | u64::from(words[1]) << 32)
     }
 
     /// The next block of four words, on the host.
     pub fn next_words(&mut self) -> [u32; 4] {
+        self.draw_on_host();
         let words = philox([self.counter as u32, (self.counter >> 32) as u32, 0, 0], self.seed);
         self.counter += 1;
         words
@@ -101,8 +134,27 @@ impl Rng {
     fn draw(&mut self, elems: usize) -> [Tensor; 4] {
         let start = self.counter;
         self.counter += elems.div_ceil(4) as u64;
-        [self.seed, self.seed >> 32, start, start >> 32].map(|word| Tensor::scalar(Scalar::from(word as u32)))
+        let word = |place: usize| {
+            let word = self.traced.map(|Traced { generator, start: began, .. }| Word {
+                generator,
+                ahead: start - began,
+                place,
+            });
+            Tensor::slot_from(words(self.seed, start)[place].into(), word)
+        };
+        [0, 1, 2, 3].map(word)
     }
+
+    fn draw_on_host(&mut self) {
+        if let Some(traced) = &mut self.traced {
+            traced.on_host = true;
+        }
+    }
+}
+
+/// Seed and counter as the kernel takes them.
+fn words(seed: u64, counter: u64) -> [u32; 4] {
+    [seed as u32, (seed >> 32) as u32, counter as u32, (counter >> 32) as u32]
 }
 
 /// The words that start at a counter under a seed. A kernel of their own: in the graph their eight hundred steps for each element

@@ -13,6 +13,7 @@ use panoply_ir::{Element, Error, Result, Scalar};
 use panoply_runtime::{Device, Storage};
 
 use crate::plan_cache;
+use crate::random::Word;
 use crate::tensor::{Node, Source, Tensor};
 
 impl Tensor {
@@ -90,8 +91,18 @@ pub fn eval(roots: &[&Tensor]) -> Result<()> {
 }
 
 fn eval_on(device: &Device, roots: &[&Tensor]) -> Result<()> {
-    let traced = Traced::new(device, roots)?;
-    let values = plan_cache::run(device, traced.graph, &traced.leaves, &traced.slots)?;
+    // Data need no plan.
+    for root in roots {
+        if let Source::Host(bytes) = &root.0.source {
+            upload(device, &root.0, bytes)?;
+        }
+    }
+    let roots: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
+    if roots.is_empty() {
+        return Ok(());
+    }
+    let traced = Traced::new(device, &roots)?;
+    let values = plan_cache::find(device, traced.graph)?.run(device, traced.leaves, &traced.slots)?;
     for (root, storage) in traced.roots.iter().zip(values) {
         let _ = root.0.value.set(storage);
     }
@@ -113,16 +124,65 @@ pub struct Traced<'a> {
 impl<'a> Traced<'a> {
     /// The part of the roots' history that has no value yet, with its leaves on the device.
     pub fn new(device: &Device, roots: &[&'a Tensor]) -> Result<Traced<'a>> {
-        let Tracer { mut graph, ids, leaves, slots, .. } = Tracer::trace(Scene::Run(device), roots)?;
-        let mut asked = Vec::new();
-        for root in roots {
-            let id = ids[&Arc::as_ptr(&root.0)];
-            if !graph.outputs.contains(&id) {
-                graph.outputs.push(id);
-                asked.push(*root);
+        let mut tracer = Tracer::trace(Scene::Run(device), roots)?;
+        let asked = tracer.ask(roots);
+        let Tracer { graph, leaves, slots, .. } = tracer;
+        Ok(Traced { graph, leaves, slots, roots: asked })
+    }
+}
+
+/// What a function does, as a graph over what it is given and what it holds besides.
+pub(crate) struct Function {
+    pub graph: Graph,
+    pub leaves: Vec<Leaf>,
+    pub slots: Vec<Number>,
+}
+
+/// Whose the buffer behind an [`Op::Leaf`] is.
+pub(crate) enum Leaf {
+    Held(Storage),
+    /// The n-th of what is given.
+    Given(usize),
+}
+
+/// Whose the number behind an [`Op::Slot`] is.
+pub(crate) enum Number {
+    Held(Scalar),
+    /// The n-th of what is given.
+    Given(usize),
+    /// Of a generator that is given.
+    Word(Word),
+}
+
+/// What a function under trace is given.
+pub(crate) struct Given<'d> {
+    pub device: &'d Device,
+    /// Which trace.
+    pub trace: u64,
+    /// Tensors that have a value or are numbers.
+    pub tensors: &'d [Tensor],
+    /// What stands for each of them.
+    pub stand_ins: &'d [Tensor],
+}
+
+impl Function {
+    /// The part of the results' history that has no value yet; and for each result which of the graph's outputs it is.
+    pub fn new(given: &Given<'_>, results: &[&Tensor]) -> Result<(Function, Vec<usize>)> {
+        let mut tracer = Tracer::trace(Scene::Given(given), results)?;
+        tracer.ask(results);
+        let outputs = &tracer.graph.outputs;
+        let which = |result: &&Tensor| outputs.iter().position(|output| *output == tracer.ids[&Arc::as_ptr(&result.0)]);
+        let which = results.iter().map(|result| which(result).expect("every result was asked for")).collect();
+        let Tracer { graph, leaves, slots, ties, .. } = tracer;
+        let mut leaves: Vec<Leaf> = leaves.into_iter().map(Leaf::Held).collect();
+        let mut slots: Vec<Number> = slots.into_iter().map(Number::Held).collect();
+        for tie in ties {
+            match tie {
+                Tie::Leaf(at, n) => leaves[at] = Leaf::Given(n),
+                Tie::Slot(at, number) => slots[at] = number,
             }
         }
-        Ok(Traced { graph, leaves, slots, roots: asked })
+        Ok((Function { graph, leaves, slots }, which))
     }
 }
 
@@ -139,6 +199,8 @@ pub(crate) fn describe(name: &str, outputs: &[Tensor]) -> Result<Graph> {
 enum Scene<'d> {
     /// To be run on a device: data are leaves there, numbers are slots.
     Run(&'d Device),
+    /// To be run on a device over other tensors each time: these stand for those that are given now.
+    Given(&'d Given<'d>),
     /// To be the body of this operation: its inputs are leaves, numbers are part of it, and there are no data.
     Describe(&'d str),
 }
@@ -149,7 +211,14 @@ struct Tracer<'d> {
     graph: Graph,
     leaves: Vec<Storage>,
     slots: Vec<Scalar>,
+    ties: Vec<Tie>,
     ids: PointerMap<NodeId>,
+}
+
+/// A leaf or a slot that is given.
+enum Tie {
+    Leaf(usize, usize),
+    Slot(usize, Number),
 }
 
 impl<'d> Tracer<'d> {
@@ -160,6 +229,7 @@ impl<'d> Tracer<'d> {
             graph: Graph::default(),
             leaves: Vec::new(),
             slots: Vec::new(),
+            ties: Vec::new(),
             ids: PointerMap::with_capacity_and_hasher(order.len(), BuildHasherDefault::default()),
         };
         tracer.graph.nodes.reserve(order.len());
@@ -168,6 +238,19 @@ impl<'d> Tracer<'d> {
             tracer.ids.insert(Arc::as_ptr(&tensor.0), id);
         }
         Ok(tracer)
+    }
+
+    /// Makes each of the roots an output once; those that are.
+    fn ask<'t>(&mut self, roots: &[&'t Tensor]) -> Vec<&'t Tensor> {
+        let mut asked = Vec::new();
+        for root in roots {
+            let id = self.ids[&Arc::as_ptr(&root.0)];
+            if !self.graph.outputs.contains(&id) {
+                self.graph.outputs.push(id);
+                asked.push(*root);
+            }
+        }
+        asked
     }
 
     fn add(&mut self, tensor: &Tensor) -> Result<NodeId> {
@@ -180,10 +263,10 @@ impl<'d> Tracer<'d> {
             (_, Some(storage)) => self.leaf(storage.clone())?,
             (Source::Op(op), None) => op.clone(),
             (Source::Call(body, output), None) => Op::Call(body.call.clone(), *output),
-            (Source::Slot(value), None) => self.number(*value),
+            (Source::Slot(value, word), None) => self.drawn(tensor, *value, *word)?,
             (Source::Host(bytes), None) => self.upload(node, bytes)?,
             (Source::Detach | Source::Checkpoint(_), None) => Op::Reshape,
-            (Source::Input(n), None) => self.input(*n)?,
+            (Source::Input(n), None) => self.input(tensor, *n)?,
             (Source::Value, None) => unreachable!("a given value is there from the start"),
             (Source::Mistake(error), None) => return Err(error.clone()),
         };
@@ -192,7 +275,7 @@ impl<'d> Tracer<'d> {
 
     fn leaf(&mut self, storage: Storage) -> Result<Op> {
         match self.scene {
-            Scene::Run(_) => {
+            Scene::Run(_) | Scene::Given(_) => {
                 self.leaves.push(storage);
                 Ok(Op::Leaf(self.leaves.len() as u32 - 1))
             }
@@ -200,41 +283,67 @@ impl<'d> Tracer<'d> {
         }
     }
 
-    fn number(&mut self, value: Scalar) -> Op {
-        match self.scene {
-            Scene::Run(_) => {
-                self.slots.push(value);
-                Op::Slot(self.slots.len() as u32 - 1)
+    /// A number, which may be drawn anew in every run of a function.
+    fn drawn(&mut self, tensor: &Tensor, value: Scalar, word: Option<Word>) -> Result<Op> {
+        match (self.scene, word) {
+            (Scene::Describe(_), _) => Ok(Op::Const(value)),
+            (Scene::Run(_) | Scene::Given(_), None) => Ok(self.number(value, None)),
+            (Scene::Given(given), Some(word)) if word.generator.0 == given.trace => {
+                Ok(self.number(value, Some(Number::Word(word))))
             }
-            Scene::Describe(_) => Op::Const(value),
+            (Scene::Run(_) | Scene::Given(_), Some(_)) => Err(no_value(tensor)),
         }
     }
 
-    fn input(&mut self, n: u32) -> Result<Op> {
+    fn number(&mut self, value: Scalar, tie: Option<Number>) -> Op {
+        self.ties.extend(tie.map(|number| Tie::Slot(self.slots.len(), number)));
+        self.slots.push(value);
+        Op::Slot(self.slots.len() as u32 - 1)
+    }
+
+    fn input(&mut self, tensor: &Tensor, n: u32) -> Result<Op> {
+        let at = n as usize;
         match self.scene {
-            Scene::Run(_) => Err(Error::mistake("the input of an operation under trace has no value; only describe")),
             Scene::Describe(_) => Ok(Op::Leaf(n)),
+            Scene::Given(given) if given.stand_ins.get(at).is_some_and(|input| input.is_same(tensor)) => {
+                if let Some(value) = given.tensors[at].number() {
+                    return Ok(self.number(value, Some(Number::Given(at))));
+                }
+                let storage = given.tensors[at].0.value.get().expect("what is given has a value");
+                self.ties.push(Tie::Leaf(self.leaves.len(), at));
+                self.leaf(storage.clone())
+            }
+            Scene::Run(_) | Scene::Given(_) => Err(no_value(tensor)),
         }
     }
 
     fn upload(&mut self, node: &Node, bytes: &Mutex<Option<Arc<[u8]>>>) -> Result<Op> {
         let device = match self.scene {
             Scene::Run(device) => device,
+            Scene::Given(given) => given.device,
             Scene::Describe(name) => return Err(holds_data(name)),
         };
-        let mut held = bytes.lock().expect("no thread panics while it holds host bytes");
-        let bytes = held.take().expect("host bytes are there until the value is");
-        match device.upload(&bytes) {
-            Ok(storage) => {
-                let _ = node.value.set(storage.clone());
-                self.leaf(storage)
-            }
-            Err(error) => {
-                *held = Some(bytes);
-                Err(error)
-            }
-        }
+        let storage = upload(device, node, bytes)?;
+        self.leaf(storage)
     }
+}
+
+/// Brings a node's bytes to a device, once.
+fn upload(device: &Device, node: &Node, bytes: &Mutex<Option<Arc<[u8]>>>) -> Result<Storage> {
+    let mut held = bytes.lock().expect("no thread panics while it holds host bytes");
+    if let Some(storage) = node.value.get() {
+        return Ok(storage.clone());
+    }
+    let storage = device.upload(held.as_ref().expect("host bytes are there until the value is"))?;
+    let _ = node.value.set(storage.clone());
+    *held = None;
+    Ok(storage)
+}
+
+#[cold]
+fn no_value(tensor: &Tensor) -> Error {
+    let message = format!("{tensor:?} is given to a function under trace, or drawn in it, and has no value there");
+    Error::mistake(message).note("let the function return what is to be read, and read it outside")
 }
 
 #[cold]

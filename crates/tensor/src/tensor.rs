@@ -12,6 +12,7 @@ use panoply_ir::{DType, Element, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
 use crate::call::Body;
+use crate::random::Word;
 
 /// A lazy multi-dimensional array on a device.
 #[derive(Clone)]
@@ -36,13 +37,13 @@ pub(crate) enum Source {
     Op(Op),
     /// Bytes of the host, until they are on the device.
     Host(Mutex<Option<Arc<[u8]>>>),
-    /// A number passed at launch.
-    Slot(Scalar),
+    /// A number passed at launch; with which word of a generator it is, if a function under trace drew it.
+    Slot(Scalar, Option<Word>),
     /// A value that was given; `value` is set from the start.
     Value,
     /// An output of an operation that was traced before.
     Call(Arc<Body>, u32),
-    /// What an operation under trace is given: its n-th input.
+    /// What an operation or a function under trace is given: its n-th input.
     Input(u32),
     /// The input's values without its history.
     Detach,
@@ -119,8 +120,12 @@ impl Tensor {
     /// A tensor of shape `[]` holding a number that may differ from run to run of the same program.
     #[track_caller]
     pub fn scalar(value: impl Into<Scalar>) -> Tensor {
-        let value = value.into();
-        Tensor::new(Source::Slot(value), Vec::new(), Shape::default(), value.dtype, None)
+        Tensor::slot_from(value.into(), None)
+    }
+
+    #[track_caller]
+    pub(crate) fn slot_from(value: Scalar, word: Option<Word>) -> Tensor {
+        Tensor::new(Source::Slot(value, word), Vec::new(), Shape::default(), value.dtype, None)
     }
 
     /// A value that carries a mistake to whoever asks for a result: how operations built on this crate report theirs.

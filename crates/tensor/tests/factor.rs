@@ -50,6 +50,66 @@ fn products_of_factors_are_the_matrix() {
 }
 
 #[test]
+fn rows_in_their_order_are_the_product_of_l_and_u() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
+            for n in [1, 2, 31, 32, 33, 64, 100, 200] {
+                let a = random(&[3, n, n]).cast(dtype);
+                let (order, l, u) = a.lu();
+                let rows = a.take_along(&order.unsqueeze(-1).expand_to(a.shape().unwrap()), 1);
+                let apart = largest(&(l.matmul(&u) - rows));
+                assert!(apart <= limit * largest(&a) * (n as f64).sqrt(), "lu of {n} in {dtype}: {apart}");
+                assert_eq!((largest(&l.triu(1)), largest(&u.tril(-1))), (0.0, 0.0), "lu of {n} in {dtype}");
+                assert_eq!(largest(&l), 1.0, "the largest of each column is the pivot, {n} in {dtype}");
+                let mut each = order.to_vec::<i32>().unwrap();
+                each.chunks_mut(n).for_each(<[i32]>::sort_unstable);
+                assert!(each.chunks(n).all(|each| each.iter().copied().eq(0..n as i32)), "{n} in {dtype}");
+            }
+        }
+        // A column of zeros is left as it is, NaN stays where it is.
+        let (_, l, u) = Tensor::from_slice(&[0f32, 1.0, 0.0, 2.0], [2, 2]).lu();
+        assert_eq!(
+            (l.to_vec::<f32>().unwrap(), u.to_vec::<f32>().unwrap()),
+            (vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 0.0, 2.0])
+        );
+        let (order, _, u) = Tensor::from_slice(&[f32::NAN; 4], [2, 2]).lu();
+        assert!(order.to_vec::<i32>().unwrap() == [0, 1] && u.to_vec::<f32>().unwrap()[0].is_nan());
+    });
+}
+
+#[test]
+fn matrices_are_made_of_their_eigenvectors() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 1e-6), (DType::F64, 4e-15)] {
+            for n in [1, 2, 3, 8, 31, 33, 50] {
+                // The roundings of so many turns of a vector.
+                let limit = limit * (n as f64).sqrt();
+                let x = random(&[2, n, n]).cast(dtype);
+                let a = &x + x.t();
+                let (values, vectors) = a.eigh();
+                let apart = largest(&(vectors.t().matmul(&vectors) - identity(n, dtype)));
+                assert!(apart <= limit, "vectors of {n} in {dtype}: {apart}");
+                let apart = largest(&(a.matmul(&vectors) - &vectors * values.unsqueeze(-2))) / largest(&values);
+                assert!(apart <= limit, "values of {n} in {dtype}: {apart}");
+                let values = values.cast(DType::F64).to_vec::<f64>().unwrap();
+                assert!(values.chunks(n).all(|values| values.is_sorted()), "{n} in {dtype}: {values:?}");
+            }
+        }
+        // Equal values, extreme ones, and none.
+        let (values, vectors) = identity(4, DType::F32).eigh();
+        assert_eq!(values.to_vec::<f32>().unwrap(), [1.0; 4]);
+        assert_eq!(largest(&(vectors.t().matmul(&vectors) - identity(4, DType::F32))), 0.0);
+        for scale in [1e-30, 1e30] {
+            let a = Tensor::from_slice(&[2f32, 1.0, 1.0, 2.0], [2, 2]) * scale;
+            let values = (a.eigh().0 / scale).to_vec::<f32>().unwrap();
+            assert!((values[0] - 1.0).abs() < 1e-6 && (values[1] - 3.0).abs() < 1e-6, "{values:?}");
+        }
+        let none = Tensor::zeros([0, 3, 3], DType::F32).eigh().0;
+        assert_eq!(none.shape().unwrap().dims(), [0, 3]);
+    });
+}
+
+#[test]
 fn what_has_no_factor_gives_nan_and_never_an_error() {
     on_cpu(|| {
         let mut numbers = vec![0f32; 64 * 64];

@@ -31,6 +31,23 @@ const ROWS: &[Row] = &[
     row("softmax", &[&[64, 256]], |x| x[0].softmax(-1), 1, 2),
     row("conv2d", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()), 1, 4),
     row(
+        "conv2d in bf16",
+        &[&[16, 8, 16, 16], &[16, 8, 3, 3]],
+        |x| x[0].cast(DType::BF16).conv(&x[1].cast(DType::BF16), &padded()).relu().cast(DType::F32),
+        4,
+        9,
+    ),
+    row(
+        "attention in bf16",
+        &[&[2, 4, 32, 16], &[2, 4, 32, 16], &[2, 4, 32, 16]],
+        |x| {
+            let [q, k, v] = [0, 1, 2].map(|at| x[at].cast(DType::BF16));
+            q.attention(&k, &v, &Attention::default()).cast(DType::F32)
+        },
+        5,
+        9,
+    ),
+    row(
         "conv2d, bias, relu",
         &[&[16, 8, 16, 16], &[16, 8, 3, 3], &[16]],
         |x| (x[0].conv(&x[1], &padded()) + x[2].by_channel(&x[0].conv(&x[1], &padded()))).relu(),

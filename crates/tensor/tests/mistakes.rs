@@ -1,6 +1,6 @@
 //! What wrong expressions get: one sentence with the operands and the line, and never a panic.
 
-use panoply_tensor::{Attention, Conv, DType, Device, Put, Tensor, Triangle, Window, eval, plan_counts};
+use panoply_tensor::{Attention, Conv, DType, Device, Fft, Put, Tensor, Triangle, Window, eval, plan_counts};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -32,6 +32,44 @@ fn each_mistake_is_one_sentence() {
         let positions = a.index_select(0, &a).check().unwrap_err();
         assert!(positions.message().starts_with("index_select: positions are f32[64, 784]"), "{positions}");
         check(&Tensor::from_slice(&[1f32, 2.0, 3.0], [2, 2]), "3 elements do not fill a tensor of shape [2, 2]");
+    });
+}
+
+#[test]
+fn mistakes_of_functions_name_their_operands() {
+    on_cpu(|| {
+        let (a, b) = (ones(&[4, 6]), ones(&[5, 3]));
+        for (wrong, part) in [
+            (a.diagonal(), "diagonal: f32[4, 6], pending"),
+            (a.diagonal_at(6), "has no diagonal 6 places right of the main one"),
+            (a.diagonal_at(-4), "has no diagonal -4 places right"),
+            (ones(&[4]).diagonal_at(1), "is no matrix"),
+            (a.cross(&b, 1), "cross: axis 1 of f32[4, 6]"),
+            (b.cross(&a, 1), "cross: axis 1 of f32[4, 6]"),
+            (b.cross(&b, 2), "cross: axis 2 is out of range for [5, 3]"),
+            (a.cdist(&b, 2.0), "cdist: no distances of power 2 between rows of f32[4, 6]"),
+            (b.cdist(&b, 0.0), "cdist: no distances of power 0"),
+            (b.cdist(&ones(&[3]), 2.0), "cdist: no distances"),
+            (a.quantile(1.5, 0), "has no quantile 1.5 along axis 0"),
+            (a.quantile(f64::NAN, 0), "has no quantile NaN"),
+            (a.cast(DType::I32).quantile(0.5, 0), "has no quantile 0.5"),
+            (ones(&[2, 0]).quantile(0.5, 1), "has no quantile 0.5 along axis 1"),
+            (a.nanmean(2), "nanmean: axis 2 is out of range"),
+            (Tensor::linspace(0.0, 1.0, 3, DType::I32), "linspace: i32 has no fractions"),
+            (a.fft_with(0, &Fft::default()), "fft: needs complex numbers, not f32[4, 6]"),
+            (a.rfft_with(2, &Fft::default()), "rfft: axis 2 is out of range"),
+            (a.rfft_with(0, &Fft { length: Some(0), ..Fft::default() }), "rfft: no transform has length 0"),
+            (ones(&[1, 2]).irfft_with(0, &Fft::default()), "irfft: 0 numbers"),
+            (a.lu().0, "lu: needs square matrices, not f32[4, 6]"),
+            (ones(&[3, 3]).cast(DType::I32).lu().1, "lu: needs f32 or f64, not i32[3, 3]"),
+            (a.eigh().0, "eigh: needs square matrices, not f32[4, 6]"),
+            (a.kron(&a.matmul(&b)), "matmul: inner dimensions 6 and 5 differ"),
+        ] {
+            let error = wrong.check().unwrap_err();
+            assert!(error.message().contains(part), "{error}");
+        }
+        // The error of the empty transform is told before anything runs.
+        assert!(ones(&[0, 2]).fft_with(0, &Fft { length: Some(4), ..Fft::default() }).check().is_err());
     });
 }
 

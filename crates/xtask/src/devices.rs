@@ -16,7 +16,7 @@ struct Row {
 const ROWS: &[Row] = &[
     Row {
         kinds: &["cpu"],
-        how: "our vector machine (AVX-512, AVX2, portable), `gemm` for matrix products ([more](docs/backends/cpu.md))",
+        how: "our vector machine (AVX-512, AVX2, portable), routines for products, convolution and attention ([more](docs/backends/cpu.md))",
         open: "NEON compiles and was never run",
     },
     Row {
@@ -41,7 +41,11 @@ const ROWS: &[Row] = &[
         how: "SPIR-V through Intel's OpenCL driver, else through Vulkan or Level Zero ([more](docs/backends/oneapi.md))",
         open: "every real GPU",
     },
-    Row { kinds: &["webgpu"], how: "not built yet; `panoply devices` says so", open: "–" },
+    Row {
+        kinds: &["webgpu"],
+        how: "the same driver in a page, as WebAssembly ([more](docs/backends/webgpu.md))",
+        open: "every real GPU, other browsers",
+    },
 ];
 
 const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the last test run -->";

@@ -75,6 +75,12 @@ pub fn lavapipe() -> Option<PathBuf> {
     folder.flatten().map(|entry| entry.path()).find(named)
 }
 
+/// Chromium's Vulkan driver for the CPU, which no loader finds by itself.
+pub fn swiftshader() -> Option<PathBuf> {
+    let manifest = Path::new("/usr/lib/chromium/vk_swiftshader_icd.json");
+    manifest.is_file().then(|| manifest.to_path_buf())
+}
+
 fn registered() -> Vec<Icd> {
     let Ok(folder) = fs::read_dir(SYSTEM) else {
         return Vec::new();

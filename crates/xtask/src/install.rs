@@ -26,6 +26,8 @@ enum How {
     Pip { arch: &'static str, packages: &'static [&'static str] },
     /// A component of the Rust toolchain.
     Rustup(&'static str),
+    /// The program that belongs to a library, in the version that Cargo.lock has of that.
+    Cargo { program: &'static str, library: &'static str },
 }
 
 const TOOLS: &[Tool] = &[
@@ -72,6 +74,18 @@ const TOOLS: &[Tool] = &[
         present: |_| icd::library("libvulkan.so.1").is_some() && icd::lavapipe().is_some(),
         how: How::Apt(&["libvulkan1", "mesa-vulkan-drivers"]),
     },
+    Tool {
+        name: "Chromium, and SwiftShader in it",
+        loses: "Vulkan on the poorest device, and WebGPU",
+        present: |_| on_path("chromium") && icd::swiftshader().is_some(),
+        how: How::Apt(&["chromium"]),
+    },
+    Tool {
+        name: "wasm-bindgen",
+        loses: "the page that computes in a browser",
+        present: |place| wasm_bindgen(place).is_some(),
+        how: How::Cargo { program: "wasm-bindgen-cli", library: "wasm-bindgen" },
+    },
     Tool { name: "tmux", loses: "the dashboard in a terminal", present: |_| on_path("tmux"), how: How::Apt(&["tmux"]) },
     Tool {
         name: "onnxruntime",
@@ -117,6 +131,20 @@ pub fn onnxruntime(place: &Place) -> Option<PathBuf> {
     let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
     let here = versions.flatten().any(|version| version.path().join("site-packages/onnxruntime").is_dir());
     here.then(|| place.venv().join("bin").join("python"))
+}
+
+/// The program that makes a page's half of a WebAssembly module, if it is of the module's version.
+pub fn wasm_bindgen(place: &Place) -> Option<PathBuf> {
+    let program = place.tools().join("bin").join("wasm-bindgen");
+    let version = quiet(command(place, &program).arg("--version")).ok()?;
+    (version.split_whitespace().nth(1) == locked(place, "wasm-bindgen").as_deref()).then_some(program)
+}
+
+/// The version of a crate in Cargo.lock.
+fn locked(place: &Place, name: &str) -> Option<String> {
+    let lock = std::fs::read_to_string(place.root.join("Cargo.lock")).ok()?;
+    let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+    Some(rest.split_once('"')?.0.to_string())
 }
 
 /// Where pip puts NVIDIA's assembler.
@@ -209,6 +237,7 @@ fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
             let published = std::env::consts::ARCH == arch && cfg!(target_os = "linux");
             (!published).then(|| format!("only published for {arch} Linux"))
         }
+        How::Cargo { library, .. } => locked(place, library).is_none().then(|| format!("Cargo.lock has no {library}")),
         How::Rustup(component) => {
             (!on_path("rustup")).then(|| format!("no rustup here; install the toolchain's {component} by hand"))
         }
@@ -230,6 +259,12 @@ fn attempt(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), Stri
         How::Pip { packages, .. } => {
             venv(place, &place.venv(), apt_lists)?;
             pip(place, &place.venv(), packages)
+        }
+        How::Cargo { program, library } => {
+            let (root, version) = (place.tools(), locked(place, library).unwrap_or_default());
+            let mut install =
+                cargo(place, &["install", program, "--version", &version, "--debug", "--no-default-features"]);
+            quiet(install.arg("--root").arg(root)).map(drop)
         }
         How::Rustup(component) => quiet(&mut limited(place, "rustup", 5, &["component", "add", component])).map(drop),
     }
@@ -259,7 +294,7 @@ fn as_root(place: &Place, apt: &[&str]) -> Command {
     limited(place, "sudo", 15, &[&["--non-interactive"], &environment[..], apt].concat())
 }
 
-fn is_root(place: &Place) -> bool {
+pub fn is_root(place: &Place) -> bool {
     quiet(command(place, "id").arg("-u")).is_ok_and(|user| user.trim() == "0")
 }
 
@@ -292,7 +327,7 @@ pub fn venv(place: &Place, folder: &Path, apt_lists: &mut Lists) -> Result<(), S
 }
 
 /// A command that a silent server cannot hold for ever, where coreutils are there to stop it.
-fn limited(place: &Place, program: &str, minutes: u32, arguments: &[&str]) -> Command {
+pub fn limited(place: &Place, program: &str, minutes: u32, arguments: &[&str]) -> Command {
     if !on_path("timeout") {
         let mut plain = command(place, program);
         plain.args(arguments);

@@ -11,8 +11,10 @@ mod place;
 mod shell;
 mod size;
 mod tally;
+mod targets;
 mod test;
 mod tidy;
+mod web;
 
 use std::process::ExitCode;
 
@@ -22,9 +24,11 @@ usage: cargo xtask <chore>
   install              put what the tests need on this machine (apt, .tools/); safe to repeat
   test                 install, format, lint, tidy, test, docs, features: all that must hold
        --quick         the inner loop: installs nothing, builds no docs
-       --full          also the exhaustive sweeps and the other targets
+       --full          also the exhaustive sweeps and every target
   peers                our benchmarks beside PyTorch's, Burn's and candle's in the same session, as docs/measured/peers-cpu.md
   devices              README's table of devices, from what the last test run ran on
+  web                  the page that runs the shipped kernels in a browser, built and served here
+       --check         opened in Chromium instead, and what it says
   tidy                 the rules of this repository that no compiler checks
   size                 lines of code per crate, and the size of the release binary
 ";
@@ -43,6 +47,8 @@ fn main() -> ExitCode {
         ["test", "--full"] => test::run(&place, test::Tier::Full),
         ["devices"] => devices::run(&place),
         ["peers"] => peers::run(&place),
+        ["web"] => web::run(&place),
+        ["web", "--check"] => web::run_check(&place),
         ["tidy"] => tidy::run(&place),
         ["size"] => size::run(&place),
         ["help" | "--help" | "-h"] => {

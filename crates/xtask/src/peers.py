@@ -57,6 +57,7 @@ def tensors():
     yield "conv 64→64, 3×3, 56², batch 8", lambda: F.conv2d(image, kernel, padding=1)
     small, other = uniform(32), uniform(32)
     yield "add of two f32[32]", lambda: small + other
+    yield "add of two f32[32], captured", lambda: small + other
 
 
 class Lstm(nn.Module):

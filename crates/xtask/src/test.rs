@@ -9,7 +9,9 @@ use crate::install::{self, Missing};
 use crate::place::Place;
 use crate::shell::{cargo, command, on_path, quiet, stream};
 use crate::tally::Tally;
+use crate::targets::TARGETS;
 use crate::tidy;
+use crate::web;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -43,12 +45,11 @@ const STAGES: &[Stage] = &[
     Stage { name: "no OpenCL and no Vulkan", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
     Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
+    Stage { name: "browser", from: Tier::Default, applies: always, run: browser },
     Stage { name: "undefined behaviour", from: Tier::Full, applies: always, run: miri },
-    Stage { name: "other targets", from: Tier::Full, applies: always, run: other_targets },
+    Stage { name: "addresses", from: Tier::Full, applies: always, run: addresses },
+    Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
 ];
-
-/// Targets that are compiled for, but not here: what `cargo check` accepts with no linker of theirs.
-const OTHER_TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", "aarch64-unknown-linux-gnu"];
 
 /// Test programs that Miri gets through in minutes: those of the vector machine take hours.
 const MIRI_TESTS: &[&str] = &["pool"];
@@ -199,6 +200,9 @@ fn tidy(run: &mut Run) -> Outcome {
 fn tests(run: &mut Run) -> Outcome {
     let mut tests = cargo(run.place, &["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
     tests.env("OCL_ICD_VENDORS", icd::all(run.place));
+    if let Some(manifest) = icd::swiftshader() {
+        tests.env("VK_ADD_DRIVER_FILES", manifest);
+    }
     if let Some(python) = install::onnxruntime(run.place) {
         tests.env("PANOPLY_TEST_PYTHON", python);
     }
@@ -275,37 +279,79 @@ fn feature_names(place: &Place) -> Vec<String> {
     rows.map(|(name, _)| name.trim().to_string()).filter(|name| name != "default" && !name.starts_with('#')).collect()
 }
 
-/// Miri executes the `unsafe` of the CPU's thread pool and says what is undefined. It needs a nightly toolchain, which nothing else does.
+/// Miri executes the `unsafe` of the CPU's thread pool and says what is undefined.
 fn miri(run: &mut Run) -> Outcome {
-    let nightly = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
-    let installed = match on_path("rustup") {
-        true => quiet(command(run.place, "rustup").args(nightly)),
-        false => Err("no rustup here to install it".to_string()),
-    };
-    if let Err(why) = installed {
+    if let Err(why) = nightly(run, "miri,rust-src") {
         return run.skip("the search for undefined behaviour", &why);
     }
-    let mut tests = command(run.place, "rustup");
-    tests.args(["run", "nightly", "cargo", "miri", "test", "--package", "panoply-cpu"]);
+    let mut tests = on_nightly(run, "miri");
+    tests.args(["cargo", "miri", "test", "--package", "panoply-cpu"]);
     for name in MIRI_TESTS {
         tests.args(["--test", name]);
     }
     // Addresses pass through the vector machine's registers as numbers.
-    tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance");
-    run.tests(tests.env("CARGO_TARGET_DIR", run.place.root.join("target").join("miri")))
+    run.tests(tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance"))
+}
+
+/// AddressSanitizer watches what the loops of the vector machine and the routines read and write, with every instruction set of
+/// this machine: Miri, which sees more, would take days for them.
+fn addresses(run: &mut Run) -> Outcome {
+    let host = quiet(command(run.place, "rustc").arg("-vV"));
+    let host = host.map(|text| text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("").to_string());
+    let host = match nightly(run, "rust-src").and(host) {
+        Ok(host) => host,
+        Err(why) => return run.skip("the search for wrong addresses", &why),
+    };
+    let mut tests = on_nightly(run, "addresses");
+    // With a target named, what runs while building is left as it is.
+    tests.args(["cargo", "test", "--package", "panoply-cpu", "--tests", "--target", &host]);
+    run.tests(tests.env("RUSTFLAGS", "-Zsanitizer=address"))
+}
+
+/// Installs a nightly toolchain, which nothing but the two searches needs.
+fn nightly(run: &Run, components: &str) -> Result<(), String> {
+    if !on_path("rustup") {
+        return Err("no rustup here to install it".to_string());
+    }
+    let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", components];
+    quiet(command(run.place, "rustup").args(install)).map(drop)
+}
+
+/// A command of the nightly toolchain with a build folder of its own.
+fn on_nightly(run: &Run, folder: &str) -> Command {
+    let mut command = command(run.place, "rustup");
+    command.args(["run", "nightly"]).env("CARGO_TARGET_DIR", run.place.root.join("target").join(folder));
+    command
+}
+
+fn browser(run: &mut Run) -> Outcome {
+    if let Some(why) = web::obstacle(run.place) {
+        return run.skip("WebGPU", &why);
+    }
+    match web::check(run.place) {
+        Ok(said) => {
+            println!("{}: {}", said.device, said.words);
+            if said.passed {
+                run.tally.watch(&format!("TESTED webgpu | {}", said.device));
+                return Outcome::Passed;
+            }
+            Outcome::Failed
+        }
+        Err(why) => {
+            println!("{why}");
+            Outcome::Failed
+        }
+    }
 }
 
 fn other_targets(run: &mut Run) -> Outcome {
-    let mut outcomes = Vec::new();
-    for target in OTHER_TARGETS {
-        println!("target {target}");
-        let added = match on_path("rustup") {
-            true => quiet(command(run.place, "rustup").args(["target", "add", target])),
-            false => Err("no rustup here to add it".to_string()),
-        };
-        outcomes.push(match added {
-            Ok(_) => run.step(&mut cargo(run.place, &["check", "--workspace", "--target", target])),
-            Err(why) => run.skip(&format!("compiling for {target}"), &why),
+    let chore = if run.has("clippy") { "clippy" } else { "check" };
+    let (tier, mut outcomes) = (run.tier, Vec::new());
+    for target in TARGETS.iter().filter(|target| target.from <= tier) {
+        println!("target {}", target.triple);
+        outcomes.push(match target.add(run.place) {
+            Ok(()) => run.step(&mut cargo(run.place, &target.arguments(chore))),
+            Err(why) => run.skip(&format!("compiling for {}", target.triple), &why),
         });
     }
     worst(outcomes)

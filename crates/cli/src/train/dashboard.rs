@@ -33,7 +33,7 @@ use ratatui_widgets::paragraph::Paragraph;
 
 use super::curves::tidy;
 use super::outcome::in_words;
-use super::screen::INTERRUPTED;
+use crate::output::INTERRUPTED;
 
 /// Between two pictures.
 const EVERY: Duration = Duration::from_millis(100);

@@ -12,9 +12,7 @@ use panoply::{Error, Result};
 use super::dashboard::{self, Dashboard, Facts};
 use super::folder::Folder;
 use super::outcome::in_words;
-
-/// The exit code of a program that Ctrl-C ended.
-pub const INTERRUPTED: i32 = 130;
+use crate::output::INTERRUPTED;
 
 /// True once the user pressed Ctrl-C; the second time the program ends at once.
 pub fn stop_flag() -> Result<Arc<AtomicBool>> {

@@ -1,8 +1,9 @@
 //! Kernel IR to source text.
 //!
 //! There is one renderer for the whole C family and one table per language ([`dialect::Dialect`]): the renderer knows what
-//! an operation means, the table knows how a language spells it ([`opencl`], [`hip`]). PTX, WGSL and SPIR-V have their own ([`ptx`], [`wgsl`], [`spirv`]). What all keep exactly as the IR
-//! says, on every device:
+//! an operation means, the table knows how a language spells it ([`opencl`], [`hip`]). WGSL has its own ([`wgsl`]), and so have
+//! the languages of instructions, which evaluate expressions alike ([`assembler`]: [`ptx`], [`spirv`]). What all keep exactly as
+//! the IR says, on every device:
 //!
 //! * **Floats**: no contraction, no reassociation; `Min` and `Max` keep NaN; f16 and bf16 values live in f32 registers and
 //!   are rounded after every operation, so they agree bit for bit whether or not the device has such arithmetic. Compilers
@@ -17,6 +18,7 @@
 //! nodes, not of paths. Entry points take the arguments that `Signature` in the crate `device` describes. Every name that
 //! comes from the kernel ends in an underscore or in one and digits, which no keyword or library function of the family does.
 
+mod assembler;
 mod counting;
 mod dialect;
 mod entry;

@@ -5,6 +5,8 @@
 //! accumulate f16 and bf16 in f32, as sums do. A few writes at known positions are selections, which fuse with what comes
 //! before and after; many, or one at a position of the launch, change memory.
 
+use std::sync::Arc;
+
 use panoply_ir::DType;
 use panoply_ir::Scalar;
 use panoply_ir::alu::Alu;
@@ -15,13 +17,55 @@ use panoply_ir::routine::Routine;
 use super::claim;
 use super::rewrite::Rewriter;
 
-/// The same values, simplified, with bodies in place of the calls that no routine takes: what two bodies have in common is
-/// then computed once.
+/// The same values, simplified, with bodies in place of the calls that no routine takes, in their own type or a wider one:
+/// what two bodies have in common is then computed once.
 pub fn simplify(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
     rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
-        Op::Call(call, output) if !claims(call, offers) => Some(inline(rewriter, call, *output, inputs, offers)),
+        Op::Call(call, output) => called(rewriter, call, *output, inputs, offers),
         _ => None,
     })
+}
+
+/// What does a call; none if a routine takes it as it is.
+fn called(
+    rewriter: &mut Rewriter,
+    call: &Call,
+    output: u32,
+    inputs: &[NodeId],
+    offers: &dyn Fn(&Routine) -> bool,
+) -> Option<NodeId> {
+    if claims(call, offers) {
+        return None;
+    }
+    let wide = call.routine.and_then(|routine| routine.widened()).filter(|wide| !wide.is_empty() && offers(wide));
+    Some(match wide {
+        Some(wide) => widely(rewriter, call, wide, output, inputs),
+        None => inline(rewriter, call, output, inputs, offers),
+    })
+}
+
+/// A call by a routine on wider elements: rounded once, where its body would round every step.
+fn widely(rewriter: &mut Rewriter, call: &Call, wide: Routine, output: u32, inputs: &[NodeId]) -> NodeId {
+    let operands: Vec<DType> = wide.operands().map(|operand| operand.dtype).collect();
+    let (read, written) = operands.split_at(inputs.len());
+    let mut body = rewrite(&call.body, |rewriter, id, _| {
+        let node = call.body.node(id);
+        let Op::Leaf(n) = node.op else { return None };
+        let leaf = rewriter.add(Op::Leaf(n), &[], node.shape.clone(), read[n as usize]);
+        Some(rewriter.cast(leaf, node.dtype))
+    });
+    for (at, dtype) in written.iter().enumerate() {
+        let output = body.outputs[at];
+        let shape = body.node(output).shape.clone();
+        body.nodes.push(Node { op: Op::Cast, inputs: vec![output], shape, dtype: *dtype });
+        body.outputs[at] = NodeId(body.nodes.len() as u32 - 1);
+    }
+    let node = call.body.node(call.body.outputs[output as usize]);
+    let inputs: Vec<NodeId> =
+        inputs.iter().zip(read).map(|(input, dtype)| unrounded(rewriter, *input, *dtype)).collect();
+    let wide = Op::Call(Arc::new(Call::offered(call.name.clone(), body, Some(wide))), output);
+    let result = rewriter.add(wide, &inputs, node.shape.clone(), written[output as usize]);
+    rewriter.cast(result, node.dtype)
 }
 
 /// Whether a routine takes a call whole. One that touches nothing of some buffer is left to the body.
@@ -41,11 +85,25 @@ fn inline(
         let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
         moved.push(match &node.op {
             Op::Leaf(n) => inputs[*n as usize],
-            Op::Call(inner, output) if !claims(inner, offers) => inline(rewriter, inner, *output, &operands, offers),
-            op => rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype),
+            op => {
+                let inner = match op {
+                    Op::Call(inner, output) => called(rewriter, inner, *output, &operands, offers),
+                    _ => None,
+                };
+                inner.unwrap_or_else(|| rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype))
+            }
         });
     }
     moved[call.body.outputs[output as usize].index()]
+}
+
+/// A value in a wider type: where it is what another routine gave before it was rounded, that.
+fn unrounded(rewriter: &mut Rewriter, value: NodeId, wide: DType) -> NodeId {
+    let node = rewriter.node(value);
+    match (&node.op, node.inputs.first().map(|from| (*from, rewriter.node(*from)))) {
+        (Op::Cast, Some((from, given))) if given.dtype == wide && matches!(given.op, Op::Call(..)) => from,
+        _ => rewriter.cast(value, wide),
+    }
 }
 
 /// The same values, where a product that is only wanted transposed is one of transposed operands: routines read operands in

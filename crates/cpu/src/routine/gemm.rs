@@ -1,133 +1,95 @@
-//! Matrix products, by the `gemm` crates on our own threads.
+//! Matrix products.
 //!
-//! A product is divided into parts of the result; each part runs on one thread, so the sum over `k` is taken in the order
-//! that the library takes it. 16-bit floats are widened to f32 first and rounded once at the end.
+//! A product is divided into [`Part`]s of the result, each of which runs on one thread. How its elements lie in memory is
+//! a [`Format`]: bf16 is multiplied in pairs where the machine does that, other 16-bit floats are widened to f32 as they are
+//! packed. Sums are f32 or f64, and are rounded once.
 
-use panoply_device::Result;
+mod dots;
+mod format;
+mod pack;
+mod part;
+
 use panoply_ir::DType;
 use panoply_ir::routine::{Gemm, Layout};
 
 use super::{PARALLEL_FLOPS, Shared};
 use crate::pool::Pool;
-use crate::vm::ops::half;
+use crate::simd;
+use crate::vm::isa::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::vm::isa::{Avx512Pairs, Machine, has_pairs};
+use format::{Bf16, F16, Format, Plain};
+use pack::Matrix;
+use part::Part;
 
-/// Rows and columns of a part are a multiple of this, to fit the library's tiles.
+/// Rows and columns of a part are a multiple of this, to fit tiles.
 const TILE: usize = 48;
+/// Columns below which rows fill vectors better.
+const FEW: usize = 16;
+/// Rows up to which a product is one of a matrix with vectors: the matrix is read only once.
+const VECTORS: usize = 4;
 
 /// Runs a product.
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn run(pool: &Pool, gemm: &Gemm, buffers: &[*mut u8]) -> Result<()> {
-    let [a, b, c] = [0, 1, 2].map(|position| Shared(buffers[position]));
-    match gemm.dtype {
-        // SAFETY: the caller's promise.
-        DType::F64 => unsafe { multiply::<f64>(pool, gemm, [a, b, c]) },
-        // SAFETY: the caller's promise.
-        DType::F16 => unsafe { multiply_halves(pool, gemm, [a, b, c], half::f16_to_f32, half::f32_to_f16) },
-        // SAFETY: the caller's promise.
-        DType::BF16 => unsafe { multiply_halves(pool, gemm, [a, b, c], half::bf16_to_f32, half::f32_to_bf16) },
-        // SAFETY: the caller's promise.
-        _ => unsafe { multiply::<f32>(pool, gemm, [a, b, c]) },
-    }
-    Ok(())
-}
-
-/// A type the library multiplies.
-pub trait Element: Copy + 'static {
-    /// `c = a × b` on one thread.
-    ///
-    /// # Safety
-    /// As [`super::run`].
-    unsafe fn product(part: &Part, a: *const Self, b: *const Self, c: *mut Self);
-}
-
-/// A part of a product: `m × k` times `k × n`, with strides in elements.
-pub struct Part {
-    m: usize,
-    n: usize,
-    k: usize,
-    a: [isize; 2],
-    b: [isize; 2],
-    c: [isize; 2],
-}
-
-macro_rules! element {
-    ($ty:ident, $library:path) => {
-        impl Element for $ty {
-            unsafe fn product(part: &Part, a: *const $ty, b: *const $ty, c: *mut $ty) {
-                use $library as library;
-                let Part { m, n, k, a: [a_row, a_column], b: [b_row, b_column], c: [c_row, c_column] } = *part;
-                let product = library::get_gemm_fn();
-                // SAFETY: the caller's promise; the function was chosen for this machine.
-                unsafe {
-                    product(
-                        m,
-                        n,
-                        k,
-                        c,
-                        c_column,
-                        c_row,
-                        false,
-                        a,
-                        a_column,
-                        a_row,
-                        b,
-                        b_column,
-                        b_row,
-                        0.0,
-                        1.0,
-                        false,
-                        false,
-                        false,
-                        gemm_common::Parallelism::None,
-                    );
-                }
+pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3]) {
+    // SAFETY: the caller's promise; a machine that has pairs has what multiplies them.
+    unsafe {
+        match gemm.dtype {
+            DType::F64 => product::<Plain<f64>>(pool, gemm, buffers, |part| simd::run(isa, part)),
+            DType::F16 => product::<F16>(pool, gemm, buffers, |part| simd::run(isa, part)),
+            #[cfg(target_arch = "x86_64")]
+            DType::BF16 if isa == Isa::Avx512 && has_pairs() => {
+                product::<format::Bf16Pairs>(pool, gemm, buffers, |part| Avx512Pairs::run(part));
             }
+            DType::BF16 => product::<Bf16>(pool, gemm, buffers, |part| simd::run(isa, part)),
+            _ => product::<Plain<f32>>(pool, gemm, buffers, |part| simd::run(isa, part)),
         }
-    };
+    }
 }
 
-element!(f32, gemm_f32::gemm::f32);
-element!(f64, gemm_f64::gemm::f64);
-
-/// Runs a product of elements that are summed as they are.
+/// Runs a product of elements of one format.
 ///
 /// # Safety
-/// As [`super::run`].
-pub unsafe fn multiply<T: Element>(pool: &Pool, gemm: &Gemm, [a, b, c]: [Shared; 3]) {
-    let tiles = Tiles::new(gemm, pool.threads());
+/// As [`super::run`]; `run` does a part with instructions that the machine has.
+unsafe fn product<F: Format>(pool: &Pool, gemm: &Gemm, buffers: [*mut u8; 3], run: impl Fn(Part<'_, F>) + Sync) {
+    let (gemm, turns) = turned(joined(*gemm));
+    let tiles = Tiles::new(&gemm, pool.threads());
+    let [a, b, c] = (if turns { [1, 0, 2] } else { [0, 1, 2] }).map(|at| Shared(buffers[at]));
     pool.run(tiles.count(), &|number| {
-        let (batch, row, column, m, n) = tiles.part(gemm, number);
-        let mut part = Part { m, n, k: gemm.k, a: strides(gemm.a), b: strides(gemm.b), c: strides(gemm.c) };
-        let element = |buffer: Shared, layout: Layout, row: usize, column: usize| {
-            let at = layout.offset + batch * layout.batch + row * layout.row + column * layout.column;
-            buffer.at(at * size_of::<T>()).cast::<T>()
+        let (batch, row, column, m, n) = tiles.part(&gemm, number);
+        let matrix = |buffer: Shared, layout: Layout| Matrix {
+            start: buffer.at(0).cast::<F::Elem>().wrapping_add(layout.offset + batch * layout.batch),
+            row: layout.row,
+            column: layout.column,
         };
-        let (a, b) = (element(a, gemm.a, row, 0), element(b, gemm.b, 0, column));
-        let c = element(c, gemm.c, row, column);
-        // The library wants the result's columns together: a product with rows together is the transposed one.
-        let (a, b) = if part.c[1].unsigned_abs() < part.c[0].unsigned_abs() {
-            let transposed = |[row, column]: [isize; 2]| [column, row];
-            part = Part {
-                m: part.n,
-                n: part.m,
-                k: part.k,
-                a: transposed(part.b),
-                b: transposed(part.a),
-                c: transposed(part.c),
-            };
-            (b, a)
-        } else {
-            (a, b)
-        };
-        // SAFETY: the caller's promise; parts of the result are disjoint.
-        unsafe { T::product(&part, a, b, c) };
+        let (a, b) = (matrix(a, gemm.a).from(row, 0), matrix(b, gemm.b).from(0, column));
+        let c = matrix(c, gemm.c).from(row, column);
+        // Parts of the result are disjoint.
+        run(Part { pool, few: gemm.m <= VECTORS, m, n, k: gemm.k, a, b, c });
     });
 }
 
-fn strides(layout: Layout) -> [isize; 2] {
-    [layout.row as isize, layout.column as isize]
+/// The same product, with all batches' rows, or columns, as those of one matrix if they lie so.
+fn joined(gemm: Gemm) -> Gemm {
+    let Gemm { batch, m, n, a, b, c, .. } = gemm;
+    let follow = |layout: Layout, count: usize, distance: usize| layout.batch == count * distance;
+    if batch > 1 && b.batch == 0 && follow(a, m, a.row) && follow(c, m, c.row) {
+        Gemm { batch: 1, m: batch * m, ..gemm }
+    } else if batch > 1 && a.batch == 0 && follow(b, n, b.column) && follow(c, n, c.column) {
+        Gemm { batch: 1, n: batch * n, ..gemm }
+    } else {
+        gemm
+    }
+}
+
+/// The same product, or the transposed one if its rows are what vectors are better made of; and whether it is that.
+fn turned(gemm: Gemm) -> (Gemm, bool) {
+    let Gemm { m, n, a, b, c, .. } = gemm;
+    let turns = if m.min(n) < FEW { n < m } else { c.row < c.column };
+    let turn = |layout: Layout| Layout { row: layout.column, column: layout.row, ..layout };
+    if turns { (Gemm { m: n, n: m, a: turn(b), b: turn(a), c: turn(c), ..gemm }, true) } else { (gemm, false) }
 }
 
 /// How a product is divided.
@@ -171,47 +133,6 @@ impl Tiles {
     }
 }
 
-/// # Safety
-/// As [`super::run`].
-unsafe fn multiply_halves(
-    pool: &Pool,
-    gemm: &Gemm,
-    [a, b, c]: [Shared; 3],
-    widen: fn(u16) -> f32,
-    narrow: fn(f32) -> u16,
-) {
-    let Gemm { m, n, k, .. } = *gemm;
-    let dense = |columns: usize| Layout { offset: 0, batch: 0, row: columns, column: 1 };
-    let (mut wide_a, mut wide_b, mut wide_c) = (vec![0_f32; m * k], vec![0_f32; k * n], vec![0_f32; m * n]);
-    let single = Gemm { dtype: DType::F32, batch: 1, a: dense(k), b: dense(n), c: dense(n), ..*gemm };
-    let at = |buffer: Shared, layout: Layout, batch: usize, row: usize, column: usize| {
-        let element = layout.offset + batch * layout.batch + row * layout.row + column * layout.column;
-        buffer.at(element * 2).cast::<u16>()
-    };
-    for batch in 0..gemm.batch {
-        for (wide, buffer, layout, columns) in [(&mut wide_a, a, gemm.a, k), (&mut wide_b, b, gemm.b, n)] {
-            // One matrix for all batches is widened once.
-            if batch == 0 || layout.batch != 0 {
-                for (row, values) in wide.chunks_exact_mut(columns.max(1)).enumerate() {
-                    for (column, value) in values.iter_mut().enumerate() {
-                        // SAFETY: the caller's promise.
-                        *value = widen(unsafe { *at(buffer, layout, batch, row, column) });
-                    }
-                }
-            }
-        }
-        let wide = [&mut wide_a, &mut wide_b, &mut wide_c].map(|wide| Shared(wide.as_mut_ptr().cast()));
-        // SAFETY: the vectors are as long as the dense layouts say.
-        unsafe { multiply::<f32>(pool, &single, wide) };
-        for (row, values) in wide_c.chunks_exact(n.max(1)).enumerate() {
-            for (column, value) in values.iter().enumerate() {
-                // SAFETY: the caller's promise.
-                unsafe { *at(c, gemm.c, batch, row, column) = narrow(*value) };
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use panoply_ir::Scalar;
@@ -236,23 +157,25 @@ mod tests {
             [1, 200, 100, 1],
             [200, 1, 100, 1],
             [8, 8, 0, 1],
+            [1030, 20, 3, 1],
+            [2, 1200, 35, 1],
         ]
         .into_iter()
         .enumerate()
         {
             for variant in 0..8 {
                 let (a, a_len) = layout(m, k, batch, variant & 1 != 0, false);
-                let (b, b_len) = layout(k, n, batch, variant & 2 != 0, number % 2 == 0);
+                let (b, b_len) = layout(k, n, batch, variant & 2 != 0, number % 3 == 1);
                 let (c, c_len) = layout(m, n, batch, variant & 4 != 0, false);
                 let gemm = Gemm { dtype, batch, m, n, k, a, b, c };
                 let fill =
                     |len: usize, by: usize| -> Vec<T> { (0..len).map(|i| T::from((i * by % 7) as u8)).collect() };
                 let (mut x, mut y, mut z) = (fill(a_len, 3), fill(b_len, 5), fill(c_len, 1));
                 let before = z.clone();
-                for threads in [1, 3] {
+                for (isa, threads) in Isa::available().into_iter().zip([1, 3].into_iter().cycle()) {
                     let buffers: [*mut u8; 3] = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
-                    // SAFETY: the vectors are as long as the layouts reach.
-                    unsafe { run(&Pool::new(threads), &gemm, &buffers) }.expect("products do not fail");
+                    // SAFETY: the vectors are as long as the layouts reach; the set is available.
+                    unsafe { run(&Pool::new(threads), isa, &gemm, buffers) };
                     compare(&gemm, &x, &y, &z, &before, tolerance);
                 }
             }
@@ -285,6 +208,38 @@ mod tests {
             assert!(written || c[place] == before[place], "{gemm:?}: wrote between the elements of the result");
         }
         assert_eq!(T::DTYPE, gemm.dtype);
+    }
+
+    #[test]
+    fn batches_that_share_a_matrix_are_one_product() {
+        let dense = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: columns, column: 1 };
+        let shared = |layout: Layout| Layout { batch: 0, ..layout };
+        let of = |a, b, c| Gemm { dtype: DType::F32, batch: 3, m: 4, n: 5, k: 6, a, b, c };
+        let rows = joined(of(dense(4, 6), shared(dense(6, 5)), dense(4, 5)));
+        assert_eq!((rows.batch, rows.m, rows.n), (1, 12, 5));
+        let turned = |layout: Layout| Layout { row: layout.column, column: layout.row, ..layout };
+        let columns = joined(of(shared(dense(4, 6)), turned(dense(5, 6)), turned(dense(5, 4))));
+        assert_eq!((columns.batch, columns.m, columns.n), (1, 4, 15));
+        assert_eq!(joined(of(dense(4, 6), dense(6, 5), dense(4, 5))).batch, 3);
+        for gemm in [
+            of(dense(4, 6), shared(dense(6, 5)), dense(4, 5)),
+            of(shared(dense(4, 6)), turned(dense(5, 6)), turned(dense(5, 4))),
+        ] {
+            let number = |i: usize| (i * 5 % 11) as f32;
+            let (mut a, mut b, mut c) = (vec![0.0; 72], vec![0.0; 90], vec![0.0; 60]);
+            a.iter_mut().chain(&mut b).enumerate().for_each(|(i, value)| *value = number(i));
+            let before = c.clone();
+            // SAFETY: the vectors are as long as the layouts reach.
+            unsafe {
+                run(
+                    &Pool::new(2),
+                    Isa::best(),
+                    &gemm,
+                    [a.as_mut_ptr().cast(), b.as_mut_ptr().cast(), c.as_mut_ptr().cast()],
+                )
+            };
+            compare(&gemm, &a, &b, &c, &before, 0.0);
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub unsafe fn with_extents<M: Machine, V: Vector, T: Tile>(rows: usize, vectors:
 
 /// Rows in blocks that have a tile, each as its first row and its height.
 #[inline(always)]
-pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let left = count - at;
@@ -168,7 +168,7 @@ pub unsafe fn taps<V: Vector, const R: usize, const C: usize>(
 /// Adds to row r, for every k below `depth`, `left[r][k · step]` times the vectors at `right[k · distance]`.
 ///
 /// # Safety
-/// The machine has the instructions; all of that is valid for reads.
+/// The machine has the instructions; all of that is valid for reads, aligned or not.
 #[inline(always)]
 pub unsafe fn rows<V: Vector, const R: usize, const C: usize>(
     sums: &mut Sums<V, R, C>,
@@ -186,7 +186,7 @@ pub unsafe fn rows<V: Vector, const R: usize, const C: usize>(
                 *vector = V::load(right.add(k * distance + c * V::LANES));
             }
             for (r, sums) in sums.iter_mut().enumerate() {
-                let number = V::splat(*left[r].add(k * step));
+                let number = V::splat(left[r].add(k * step).read_unaligned());
                 for (c, sum) in sums.iter_mut().enumerate() {
                     *sum = number.mul_add(vectors[c], *sum);
                 }

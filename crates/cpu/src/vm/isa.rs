@@ -182,6 +182,15 @@ mod x86 {
         "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
+    machine!(
+        /// [`super::Isa::Avx512`] with products of bf16, for routines.
+        Avx512Pairs,
+        math: math::Fused,
+        __m512,
+        __m512d,
+        "avx512bf16,avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
+    );
+
     pub fn has_avx2() -> bool {
         is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -198,7 +207,12 @@ mod x86 {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
     }
+
+    /// Whether this machine has [`Avx512Pairs`].
+    pub fn has_pairs() -> bool {
+        has_avx512() && is_x86_feature_detected!("avx512bf16")
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Avx2, Avx512};
+pub use x86::{Avx2, Avx512, Avx512Pairs, has_pairs};

@@ -5,10 +5,10 @@
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Result, Scalar, Verified};
+use web_time::Instant;
 
 use super::compile::compile;
 use super::exec::{Buffer, Launch, Runner, Scratch};

@@ -4,8 +4,11 @@
 //! whose last bits decide, cancelled by an addend that a second rounding would make zero. Where one is wrong, kernels compute
 //! it in integers.
 
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
 use panoply_device::{
-    Arg, DType, Device, Dispatch, ParamType, Program, QueueId, Region, Result, Signature, SourceText, Step,
+    Arg, DType, Device, Dispatch, ParamType, Program, QueueId, Region, Result, Signature, SourceText, Step, Ticket,
 };
 
 use super::device::WgpuDevice;
@@ -23,7 +26,7 @@ pub enum Trust {
 const COUNT: usize = 2048;
 
 /// Whether the device's fused multiply-add of a float is one.
-pub fn is_fused(device: &WgpuDevice, dtype: DType) -> Result<bool> {
+pub async fn is_fused(device: &WgpuDevice, dtype: DType) -> Result<bool> {
     let elem = dtype.bytes();
     let (inputs, expected) = if dtype == DType::F64 { examples_f64() } else { examples_f32() };
     let bytes = (inputs.len() + expected.len()) as u64;
@@ -45,12 +48,25 @@ pub fn is_fused(device: &WgpuDevice, dtype: DType) -> Result<bool> {
         let (grid, group, args) = ([COUNT as u64, 1, 1], [64, 1, 1], vec![Arg::Buffer(all)]);
         device.submit(QueueId::DEFAULT, &[Step::Dispatch(Dispatch { program, grid, group, args })], false)?;
         let results = Region { offset: (3 * COUNT * elem) as u64, bytes: expected.len() as u64, ..all };
-        device.read(QueueId::DEFAULT, results)?.take()
+        device.read(QueueId::DEFAULT, results)
     };
-    let results = run();
+    let results = match run() {
+        Ok(ticket) => landed(ticket).await,
+        Err(error) => Err(error),
+    };
     device.free(alloc);
     device.release(program);
     Ok(results? == expected)
+}
+
+/// The bytes of a read.
+async fn landed(ticket: Ticket) -> Result<Vec<u8>> {
+    let done = |context: &mut Context<'_>| match ticket.poll() {
+        Ok(false) if ticket.wake(context.waker()) => Poll::Pending,
+        _ => Poll::Ready(()),
+    };
+    poll_fn(done).await;
+    ticket.take()
 }
 
 /// The bytes of operands in threes, and of the results.

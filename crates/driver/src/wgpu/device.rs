@@ -16,13 +16,13 @@ use super::arithmetic::{Trust, is_fused};
 use super::discovery::Place;
 use super::encode::{Encoder, Tables};
 use super::memory::{Allocation, Room, landing};
-use super::open::Open;
+use super::open::{IN_BROWSER, Open, now};
 use super::program::{Program, build};
-use super::ticket::{Landed, Submitted, take};
+use super::ticket::{Landed, Submitted};
 use super::{bytes, info, submit};
 use crate::lock::{exclusive, locked, shared};
 
-/// One device of Vulkan, Metal or DirectX 12.
+/// One device of Vulkan, Metal, DirectX 12 or a browser.
 pub struct WgpuDevice {
     place: Place,
     info: DeviceInfo,
@@ -79,12 +79,22 @@ impl WgpuDevice {
         }
         let _one_at_a_time = locked(&self.opening);
         if self.used.get().is_none() {
-            let open = Arc::new(Open::new(&self.place, self.info.spelling())?);
-            let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
-            let (tables, order, fused) = (RwLock::default(), Mutex::default(), Default::default());
-            let _ = self.used.set(Used { tables, bytes, words, order, fused, open });
+            now(self.open())?;
         }
         Ok(self.used.get().expect("it was set above or before"))
+    }
+
+    /// Opens the device, which is not open yet. A browser's is asked here what its functions are worth: later there is no time.
+    pub(super) async fn open(&self) -> Result<()> {
+        let open = Arc::new(Open::new(&self.place, self.info.spelling()).await?);
+        let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
+        let (tables, order, fused) = (RwLock::default(), Mutex::default(), Default::default());
+        let used = self.used.get_or_init(|| Used { tables, bytes, words, order, fused, open });
+        if IN_BROWSER {
+            let fused = is_fused(self, DType::F32).await?;
+            let _ = used.fused[0].set(fused);
+        }
+        Ok(())
     }
 
     /// What a program is told about the device.
@@ -101,7 +111,7 @@ impl WgpuDevice {
         let fused = match known.get() {
             Some(fused) => *fused,
             None => {
-                let fused = is_fused(self, dtype)?;
+                let fused = now(is_fused(self, dtype))?;
                 *known.get_or_init(|| fused)
             }
         };
@@ -114,12 +124,13 @@ impl WgpuDevice {
         let allocation = tables.memory.get(from.alloc.0).cloned().ok_or_else(freed)?;
         // Whole words around the region.
         let (start, end) = (from.offset & !3, (from.offset + from.bytes).next_multiple_of(4));
-        let landed = Landed { buffer: landing(&used.open, end - start)?, head: from.offset - start, bytes: from.bytes };
+        let landing = landing(&used.open, end - start)?;
         let copy = |encoder: &mut CommandEncoder| {
-            encoder.copy_buffer_to_buffer(&allocation.buffer, start, &landed.buffer, 0, end - start);
+            encoder.copy_buffer_to_buffer(&allocation.buffer, start, &landing, 0, end - start);
         };
         let _order = locked(&used.order);
         let index = used.encoder(&tables).submit(None, Some(&copy))?;
+        let landed = Landed::ask(&used.open, landing, from.offset - start, from.bytes)?;
         Ok((index, landed))
     }
 }
@@ -275,7 +286,7 @@ impl Device for WgpuDevice {
             return Ok(());
         }
         let (_, landed) = self.copy_back(used, from)?;
-        take(&used.open, &landed, |data| bytes.copy_from_slice(data))
+        landed.take(&used.open, |data| bytes.copy_from_slice(data))
     }
 
     fn synchronize(&self) -> Result<()> {

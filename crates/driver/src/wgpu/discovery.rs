@@ -3,8 +3,6 @@
 use panoply_device::{Error, Kind, Result};
 use wgpu::{Adapter, Backend, Backends, Instance, InstanceDescriptor, InstanceFlags};
 
-use super::open::now;
-
 /// An adapter that can be used.
 pub struct Place {
     /// The adapter; it keeps the interface's library open.
@@ -15,11 +13,12 @@ pub struct Place {
     pub index: usize,
 }
 
-/// Asks an interface for its adapters.
-pub fn enumerate(kind: Kind) -> Result<Vec<Place>> {
+/// Asks an interface for its adapters. Browsers answer only after the program has given way to them, all others at once.
+pub async fn enumerate(kind: Kind) -> Result<Vec<Place>> {
     let backend = match kind {
         Kind::Metal => Backend::Metal,
         Kind::Dx12 => Backend::Dx12,
+        Kind::WebGpu => Backend::BrowserWebGpu,
         _ => Backend::Vulkan,
     };
     if let Some(missing) = missing(kind) {
@@ -33,12 +32,16 @@ pub fn enumerate(kind: Kind) -> Result<Vec<Place>> {
         ..InstanceDescriptor::new_without_display_handle()
     };
     let instance = Instance::new(descriptor);
-    let mut adapters = now(instance.enumerate_adapters(backends));
+    let mut adapters = instance.enumerate_adapters(backends).await;
     adapters.retain(|adapter| adapter.get_info().backend == backend);
     if adapters.is_empty() {
         return Err(Error::unavailable(match kind {
             Kind::Metal => "metal: no GPU here has Metal; macOS 10.13 on a Mac with a Metal GPU is the least",
             Kind::Dx12 => "dx12: no adapter here has DirectX 12; update the GPU's driver",
+            Kind::WebGpu => {
+                "webgpu: the browser gives this page no GPU; use a browser with WebGPU (Chrome 113, Safari 26, Firefox 141 or newer) on a \
+                 page from https or localhost"
+            }
             _ => {
                 "vulkan: the loader is here but no driver for it; install the GPU's driver (on Linux mesa-vulkan-drivers or \
                  NVIDIA's), and if VK_ICD_FILENAMES or VK_DRIVER_FILES is set look whether the files it names are there"
@@ -57,13 +60,17 @@ fn missing(kind: Kind) -> Option<Error> {
     match kind {
         Kind::Metal if cfg!(not(target_vendor = "apple")) => elsewhere("Metal", "macOS"),
         Kind::Dx12 if cfg!(not(windows)) => elsewhere("DirectX 12", "Windows"),
-        Kind::Vulkan if cfg!(target_vendor = "apple") => elsewhere("Vulkan", "Linux, Windows and Android"),
+        Kind::WebGpu if cfg!(not(target_family = "wasm")) => elsewhere("WebGPU", "pages in browsers"),
+        Kind::Vulkan if cfg!(any(target_vendor = "apple", target_family = "wasm")) => {
+            elsewhere("Vulkan", "Linux, Windows and Android")
+        }
         Kind::Vulkan => no_loader(),
         _ => None,
     }
 }
 
 /// `wgpu` does not say whether it found Vulkan's loader, so it is looked for as `wgpu` does.
+#[cfg(not(target_family = "wasm"))]
 fn no_loader() -> Option<Error> {
     let names: &[&str] = if cfg!(windows) { &["vulkan-1.dll"] } else { &["libvulkan.so.1", "libvulkan.so"] };
     let opened = names.iter().map(dlopen2::raw::Library::open::<&&str>);
@@ -80,4 +87,9 @@ fn no_loader() -> Option<Error> {
         Error::unavailable(format!("vulkan: its loader {} cannot be opened; install {package}", names[0]))
             .note(failure),
     )
+}
+
+#[cfg(target_family = "wasm")]
+fn no_loader() -> Option<Error> {
+    None
 }

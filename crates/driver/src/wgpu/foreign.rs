@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use naga::{AddressSpace, StorageAccess};
 use panoply_device::{Error, ErrorKind, Format, Image, ParamType, Result, Signature};
-use wgpu::naga::{AddressSpace, StorageAccess};
 use wgpu::{PassthroughShaderEntryPoint, ShaderModuleDescriptorPassthrough};
 
 use super::spirv::Understood;

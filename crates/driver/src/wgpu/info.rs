@@ -6,7 +6,8 @@ use wgpu::{Adapter, DeviceType, Features, Limits};
 use super::discovery::Place;
 
 /// Names of vendors by their PCI number; others are shown as the number.
-const VENDORS: [(u32, &str); 11] = [
+const VENDORS: [(u32, &str); 12] = [
+    (0, "unknown"),
     (0x1002, "AMD"),
     (0x1010, "Imagination"),
     (0x106B, "Apple"),
@@ -54,6 +55,7 @@ pub fn limits(adapter: &Adapter) -> Limits {
 pub fn info(place: &Place) -> DeviceInfo {
     let info = place.adapter.get_info();
     let (features, limits) = (features(&place.adapter), limits(&place.adapter));
+    let driver = format!("{} {}", info.driver, info.driver_info);
     let software = info.device_type == DeviceType::Cpu || is_program(&info.name);
     let vendor = VENDORS.iter().find(|(number, _)| *number == info.vendor);
     let has = |feature| if features.contains(feature) { "yes" } else { "no" };
@@ -61,9 +63,10 @@ pub fn info(place: &Place) -> DeviceInfo {
         kind: place.kind,
         index: place.index,
         variant: None,
-        name: info.name.clone(),
+        // Browsers keep it to themselves.
+        name: if info.name.is_empty() { "a GPU behind the browser".to_string() } else { info.name.clone() },
         vendor: vendor.map_or_else(|| format!("vendor {:#06x}", info.vendor), |(_, name)| (*name).to_string()),
-        driver: format!("{} {}", info.driver, info.driver_info).trim().to_string(),
+        driver: if place.kind == Kind::WebGpu { "WebGPU".into() } else { driver.trim().to_string() },
         software,
         unified_memory: matches!(info.device_type, DeviceType::IntegratedGpu | DeviceType::Cpu),
         // No interface of these tells.
@@ -124,7 +127,7 @@ pub fn memory(place: &Place) -> MemoryInfo {
 }
 
 /// Bytes of the largest heap that is the device's own.
-#[cfg(not(target_vendor = "apple"))]
+#[cfg(not(any(target_vendor = "apple", target_family = "wasm")))]
 fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
     // SAFETY: the adapter outlives what is borrowed from it, and nothing of it is destroyed.
     let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
@@ -136,7 +139,7 @@ fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
     heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0).map(|heap| heap.size).max()
 }
 
-#[cfg(target_vendor = "apple")]
+#[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 fn vulkan_memory(_adapter: &Adapter) -> Option<u64> {
     None
 }

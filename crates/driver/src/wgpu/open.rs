@@ -41,6 +41,9 @@ pub struct Open {
     looking: Mutex<()>,
 }
 
+/// Whether this is a program in a browser, where nothing may wait and the interface calls back.
+pub const IN_BROWSER: bool = cfg!(target_family = "wasm");
+
 /// How long a thread that waits keeps others from submitting.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -51,7 +54,7 @@ static OPENED: AtomicU64 = AtomicU64::new(1);
 
 impl Open {
     /// Opens the device at a place.
-    pub fn new(place: &Place, label: String) -> Result<Open> {
+    pub async fn new(place: &Place, label: String) -> Result<Open> {
         let (features, limits) = (info::features(&place.adapter), info::limits(&place.adapter));
         let descriptor = DeviceDescriptor {
             label: Some("panoply"),
@@ -61,7 +64,7 @@ impl Open {
             memory_hints: MemoryHints::MemoryUsage,
             trace: Trace::Off,
         };
-        let (device, queue) = now(place.adapter.request_device(&descriptor)).map_err(|error| {
+        let (device, queue) = place.adapter.request_device(&descriptor).await.map_err(|error| {
             Error::new(ErrorKind::Driver, format!("{label}: opening the device: {error}; update its driver"))
         })?;
         let fate = Arc::new(Fate::new(label));
@@ -116,6 +119,10 @@ impl Open {
     }
 
     fn observed<T>(&self, call: impl FnOnce() -> T) -> (T, Option<wgpu::Error>) {
+        // A browser answers when the program has given way to it: then an error is a stray one of the device.
+        if IN_BROWSER {
+            return (call(), None);
+        }
         let filters = [ErrorFilter::OutOfMemory, ErrorFilter::Internal, ErrorFilter::Validation];
         let [memory, internal, validation] = filters.map(|filter| self.device.push_error_scope(filter));
         let answer = call();
@@ -166,8 +173,19 @@ impl Open {
         }
     }
 
+    /// The error of what waits in a browser.
+    pub fn cannot_wait(&self) -> Error {
+        let label = &self.fate.label;
+        Error::unsupported(format!(
+            "{label}: a browser lets no program wait; `.await` what `Buffer::read` and `Queue::mark` give"
+        ))
+    }
+
     /// Waits for everything.
     pub fn wait_for_all(&self) -> Result<()> {
+        if IN_BROWSER {
+            return Err(self.cannot_wait());
+        }
         // Writes go with the next submission, so there is one.
         self.ask("waiting", || self.submit([]))?;
         let waited = self.look(None, true);

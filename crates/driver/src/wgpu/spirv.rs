@@ -3,10 +3,10 @@
 //! WGSL has no word for it and naga writes none, so drivers may make `a * b + c` one operation, or take apart what adds and subtracts the
 //! same number to find what rounding lost. SPIR-V has `NoContraction`, and Mesa's drivers for one rewrite nothing that carries it.
 
+use naga::back::spv;
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{Expression, Statement};
 use panoply_device::{Error, ErrorKind, Result};
-use wgpu::naga;
-use wgpu::naga::back::spv;
-use wgpu::naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 /// A program that was understood.
 pub struct Understood {
@@ -51,13 +51,10 @@ impl Understood {
     /// The program in SPIR-V, with these numbers.
     pub fn translate(&self, entry: &str, constants: &[(&str, f64)]) -> std::result::Result<Vec<u32>, String> {
         let stage = naga::ShaderStage::Compute;
+        let module = self.settled(constants);
         let constants = constants.iter().map(|(name, value)| ((*name).to_string(), *value)).collect();
-        let fixed = naga::back::pipeline_constants::process_overrides(
-            &self.module,
-            &self.info,
-            Some((stage, entry)),
-            &constants,
-        );
+        let fixed =
+            naga::back::pipeline_constants::process_overrides(&module, &self.info, Some((stage, entry)), &constants);
         let (module, info) = fixed.map_err(|error| error.to_string())?;
         let unchecked = naga::proc::BoundsCheckPolicy::Unchecked;
         let options = spv::Options {
@@ -76,6 +73,35 @@ impl Understood {
         let pipeline = spv::PipelineOptions { shader_stage: stage, entry_point: entry.to_string() };
         let words = spv::write_vec(&module, &info, &options, Some(&pipeline));
         Ok(without_contraction(&words.map_err(|error| error.to_string())?))
+    }
+}
+
+impl Understood {
+    /// The module without what these numbers never let happen: all that follows a branch which one of them takes, if it returns. Drivers that
+    /// put functions into their callers before they look at constants take minutes otherwise.
+    fn settled(&self, constants: &[(&str, f64)]) -> naga::Module {
+        let mut module = self.module.clone();
+        let naga::Module { functions, overrides, .. } = &mut module;
+        for (_, function) in functions.iter_mut() {
+            let is_set = |condition| match function.expressions[condition] {
+                Expression::Override(known) => constants
+                    .iter()
+                    .any(|(name, value)| overrides[known].name.as_deref() == Some(*name) && *value != 0.0),
+                _ => false,
+            };
+            let returning = |statement: &Statement| match statement {
+                Statement::If { condition, accept, .. } if is_set(*condition) => {
+                    matches!(accept.last(), Some(Statement::Return { .. })).then(|| accept.clone())
+                }
+                _ => None,
+            };
+            let found = function.body.iter().enumerate().find_map(|(at, statement)| Some((at, returning(statement)?)));
+            if let Some((at, taken)) = found {
+                function.body.cull(at..);
+                function.body.extend_block(taken);
+            }
+        }
+        module
     }
 }
 
@@ -135,6 +161,32 @@ mod tests {
         assert_eq!(at, words.len(), "the instructions end where the module does");
         assert_eq!(results.len(), 4);
         assert_eq!(decorated, results);
+    }
+
+    #[test]
+    fn what_a_number_decides_is_not_written() {
+        let source = "
+            override fused: bool = false;
+            @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+            fn f(a: f32) -> f32 {
+                if fused { return fma(a, a, a); }
+                return sqrt(a);
+            }
+            @compute @workgroup_size(1) fn main() { x[0] = f(x[0]); }";
+        let understood = understand(source, Capabilities::empty(), "test", "main").expect("it is valid");
+        // The number of a function of GLSL's is the fifth word of its call: Sqrt is 31, Fma 50.
+        let calls = |fused: f64, number: u32| {
+            let words = understood.translate("main", &[("fused", fused)]).expect("it translates");
+            let mut at = HEADER;
+            let mut count = 0;
+            while at < words.len() {
+                count += usize::from(words[at] & 0xFFFF == 12 && words[at + 4] == number);
+                at += (words[at] >> 16) as usize;
+            }
+            count
+        };
+        assert_eq!((calls(1.0, 50), calls(1.0, 31)), (1, 0));
+        assert_eq!((calls(0.0, 50), calls(0.0, 31)), (1, 1));
     }
 
     #[test]

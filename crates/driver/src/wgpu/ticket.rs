@@ -1,22 +1,76 @@
 //! Work under way, and what comes back from it.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Waker;
 
 use panoply_device::{Error, ErrorKind, Pending, Result, StepTime, Ticket};
-use wgpu::{Buffer, BufferView, MapMode, SubmissionIndex};
+use wgpu::{Buffer, MapMode, SubmissionIndex};
 
-use super::open::Open;
+use super::open::{IN_BROWSER, Open};
 use super::submit::Times;
 use crate::lock::locked;
 
 /// Bytes that a submission copied to the host.
 pub struct Landed {
-    /// Where to.
-    pub buffer: Buffer,
+    buffer: Buffer,
     /// Bytes before those that were asked for.
-    pub head: u64,
+    head: u64,
     /// How many were asked for.
-    pub bytes: u64,
+    bytes: u64,
+    /// Whether the host may look at them, or never will.
+    told: Arc<Told>,
+}
+
+/// What the interface calls back with, once.
+#[derive(Default)]
+struct Told {
+    fine: OnceLock<bool>,
+    /// Who wants to know.
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Told {
+    fn tell(&self, fine: bool) {
+        let _ = self.fine.set(fine);
+        std::mem::take(&mut *locked(&self.waiting)).into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes a task when it was told.
+    fn wake(&self, waker: &Waker) {
+        match self.fine.get() {
+            Some(_) => waker.wake_by_ref(),
+            None => locked(&self.waiting).push(waker.clone()),
+        }
+    }
+}
+
+impl Landed {
+    /// Asks for the bytes of host memory, after what was submitted.
+    pub fn ask(open: &Open, buffer: Buffer, head: u64, bytes: u64) -> Result<Landed> {
+        let told = Arc::new(Told::default());
+        let tell = told.clone();
+        open.ask("reading", || buffer.slice(..).map_async(MapMode::Read, move |done| tell.tell(done.is_ok())))?;
+        Ok(Landed { buffer, head, bytes, told })
+    }
+
+    /// Gives the bytes to a function, when they are there.
+    pub fn take<T>(&self, open: &Open, with: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let wrong = |what: &str| Error::new(ErrorKind::Driver, format!("{}: reading: {what}", open.fate.label));
+        loop {
+            let looked = if IN_BROWSER { None } else { Some(open.look(None, true)) };
+            open.fate.check("reading")?;
+            match (self.told.fine.get(), looked) {
+                (Some(true), _) => break,
+                (Some(false), _) => return Err(wrong("the copy failed")),
+                (None, None) => return Err(open.cannot_wait()),
+                (None, Some(_)) => {}
+            }
+        }
+        let view = self.buffer.slice(..).get_mapped_range();
+        let view = view.map_err(|error| wrong(&format!("{error}; report this")))?;
+        let (head, bytes) = (self.head as usize, self.bytes as usize);
+        Ok(with(&view[head..head + bytes]))
+    }
 }
 
 /// A submission or read under way.
@@ -25,57 +79,50 @@ pub struct Submitted {
     index: SubmissionIndex,
     times: Option<Times>,
     landed: Mutex<Option<Landed>>,
+    /// In browsers: what a read calls back with, or, once somebody asked, the submission.
+    told: OnceLock<Arc<Told>>,
     open: Arc<Open>,
 }
 
 impl Submitted {
     /// The ticket of a submission.
     pub fn ticket(open: &Arc<Open>, index: SubmissionIndex, times: Option<Times>, landed: Option<Landed>) -> Ticket {
-        let (open, landed) = (open.clone(), Mutex::new(landed));
-        Ticket::Pending(Arc::new(Submitted { token: OnceLock::new(), index, times, landed, open }))
+        let told = landed.as_ref().map_or_else(OnceLock::new, |landed| OnceLock::from(landed.told.clone()));
+        let (open, landed, token) = (open.clone(), Mutex::new(landed), OnceLock::new());
+        Ticket::Pending(Arc::new(Submitted { token, index, times, landed, told, open }))
     }
-}
 
-/// Gives a submission's bytes to a function.
-pub fn take<T>(open: &Open, landed: &Landed, with: impl FnOnce(&[u8]) -> T) -> Result<T> {
-    let view = mapped(open, &landed.buffer)?;
-    let (head, bytes) = (landed.head as usize, landed.bytes as usize);
-    Ok(with(&view[head..head + bytes]))
-}
-
-/// The bytes of host memory that the device copies into, when it has.
-fn mapped(open: &Open, buffer: &Buffer) -> Result<BufferView> {
-    let answer = Arc::new(OnceLock::new());
-    let told = answer.clone();
-    open.ask("reading", || {
-        buffer.slice(..).map_async(MapMode::Read, move |done| {
-            let _ = told.set(done.is_ok());
+    fn told(&self) -> &Told {
+        self.told.get_or_init(|| {
+            let told = Arc::new(Told::default());
+            let tell = told.clone();
+            self.open.queue.on_submitted_work_done(move || tell.tell(true));
+            told
         })
-    })?;
-    loop {
-        let polled = open.look(None, true);
-        open.fate.check("reading")?;
-        match answer.get() {
-            Some(true) => break,
-            Some(false) => {
-                return Err(Error::new(ErrorKind::Driver, format!("{}: reading: the copy failed", open.fate.label)));
-            }
-            None => drop(polled),
-        }
     }
-    buffer
-        .slice(..)
-        .get_mapped_range()
-        .map_err(|error| Error::new(ErrorKind::Driver, format!("{}: reading: {error}; report this", open.fate.label)))
 }
 
 impl Pending for Submitted {
     fn poll(&self) -> Result<bool> {
+        if IN_BROWSER {
+            let told = self.told().fine.get().is_some();
+            return self.open.fate.check("waiting").map(|()| told);
+        }
         self.open.is_done(&self.index, false)
     }
 
     fn wait(&self) -> Result<()> {
+        if IN_BROWSER {
+            return if self.poll()? { Ok(()) } else { Err(self.open.cannot_wait()) };
+        }
         self.open.is_done(&self.index, true).map(drop)
+    }
+
+    fn wake(&self, waker: &Waker) -> bool {
+        if IN_BROWSER {
+            self.told().wake(waker);
+        }
+        IN_BROWSER
     }
 
     fn take(&self) -> Option<Vec<u8>> {
@@ -83,7 +130,7 @@ impl Pending for Submitted {
             return None;
         }
         let landed = locked(&self.landed).take()?;
-        take(&self.open, &landed, <[u8]>::to_vec).ok()
+        landed.take(&self.open, <[u8]>::to_vec).ok()
     }
 
     fn times(&self) -> Vec<StepTime> {
@@ -91,12 +138,13 @@ impl Pending for Submitted {
             None => Vec::new(),
             Some(Times::Measured(times)) => times.clone(),
             Some(Times::Ticks { at, steps, ns_per_tick }) => {
-                let bytes = *steps as u64 * 16;
-                let landed = Landed { buffer: at.clone(), head: 0, bytes };
-                let read = take(&self.open, &landed, |bytes| {
-                    let ticks =
-                        bytes.chunks_exact(8).map(|tick| u64::from_le_bytes(tick.try_into().unwrap_or_default()));
-                    ticks.map(|tick| (tick as f64 * ns_per_tick) as u64).collect::<Vec<u64>>()
+                let landed = Landed::ask(&self.open, at.clone(), 0, *steps as u64 * 16);
+                let read = landed.and_then(|landed| {
+                    landed.take(&self.open, |bytes| {
+                        let ticks =
+                            bytes.chunks_exact(8).map(|tick| u64::from_le_bytes(tick.try_into().unwrap_or_default()));
+                        ticks.map(|tick| (tick as f64 * ns_per_tick) as u64).collect::<Vec<u64>>()
+                    })
                 });
                 at.unmap();
                 let Ok(moments) = read else { return vec![StepTime::default(); *steps] };

@@ -5,7 +5,7 @@ use panoply_ir::dtype::{Element, Scalar};
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Error, Result};
-use panoply_runtime::{Device, Launch, LaunchArg, Storage};
+use panoply_runtime::{Buffer, Device, Launch, LaunchArg, Reading, Storage};
 
 use super::{Build, Verdict};
 
@@ -125,14 +125,15 @@ impl Job {
         Ok(())
     }
 
+    /// Starts copying the buffers to the host.
+    pub fn read(&self, memory: &[Storage]) -> Result<Vec<Reading<u8>>> {
+        memory.iter().map(|storage| Buffer::from_storage(storage.clone())?.read()).collect()
+    }
+
     /// The buffers as they are now.
     pub fn download(&self, memory: &[Storage]) -> Result<Vec<Data>> {
-        let download = |(data, storage): (&Data, &Storage)| {
-            let mut bytes = vec![0; data.bytes.len()];
-            storage.read_bytes(&mut bytes)?;
-            Ok(Data { dtype: data.dtype, bytes })
-        };
-        self.data.iter().zip(memory).map(download).collect()
+        let wait = |(data, reading): (&Data, Reading<u8>)| Ok(Data { dtype: data.dtype, bytes: reading.wait()? });
+        self.data.iter().zip(self.read(memory)?).map(wait).collect()
     }
 
     /// The buffers after the interpreter ran every step.

@@ -7,11 +7,12 @@ use std::any::Any;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::{Driver, Kind};
 use panoply_ir::{Error, Result};
+use web_time::Instant;
 
 use super::select::Selection;
 use crate::device::{Device, DeviceOptions};
@@ -122,8 +123,19 @@ pub(super) fn joined(kind: Kind, answers: &[Answer]) -> Result<Vec<Device>> {
     if devices.is_empty() { Err(reason.unwrap_or_else(|| absent(kind))) } else { Ok(devices) }
 }
 
+/// Asks the browser for its GPU, which then is a device of this process like any other: in a program for browsers this comes first.
+#[cfg(all(feature = "wgpu", target_family = "wasm"))]
+pub async fn open_browser() -> Result<()> {
+    let driver = panoply_driver::BrowserDriver::ask().await?;
+    Registry::global()?.register(Arc::new(driver));
+    Ok(())
+}
+
 /// Why a kind for which there is no driver has no devices.
 fn absent(kind: Kind) -> Error {
+    if cfg!(target_family = "wasm") && kind != Kind::WebGpu {
+        return Error::unavailable("a browser opens no libraries; use webgpu or cpu here");
+    }
     let feature = match kind {
         Kind::Cuda if cfg!(not(feature = "cuda")) => Some("cuda"),
         Kind::Rocm if cfg!(not(feature = "rocm")) => Some("rocm"),
@@ -146,9 +158,10 @@ fn absent(kind: Kind) -> Error {
         ));
     }
     Error::unavailable(match kind {
-        Kind::WebGpu => {
-            "it is for programs in browsers, where this version of Panoply does not run; use vulkan, metal or dx12"
+        Kind::WebGpu if cfg!(target_family = "wasm") => {
+            "the browser was not asked for its GPU; `panoply::runtime::open_browser().await` first"
         }
+        Kind::WebGpu => "it is for programs in browsers; use vulkan, metal or dx12 here",
         Kind::Cuda | Kind::Rocm | Kind::Metal | Kind::OneApi | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::Cpu => {
             "no driver for it was registered; register one"
         }
@@ -158,7 +171,15 @@ fn absent(kind: Kind) -> Error {
 /// The drivers this program was built with.
 fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
     let threads = crate::env::settings()?.threads.map(NonZeroUsize::get);
-    Ok(vec![
+    let mut drivers = libraries();
+    drivers.push(Arc::new(CpuDriver::new(CpuOptions { threads, ..CpuOptions::default() })));
+    Ok(drivers)
+}
+
+/// The drivers that open a library of the system.
+#[cfg(not(target_family = "wasm"))]
+fn libraries() -> Vec<Arc<dyn Driver>> {
+    vec![
         #[cfg(feature = "cuda")]
         Arc::new(panoply_driver::CudaDriver::default()),
         #[cfg(feature = "rocm")]
@@ -173,8 +194,12 @@ fn built_in() -> Result<Vec<Arc<dyn Driver>>> {
         Arc::new(panoply_driver::WgpuDriver::new(Kind::Vulkan)),
         #[cfg(feature = "wgpu")]
         Arc::new(panoply_driver::WgpuDriver::new(Kind::Dx12)),
-        Arc::new(CpuDriver::new(CpuOptions { threads, ..CpuOptions::default() })),
-    ])
+    ]
+}
+
+#[cfg(target_family = "wasm")]
+fn libraries() -> Vec<Arc<dyn Driver>> {
+    Vec::new()
 }
 
 impl Entry {
@@ -205,6 +230,10 @@ impl Entry {
             let devices = |raw: Vec<_>| raw.into_iter().map(|raw| Device::new(raw, options.clone())).collect();
             entry.settle(found.map(devices), refused);
         };
+        if cfg!(target_family = "wasm") {
+            // There are no threads, and drivers that could hang neither.
+            return probe();
+        }
         let thread = thread::Builder::new().name(format!("panoply-probe-{}", self.driver.kind())).spawn(probe);
         if let Err(error) = thread {
             self.settle(Err(Error::io("starting a thread that looks for devices", error)), Vec::new());

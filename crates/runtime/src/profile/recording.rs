@@ -6,10 +6,11 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use panoply_device::{QueueId, Step, Ticket};
 use panoply_ir::Result;
+use web_time::Instant;
 
 use super::entry::{Entry, What};
 use crate::device::Device;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use panoply_device::{Device as RawDevice, Program, ProgramId, SourceText};
 use panoply_ir::Result;
+use web_time::Instant;
 
 use super::disk::{Disk, Found};
 use crate::log;

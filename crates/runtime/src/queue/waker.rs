@@ -1,6 +1,6 @@
 //! Waking a task when a ticket is done.
 //!
-//! Drivers offer blocking waits, not callbacks. So the first poll that finds a ticket pending starts one thread that waits
+//! Most drivers offer blocking waits, not callbacks. So where a ticket does not call back, the first poll that finds a ticket pending starts one thread that waits
 //! for it and wakes whichever task polled last; where no thread can be had, the task is woken at once and polls again.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +19,9 @@ impl Waiting {
             Ok(true) => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),
             Ok(false) => {}
+        }
+        if self.0.is_none() && ticket.wake(context.waker()) {
+            return Poll::Pending;
         }
         if let Some(waker) = &self.0 {
             waker.lock().unwrap_or_else(PoisonError::into_inner).clone_from(context.waker());

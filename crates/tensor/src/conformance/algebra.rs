@@ -1,7 +1,7 @@
 //! The op table, continued: Fourier transforms, factorisations.
 
-use super::row::{Row, any, smooth};
-use crate::{Tensor, Triangle};
+use super::row::{Row, any, flat, smooth};
+use crate::{Fft, Norm, Tensor, Triangle};
 
 /// Every row.
 pub const ROWS: &[Row] = &[
@@ -22,6 +22,15 @@ pub const ROWS: &[Row] = &[
     smooth("fft2", &[any(&[2, 5, 6, 2])], |x| x[0].fft2()),
     smooth("ifft2", &[any(&[5, 6, 2])], |x| x[0].ifft2()),
     smooth("rfft2 and back", &[any(&[4, 7])], |x| x[0].rfft2().exp().irfft2(7)),
+    smooth("fft_with", &[any(&[2, 6, 2])], |x| {
+        let (shorter, longer) =
+            (Fft { length: Some(4), norm: Norm::Both }, Fft { length: Some(9), norm: Norm::Forward });
+        x[0].fft_with(-1, &shorter).fft_with(-1, &longer).ifft_with(-1, &longer)
+    }),
+    smooth("rfft_with and back", &[any(&[6, 3])], |x| {
+        let fft = Fft { length: Some(8), norm: Norm::Both };
+        x[0].rfft_with(0, &fft).exp().irfft_with(0, &fft)
+    }),
     // Factorisations, of matrices that are far from singular.
     smooth("cholesky", &[any(&[2, 5, 5])], |x| positive(&x[0]).cholesky()),
     smooth("cholesky of blocks", &[any(&[40, 40])], |x| positive(&x[0]).cholesky()),
@@ -43,6 +52,18 @@ pub const ROWS: &[Row] = &[
         q.matmul(&r.exp())
     }),
     smooth("qr of blocks", &[any(&[45, 40])], |x| steady(&x[0]).qr().0),
+    smooth("lu", &[any(&[2, 5, 5])], |x| {
+        let (_, l, u) = x[0].lu();
+        l.matmul(&u.exp())
+    }),
+    smooth("lu of blocks", &[any(&[70, 70])], |x| steady(&x[0]).flip(0).lu().2),
+    flat("order of lu", &[any(&[2, 45, 45])], |x| x[0].lu().0),
+    // Functions of matrices, which do not depend on the signs of the vectors.
+    smooth("eigh", &[any(&[2, 5, 5])], |x| {
+        let (values, vectors) = apart(&x[0]).eigh();
+        (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t())
+    }),
+    smooth("eigh, values", &[any(&[7, 7])], |x| apart(&x[0]).eigh().0),
     smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
     smooth("least_squares", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).least_squares(&x[1].unsqueeze(1))),
     smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inverse()),
@@ -56,6 +77,12 @@ pub const ROWS: &[Row] = &[
 /// Symmetric positive definite matrices.
 fn positive(x: &Tensor) -> Tensor {
     steady(&x.matmul(&x.t()))
+}
+
+/// Matrices whose eigenvalues are far from each other.
+fn apart(x: &Tensor) -> Tensor {
+    let &[.., size, _] = x.0.shape.dims() else { unreachable!("the rows above have matrices") };
+    x / 16.0 + Tensor::iota(size).cast(x.dtype()).diagonal_matrix()
 }
 
 /// Matrices with a heavy diagonal.

@@ -62,6 +62,10 @@ pub const ROWS: &[Row] = &[
     // Arranging.
     smooth("tril", &[any(&[2, 4, 5])], |x| x[0].tril(1).exp()),
     smooth("triu", &[any(&[2, 4, 5])], |x| x[0].triu(-1).exp()),
+    smooth("diagonal_at", &[any(&[2, 3, 5])], |x| {
+        x[0].diagonal_at(2) + x[0].diagonal_at(0) * x[0].diagonal_at(1).exp()
+    }),
+    smooth("diagonal_at below", &[any(&[5, 3])], |x| x[0].diagonal_at(-3).exp()),
     smooth("diagonal", &[any(&[2, 4, 4])], |x| x[0].diagonal().exp()),
     flat("eye", &[A], |x| Tensor::eye(4, x[0].dtype())),
     smooth("roll", &[A], |x| x[0].roll(-2, 1) * x[0].roll(8, 0)),
@@ -113,9 +117,14 @@ pub const ROWS: &[Row] = &[
     smooth("sort rows down", &[any(&[7, 2, 3])], |x| x[0].sort(0, Order::Descending)),
     flat("argsort", &[whole(&[3, 40], 10.0)], |x| x[0].argsort(-1, Order::Ascending)),
     flat("argsort down", &[whole(&[20, 2], 6.0)], |x| x[0].argsort(0, Order::Descending)),
+    smooth("sort of long rows", &[any(&[1, 300])], |x| x[0].sort(1, Order::Ascending)),
+    smooth("top_k of long rows", &[any(&[70, 1])], |x| x[0].top_k(3, 0).0),
     smooth("top_k", &[any(&[5, 11])], |x| x[0].top_k(3, 1).0),
     flat("top_k places", &[any(&[5, 11])], |x| x[0].top_k(3, 1).1),
     smooth("median", &[any(&[5, 8])], |x| x[0].median(1)),
+    smooth("quantile", &[any(&[5, 8])], |x| x[0].quantile(0.3, 1) + x[0].quantile(1.0, -1)),
+    smooth("nansum", &[A], |x| x[0].nansum(1)),
+    smooth("nanmean", &[any(&[3, 4, 5])], |x| x[0].nanmean([0, 2])),
     // Functions.
     smooth("sinh", &[A], |x| x[0].sinh()),
     smooth("cosh", &[A], |x| x[0].cosh()),
@@ -126,12 +135,24 @@ pub const ROWS: &[Row] = &[
     smooth("atanh", &[SHARE], |x| x[0].atanh()),
     smooth("log10", &[SHARE], |x| x[0].log10()),
     smooth("atan2", &[any(&[20, 9]), any(&[20, 9])], |x| x[0].atan2(&x[1])),
+    smooth("hypot", &[A, B], |x| x[0].hypot(&x[1])),
+    // Not differenced where it is steep: tolerances count against the largest.
+    smooth("erfinv", &[SHARE], |x| x[0].erfinv()),
+    smooth("lgamma", &[within(&[5, 7], 0.2, 9.0)], |x| x[0].lgamma()),
+    smooth("lgamma below 0", &[SHARE], |x| (&x[0] - 3.0).lgamma()),
+    flat("linspace", &[A], |x| Tensor::linspace(-1.0, 2.0, 7, x[0].dtype())),
     smooth("logaddexp", &[A, B], |x| x[0].logaddexp(&x[1])),
     smooth("lerp", &[A, B], |x| x[0].lerp(&x[1], 0.3)),
     flat("is_nan", &[A], |x| x[0].ln().is_nan()),
     flat("is_finite", &[whole(&[5, 7], 2.0)], |x| x[0].cast(DType::F32).ln().is_finite()),
     // Matrices.
     smooth("outer product", &[any(&[5]), any(&[7])], |x| x[0].outer(&x[1])),
+    smooth("cross", &[any(&[2, 3, 4]), any(&[1, 3, 1])], |x| x[0].cross(&x[1], 1)),
+    smooth("kron", &[any(&[2, 3]), any(&[4, 2])], |x| x[0].kron(&x[1])),
+    smooth("cdist", &[any(&[2, 4, 3]), any(&[5, 3])], |x| x[0].cdist(&x[1], 2.0)),
+    smooth("cdist by magnitudes", &[any(&[4, 3]), any(&[5, 3])], |x| x[0].cdist(&x[1], 1.0)),
+    smooth("cdist by the largest", &[any(&[4, 3]), any(&[5, 3])], |x| x[0].cdist(&x[1], f64::INFINITY)),
+    smooth("cdist of another power", &[any(&[4, 3]), any(&[5, 3])], |x| x[0].cdist(&x[1], 3.0)),
     smooth("dot", &[any(&[9]), any(&[9])], |x| x[0].dot(&x[1])),
     smooth("einsum of matrices", &[any(&[2, 3, 4]), any(&[2, 4, 5])], |x| {
         Tensor::einsum("bij,bjk->bki", &[&x[0], &x[1]])

@@ -9,6 +9,8 @@ use crate::tensor::{Node, Source, Tensor};
 
 /// Slices of one tensor from which flows are joined rather than padded and added: each addition goes over the whole tensor.
 const FEW: usize = 4;
+/// Products with one matrix from which what flows to it is one product of all their rows, rather than a sum of products.
+const FEW_PRODUCTS: usize = 4;
 
 /// The flows into tensors, by tensor.
 #[derive(Default)]
@@ -20,6 +22,8 @@ pub struct Flows {
 struct Flow {
     sum: Option<Tensor>,
     parts: Vec<Part>,
+    /// What was multiplied by the tensor, and what flows into the product.
+    products: Vec<[Tensor; 2]>,
 }
 
 /// What flows into the elements from `start` on along an axis.
@@ -55,10 +59,22 @@ impl Flows {
         true
     }
 
+    /// Keeps what flows into the product of `left` and a matrix.
+    pub fn add_product(&mut self, to: &Tensor, left: &Tensor, flow: &Tensor) {
+        self.found.entry(key(to)).or_default().products.push([left.clone(), flow.clone()]);
+    }
+
     /// All that flows into a tensor whose users have been seen.
     pub fn of(&mut self, tensor: &Tensor) -> Option<Tensor> {
         let flow = self.found.get_mut(&key(tensor))?;
-        let parts = std::mem::take(&mut flow.parts);
+        let (parts, products) = (std::mem::take(&mut flow.parts), std::mem::take(&mut flow.products));
+        if products.len() > FEW_PRODUCTS && tensor.0.shape.rank() == 2 {
+            // Each sum goes once over all rows, and no product of a few of them is ever stored.
+            let [left, flow] = [0, 1].map(|side| products.iter().map(|of| of[side].clone()).collect::<Vec<Tensor>>());
+            self.add(tensor, Tensor::concat(&left, 0).t().matmul(&Tensor::concat(&flow, 0)));
+        } else {
+            products.iter().for_each(|[left, flow]| self.add(tensor, left.t().matmul(flow)));
+        }
         if !parts.is_empty() {
             let joined = if parts.len() > FEW && are_apart(&parts) {
                 let write = |whole: Tensor, part: &Part| whole.written(part.axis, part.start, &part.flow);

@@ -33,19 +33,35 @@ impl Tensor {
     /// The main diagonal of square matrices: `[…, n, n]` becomes `[…, n]`.
     #[track_caller]
     pub fn diagonal(&self) -> Tensor {
+        match *self.0.shape.dims() {
+            [.., rows, columns] if rows != columns && !self.is_mistake() => {
+                let message = format!("diagonal: {self:?} is no square matrix; `diagonal_at` takes any");
+                Tensor::mistake(Error::mistake(message))
+            }
+            _ => self.diagonal_at(0),
+        }
+    }
+
+    /// The diagonal of matrices that many places right of the main one, or left of it: `[…, m, n]` becomes `[…, k]`.
+    #[track_caller]
+    pub fn diagonal_at(&self, offset: isize) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        match *self.0.shape.dims() {
-            [.., rows, columns] if rows == columns => {
-                let line = self.flatten(-2);
-                let axis = line.0.shape.rank() - 1;
-                let mut slices = line.whole();
-                (slices[axis].step, slices[axis].len) = (rows as isize + 1, rows);
-                line.sliced(slices)
-            }
-            _ => Tensor::mistake(Error::mistake(format!("diagonal: {self:?} is no square matrix"))),
+        let &[.., rows, columns] = self.0.shape.dims() else {
+            return Tensor::mistake(Error::mistake(format!("diagonal: {self:?} is no matrix")));
+        };
+        let (right, down) = (offset.max(0) as usize, offset.min(0).unsigned_abs());
+        if (right, down) != (0, 0) && (right >= columns || down >= rows) {
+            let message = format!("diagonal: {self:?} has no diagonal {offset} places right of the main one");
+            return Tensor::mistake(Error::mistake(message));
         }
+        let line = self.flatten(-2);
+        let mut slices = line.whole();
+        let slice = slices.last_mut().expect("a line has an axis");
+        slice.start = right + down * columns;
+        (slice.step, slice.len) = (columns as isize + 1, (rows - down).min(columns - right));
+        line.sliced(slices)
     }
 
     /// Ones on the diagonal, zeros elsewhere: `[size, size]`.

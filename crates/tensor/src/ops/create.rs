@@ -1,7 +1,7 @@
 //! Tensors made of nothing.
 
 use panoply_ir::graph::Op;
-use panoply_ir::{DType, Scalar, Shape};
+use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::tensor::Tensor;
 
@@ -28,6 +28,23 @@ impl Tensor {
     #[track_caller]
     pub fn iota(len: usize) -> Tensor {
         Tensor::primitive(Op::Iota, &[], [len], DType::I32)
+    }
+
+    /// So many numbers from `start` to `end`, equally far apart; both ends are among them, one number is `start`.
+    #[track_caller]
+    pub fn linspace(start: f64, end: f64, count: usize, dtype: DType) -> Tensor {
+        if !dtype.is_float() {
+            return Tensor::mistake(Error::mistake(format!(
+                "linspace: {dtype} has no fractions; take f32 and cast it"
+            )));
+        }
+        let number = |value: f64| Tensor::constant(Scalar::from_f64(dtype, value));
+        let places = Tensor::iota(count);
+        let (first, step) = (places.cast(dtype), number((end - start) / count.saturating_sub(1).max(1) as f64));
+        // From the nearer end, so that the last is what was asked for.
+        let left = (places.literal(count as f64 - 1.0) - &places).cast(dtype);
+        let (rising, falling) = (number(start) + first * &step, number(end) - left * step);
+        rising.where_(&places.lt(&places.literal(count.div_ceil(2) as f64)), &falling)
     }
 
     /// A constant of this tensor's element type and shape `[]`.

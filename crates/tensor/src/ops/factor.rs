@@ -1,4 +1,4 @@
-//! Matrices as products: Cholesky, QR, and what they solve.
+//! Matrices as products: Cholesky, QR, LU, eigenvectors, and what they solve.
 //!
 //! Large matrices are divided until a block fits a work-group; the kernels of [`kernels`] do the blocks, one work-group for
 //! each matrix or one work-item for each column, and matrix products do all the rest, so that every device has them at the
@@ -11,7 +11,9 @@
 //! Decomposition, 2016; Walter, Lehmann and Lamour, On Evaluating Higher-Order Derivatives of the QR Decomposition, 2012;
 //! Joffrain, Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
 
+mod eigen;
 mod kernels;
+mod lu;
 
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Scalar, Shape};

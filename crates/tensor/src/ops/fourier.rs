@@ -203,7 +203,7 @@ impl Tensor {
 
     /// The place of an axis of complex numbers that can be transformed.
     #[track_caller]
-    fn complex_axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
+    pub(super) fn complex_axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
         self.pairs(op)?;
         let (dims, rank) = (self.0.shape.dims(), self.0.shape.rank() as isize - 1);
         let place = if axis < 0 { axis + rank } else { axis };

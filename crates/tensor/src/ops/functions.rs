@@ -113,6 +113,95 @@ impl Tensor {
         self + (end - self) * share
     }
 
+    /// Root of the sum of both squares, which do not overflow. An infinite one wins over NaN.
+    #[track_caller]
+    pub fn hypot(&self, other: &Tensor) -> Tensor {
+        let (x, y) = (self.abs(), other.abs());
+        let (long, short) = (x.maximum(&y), x.minimum(&y));
+        let (zero, one, infinite) = (self.literal(0.0), self.literal(1.0), self.literal(f64::INFINITY));
+        let some = long.gt(&zero);
+        let ratio = short / long.where_(&some, &one);
+        let length = (&long * (ratio.square() + one).sqrt()).where_(&some, &long);
+        infinite.where_(&x.eq(&infinite).bitor(&y.eq(&infinite)), &length)
+    }
+
+    /// The number whose [`Tensor::erf`] this is; infinite at ±1, NaN beyond. [Giles, Approximating the erfinv Function, 2011; for f64
+    /// with two steps of Newton's]
+    #[track_caller]
+    pub fn erfinv(&self) -> Tensor {
+        const NEAR: [f64; 9] = [
+            2.81022636e-08,
+            3.43273939e-07,
+            -3.5233877e-06,
+            -4.39150654e-06,
+            0.00021858087,
+            -0.00125372503,
+            -0.00417768164,
+            0.246640727,
+            1.50140941,
+        ];
+        const FAR: [f64; 9] = [
+            -0.000200214257,
+            0.000100950558,
+            0.00134934322,
+            -0.00367342844,
+            0.00573950773,
+            -0.0076224613,
+            0.00943887047,
+            1.00167406,
+            2.83297682,
+        ];
+        fn steep(y: &Tensor) -> Tensor {
+            y.square().exp() * y.literal(PI.sqrt() / 2.0)
+        }
+        let body = |[x]: [&Tensor; 1], (): &()| {
+            let number = |value: f64| x.literal(value);
+            let polynomial = |w: &Tensor, factors: [f64; 9]| {
+                factors.into_iter().map(number).reduce(|sum, factor| sum * w + factor).expect("there are factors")
+            };
+            let w = -((number(1.0) - x) * (number(1.0) + x)).ln();
+            let far = polynomial(&(w.sqrt() - number(3.0)), FAR);
+            let mut y = x * polynomial(&(&w - number(2.5)), NEAR).where_(&w.lt(&number(5.0)), &far);
+            if x.dtype() == DType::F64 {
+                (0..2).for_each(|_| y = &y - (y.erf() - x) * steep(&y));
+            }
+            (x * number(f64::INFINITY)).where_(&x.abs().eq(&number(1.0)), &y)
+        };
+        Tensor::call_with_gradient("erfinv", [self], (), body, |[_], y, g, ()| [Some(g * steep(y))])
+    }
+
+    /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 … [Lanczos 1964, with g = 7 and nine terms]
+    #[track_caller]
+    pub fn lgamma(&self) -> Tensor {
+        const TERMS: [f64; 9] = [
+            0.999_999_999_999_809_9,
+            676.520_368_121_885_1,
+            -1_259.139_216_722_402_8,
+            771.323_428_777_653_1,
+            -176.615_029_162_140_6,
+            12.507_343_278_686_905,
+            -0.138_571_095_265_720_12,
+            9.984_369_578_019_572e-6,
+            1.505_632_735_149_311_6e-7,
+        ];
+        Tensor::call("lgamma", [self], (), |[x], ()| {
+            let number = |value: f64| x.literal(value);
+            let (half, one, infinite) = (number(0.5), number(1.0), number(f64::INFINITY));
+            // Below 1/2 from the other side: Γ(x) Γ(1 - x) = π / sin(πx).
+            let mirrored = x.lt(&half);
+            let z = (&one - x).where_(&mirrored, x) - &one;
+            let series = (1..9).map(|n| number(TERMS[n]) / (&z + number(n as f64)));
+            let series = series.fold(number(TERMS[0]), |sum, term| sum + term);
+            let t = &z + number(7.5);
+            let right = (&z + &half) * t.ln() - &t + series.ln() + number(0.5 * (2.0 * PI).ln());
+            let right = infinite.where_(&z.eq(&infinite), &right);
+            // The sine of what is left of whole turns; where nothing is mirrored, of a number with a slope.
+            let left = (x - x.round()).where_(&mirrored, &half);
+            let left = number(PI.ln()) - (left * number(PI)).sin().abs().ln() - &right;
+            left.where_(&mirrored, &right)
+        })
+    }
+
     /// Whether an element is not a number.
     #[track_caller]
     pub fn is_nan(&self) -> Tensor {

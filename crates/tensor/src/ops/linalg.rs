@@ -71,6 +71,74 @@ impl Tensor {
         }
     }
 
+    /// The vectors at right angles to both, along an axis of length 3; other axes broadcast.
+    #[track_caller]
+    pub fn cross(&self, other: &Tensor, axis: isize) -> Tensor {
+        let operands = [self, other];
+        for operand in operands {
+            match operand.axis("cross", axis) {
+                Ok(place) if operand.0.shape.dims()[place] == 3 => {}
+                Ok(_) => {
+                    let message = format!("cross: axis {axis} of {operand:?} is not 3 long");
+                    let note = format!("left {self:?}, right {other:?}");
+                    return Tensor::mistake(Error::mistake(message).note(note));
+                }
+                Err(mistake) => return mistake,
+            }
+        }
+        let [[a1, a2], [b1, b2]] = operands.map(|x| [x.roll(-1, axis), x.roll(-2, axis)]);
+        a1 * b2 - a2 * b1
+    }
+
+    /// Every element of one tensor times all of another, as blocks: `[m, n]` and `[p, q]` give `[m·p, n·q]`. Fewer axes are filled up
+    /// with ones in front.
+    #[track_caller]
+    pub fn kron(&self, other: &Tensor) -> Tensor {
+        if let Some(mistake) = [self, other].into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        let rank = self.0.shape.rank().max(other.0.shape.rank());
+        let filled = |x: &Tensor| [&vec![1; rank - x.0.shape.rank()], x.0.shape.dims()].concat();
+        let (a, b) = (filled(self), filled(other));
+        let apart = |dims: &[usize], first: bool| {
+            let pair = |dim: &usize| if first { [*dim, 1] } else { [1, *dim] };
+            Shape::new(dims.iter().flat_map(pair).collect::<Vec<usize>>())
+        };
+        let whole: Vec<usize> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+        (self.reshaped(apart(&a, true)) * other.reshaped(apart(&b, false))).reshaped(Shape::new(whole))
+    }
+
+    /// Distances of every row of one matrix from every row of another: `[…, m, k]` and `[…, n, k]` give `[…, m, n]`. `power` is 2 for
+    /// Euclid's, 1 for sums of magnitudes, infinite for the largest, in general p of `(Σ |x - y|^p)^(1/p)`.
+    #[track_caller]
+    pub fn cdist(&self, other: &Tensor, power: f64) -> Tensor {
+        let operands = [self, other];
+        if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        let widths = operands.map(|x| x.0.shape.dims().last().copied().filter(|_| x.0.shape.rank() > 1));
+        let float = operands.iter().all(|x| x.dtype().is_float());
+        if widths[0].is_none() || widths[0] != widths[1] || !float || power.is_nan() || power <= 0.0 {
+            let message = format!("cdist: no distances of power {power} between rows of {self:?} and {other:?}");
+            let note = "it takes matrices of floats with equally long rows, and a power above 0";
+            return Tensor::mistake(Error::mistake(message).note(note));
+        }
+        let apart = (self.unsqueeze(-2) - other.unsqueeze(-3)).abs();
+        if power == f64::INFINITY {
+            return apart.max(-1);
+        }
+        if power == 1.0 {
+            return apart.sum(-1);
+        }
+        let (power, root) = (apart.literal(power), apart.literal(1.0 / power));
+        // At distance 0 the slope is 0, not what a root's would be.
+        let (zero, one) = (apart.literal(0.0), apart.literal(1.0));
+        let there = apart.gt(&zero);
+        let sum = apart.where_(&there, &one).pow(&power).where_(&there, &zero).sum(-1);
+        let some = sum.gt(&zero);
+        sum.where_(&some, &one).pow(&root).where_(&some, &zero)
+    }
+
     /// What is wrong with two operands that should be vectors.
     #[track_caller]
     fn vectors(&self, op: &str, other: &Tensor) -> Option<Tensor> {

@@ -25,4 +25,5 @@ pub mod reduce;
 pub mod resize;
 pub mod running;
 pub mod sort;
+pub mod spectrum;
 pub mod window;

@@ -83,8 +83,7 @@ impl Tensor {
             crate::tensor::Source::Op(Op::Reduce(_, axes)) if node.inputs[0].is_same(whole) => axes.clone(),
             _ => return self.clone(),
         };
-        let kept = node.shape.dims().iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
-        self.reshaped(Shape::new(kept.map(|(_, dim)| *dim).collect::<Vec<usize>>()))
+        self.without(&axes)
     }
 
     /// Sum over axes.
@@ -145,9 +144,33 @@ impl Tensor {
         let count: usize = axes.iter().map(|axis| dims[*axis]).product();
         let mean = self.reduced(ReduceOp::Sum, axes.clone()) / self.literal(count as f64);
         let total = (self - mean).square().reduced(ReduceOp::Sum, axes.clone());
-        let kept = (0..dims.len()).filter(|axis| !axes.contains(axis)).map(|axis| dims[axis]);
-        let variance = &total / total.literal(count as f64 - correction as f64);
-        variance.reshaped(Shape::new(kept.collect::<Vec<usize>>()))
+        (&total / total.literal(count as f64 - correction as f64)).without(&axes)
+    }
+
+    /// These axes, along which it is 1 long, go away.
+    #[track_caller]
+    fn without(&self, axes: &[usize]) -> Tensor {
+        let dims = self.0.shape.dims().iter().enumerate();
+        let kept = dims.filter(|(axis, _)| !axes.contains(axis)).map(|(_, dim)| *dim);
+        self.reshaped(Shape::new(kept.collect::<Vec<usize>>()))
+    }
+
+    /// Sum over axes of what is not NaN.
+    #[track_caller]
+    pub fn nansum(&self, axes: impl Axes) -> Tensor {
+        self.where_(&self.eq(self), &self.literal(0.0)).sum(axes)
+    }
+
+    /// Mean over axes of what is not NaN; NaN where there is nothing else.
+    #[track_caller]
+    pub fn nanmean(&self, axes: impl Axes) -> Tensor {
+        let axes = match self.named_axes("nanmean", axes) {
+            Ok(axes) => axes,
+            Err(mistake) => return mistake,
+        };
+        let there = self.eq(self);
+        let count = there.cast(self.dtype()).reduced(ReduceOp::Sum, axes.clone());
+        (self.where_(&there, &self.literal(0.0)).reduced(ReduceOp::Sum, axes.clone()) / count).without(&axes)
     }
 
     /// Root of [`Tensor::var`].

@@ -1,8 +1,8 @@
-//! Order along an axis, which a device may do whole. Where none does, by counting: an element's place is how many come
-//! before it.
-//!
-//! That is two fused sums and no data-dependent movement, so it is stable and deterministic on every device. The work grows
-//! with the square of the axis: good for up to some thousands of elements a row.
+//! Order along an axis, which a device may do whole. Where none does, short rows are ordered by counting: an element's place is how
+//! many come before it. That is two fused sums and no data-dependent movement; the work grows with the square of the row. Longer rows
+//! go through a [`network`], but for types of 64 bits, which are counted. All of it is stable and deterministic on every device.
+
+mod network;
 
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::{Routine, Sort};
@@ -10,6 +10,9 @@ use panoply_ir::{DType, Error};
 
 use crate::call::Operation;
 use crate::tensor::Tensor;
+
+/// Elements of a row up to which it is counted on devices that do not sort.
+const COUNTED: usize = 64;
 
 /// Which end comes first. NaN counts as larger than everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,28 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         self.sort(axis, Order::Ascending).narrow(axis, place, 1).squeeze(axis)
+    }
+
+    /// The number along an axis, which goes away, below which that share of the others lies, 0 to 1; between two of them by how near
+    /// it is. NaN among them is the result.
+    #[track_caller]
+    pub fn quantile(&self, share: f64, axis: isize) -> Tensor {
+        let place = match self.axis("quantile", axis) {
+            Ok(place) => place,
+            Err(mistake) => return mistake,
+        };
+        let length = self.0.shape.dims()[place];
+        if !(0.0..=1.0).contains(&share) || length == 0 || !self.dtype().is_float() {
+            let message = format!("quantile: {self:?} has no quantile {share} along axis {axis}");
+            let note = "it takes a share from 0 to 1 of at least one float";
+            return Tensor::mistake(Error::mistake(message).note(note));
+        }
+        let (sorted, at) = (self.sort(axis, Order::Ascending), share * (length - 1) as f64);
+        let [low, high] = [at.floor(), at.ceil()].map(|at| sorted.narrow(axis, at as usize, 1).squeeze(axis));
+        let between = if at == at.floor() { low } else { low.lerp(&high, at - at.floor()) };
+        // NaN stands last.
+        let last = sorted.narrow(axis, length - 1, 1).squeeze(axis);
+        between.where_(&last.eq(&last), &last)
     }
 
     #[track_caller]
@@ -88,7 +113,10 @@ impl Tensor {
 fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
     Operation {
         name: "sort",
-        body: |[x], (descending, count): &(bool, usize)| by_counting(x, order_of(*descending), *count),
+        body: |[x], (descending, count): &(bool, usize)| {
+            let way = if rows_of(x).1 > COUNTED && network::takes(x.dtype()) { network::in_order } else { by_counting };
+            way(x, order_of(*descending), *count)
+        },
         gradient: Some(|[x], _, g, (descending, count)| {
             let [_, positions] = in_order(x, order_of(*descending), *count);
             [Some(flow(x, &positions, g))]

@@ -1,6 +1,8 @@
 //! One line for each case of `ops.safetensors`.
 
-use panoply_tensor::{Attention, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Triangle, Window};
+use panoply_tensor::{
+    Attention, Conv, CrossEntropy, DType, Ends, Fft, Norm, Order, Put, Rotary, Tensor, Triangle, Window,
+};
 
 use super::{Fixture, close, devices};
 
@@ -224,10 +226,54 @@ const CASES: &[Case] = &[
     ("determinant", |x| x[0].determinant()),
     ("slogdet, sign", |x| x[0].slogdet().0),
     ("slogdet", |x| x[0].slogdet().1),
+    ("diagonal_at 2", |x| x[0].diagonal_at(2)),
+    ("diagonal_at -1", |x| x[0].diagonal_at(-1)),
+    ("cross", |x| x[0].cross(&x[1], 1)),
+    ("kron", |x| x[0].kron(&x[1])),
+    ("kron of a vector", |x| x[0].kron(&x[1])),
+    ("cdist of 2", |x| x[0].cdist(&x[1], 2.0)),
+    ("cdist of 1", |x| x[0].cdist(&x[1], 1.0)),
+    ("cdist of inf", |x| x[0].cdist(&x[1], f64::INFINITY)),
+    ("cdist of 3.5", |x| x[0].cdist(&x[1], 3.5)),
+    ("cdist of itself", |x| x[0].cdist(&x[1], 2.0)),
+    ("quantile of 0.3", |x| x[0].quantile(0.3, 1)),
+    ("quantile of 0.0", |x| x[0].quantile(0.0, 1)),
+    ("quantile of 1.0", |x| x[0].quantile(1.0, 1)),
+    ("quantile of nan", |x| x[0].quantile(0.5, 1)),
+    ("nansum", |x| x[0].nansum(1)),
+    ("nanmean", |x| x[0].nanmean(1)),
+    ("hypot", |x| x[0].hypot(&x[1])),
+    ("hypot at ends", |x| x[0].hypot(&x[1])),
+    ("erfinv", |x| x[0].erfinv()),
+    ("erfinv at ends", |x| x[0].erfinv()),
+    ("lgamma", |x| x[0].lgamma()),
+    ("lgamma at ends", |x| x[0].lgamma()),
+    ("linspace", |_| Tensor::linspace(-1.0, 2.0, 7, DType::F32)),
+    ("linspace of 1", |_| Tensor::linspace(-1.0, 2.0, 1, DType::F32)),
+    ("lu", |x| l_and_sine_of_u(&x[0])),
+    ("lu, order", |x| x[0].lu().0),
+    ("lu of blocks", |x| l_and_sine_of_u(&x[0])),
+    ("lu of blocks, order", |x| x[0].lu().0),
+    ("eigh", |x| {
+        let (values, vectors) = x[0].eigh();
+        vectors.matmul(&values.sin().diagonal_matrix()).matmul(&vectors.t())
+    }),
+    ("eigh, values", |x| x[0].eigh().0),
+    ("fft of n 4, ortho", |x| x[0].fft_with(-1, &Fft { length: Some(4), norm: Norm::Both })),
+    ("fft of n 9, forward", |x| x[0].fft_with(-1, &Fft { length: Some(9), norm: Norm::Forward })),
+    ("ifft of n 9, forward", |x| x[0].ifft_with(-1, &Fft { length: Some(9), norm: Norm::Forward })),
+    ("rfft of n 9, ortho", |x| x[0].rfft_with(-1, &Fft { length: Some(9), norm: Norm::Both })),
+    ("irfft of n 9, ortho", |x| x[0].irfft_with(-1, &Fft { length: Some(9), norm: Norm::Both })),
+    ("irfft of no n, forward", |x| x[0].irfft_with(-1, &Fft { length: None, norm: Norm::Forward })),
 ];
 
 fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
     Tensor::einsum(formula, &x.iter().collect::<Vec<&Tensor>>())
+}
+
+fn l_and_sine_of_u(x: &Tensor) -> Tensor {
+    let (_, l, u) = x.lu();
+    l.matmul(&u.sin())
 }
 
 fn positive(x: &Tensor) -> Tensor {

@@ -19,6 +19,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("nn", &["macros", "tensor"]),
     ("panoply", &["ir", "macros", "compile", "device", "driver", "cpu", "runtime", "tensor", "nn"]),
     ("cli", &["panoply"]),
+    ("web", &["panoply"]),
     ("xtask", &[]),
 ];
 

@@ -7,6 +7,7 @@ use super::super::Rendered;
 use super::super::names::Names;
 use super::writer::{Class, Writer};
 use crate::opt::walk::live;
+use crate::render::assembler::Assembler;
 
 /// The capabilities that have an instruction set of their own, with the version of PTX that brought each.
 const KNOWN: [(u32, &str); 18] = [

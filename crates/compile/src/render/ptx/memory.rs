@@ -4,8 +4,8 @@ use panoply_ir::DType;
 use panoply_ir::kernel::{AtomicOp, Guard, MemId, Space};
 
 use super::entry::in_memory;
-use super::expr::Value;
 use super::writer::{Class, Writer, int_name};
+use crate::render::assembler::Value;
 
 impl Writer<'_> {
     fn space(&self, mem: MemId) -> &'static str {

@@ -2,8 +2,8 @@
 
 use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, LocalId, Op};
 
-use super::expr::Value;
 use super::writer::{Class, Writer, int_name};
+use crate::render::assembler::{Assembler, Value};
 
 impl Writer<'_> {
     /// The statements of a block, in order.

@@ -170,11 +170,6 @@ impl<'k> Writer<'k> {
     pub fn base(&self, mem: MemId) -> &str {
         &self.bases[mem.index()]
     }
-
-    /// The type of a register that holds an element; an index has none of its own.
-    pub fn element(&self, dtype: Option<DType>) -> DType {
-        dtype.unwrap_or(self.index)
-    }
 }
 
 /// The type under which an integer is computed: as wide as its register, signed or not.

@@ -6,6 +6,7 @@ use panoply_ir::{DType, Target};
 use super::module::Writer;
 use crate::opt::walk::live;
 use crate::render::Rendered;
+use crate::render::assembler::Assembler;
 use crate::render::entry::builtins;
 use crate::render::ops::in_memory;
 use crate::render::support::uses;

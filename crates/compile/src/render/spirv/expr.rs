@@ -1,43 +1,28 @@
-//! Expressions to instructions, each shared node once.
+//! Expressions to instructions.
 
-use std::collections::HashMap;
-
-use panoply_ir::Scalar;
-use panoply_ir::kernel::{Builtin, Expr, ExprId};
+use panoply_ir::kernel::{Builtin, Expr, Guard, Kernel, MemId};
+use panoply_ir::{Alu, DType, Scalar};
 
 use super::module::Writer;
-use crate::opt::walk::below;
+use crate::render::assembler::{Assembler, Value};
 
-/// Results or constants, one for each lane.
-pub(super) type Value = Vec<String>;
-
-impl Writer<'_> {
-    /// Evaluates expressions here.
-    pub fn evaluate<const N: usize>(&mut self, roots: [ExprId; N]) -> [Value; N] {
-        let mut values: HashMap<ExprId, Value> = HashMap::new();
-        for id in below(self.kernel, &roots) {
-            let value = self.node(id, &values);
-            values.insert(id, value);
-        }
-        roots.map(|root| values[&root].clone())
+impl<'k> Assembler<'k> for Writer<'k> {
+    fn kernel(&self) -> &'k Kernel {
+        self.kernel
     }
 
-    /// One expression of one lane.
-    pub fn scalar(&mut self, root: ExprId) -> String {
-        let [mut value] = self.evaluate([root]);
-        value.swap_remove(0)
+    fn index(&self) -> DType {
+        self.index
     }
 
-    fn node(&mut self, id: ExprId, values: &HashMap<ExprId, Value>) -> Value {
+    fn leaf(&mut self, expr: Expr, dtype: DType) -> Value {
         let kernel = self.kernel;
-        let exprs = &kernel.exprs;
-        let to = self.element(exprs.ty(id).dtype());
-        match exprs.get(id) {
+        match expr {
             Expr::Const(value) => vec![self.constant(value)],
             Expr::Index(value) => vec![self.constant(Scalar::from_i128(self.index, value.into()))],
             Expr::Param(position) => vec![self.params[position as usize].clone().expect("a scalar has a value")],
             Expr::Local(local) if kernel.local(local).mutable => {
-                let ty = self.ty(to);
+                let ty = self.ty(dtype);
                 self.locals[local.index()].clone().iter().map(|lane| self.op(&ty, "OpLoad", &[lane])).collect()
             }
             Expr::Local(local) => self.locals[local.index()].clone(),
@@ -47,23 +32,30 @@ impl Writer<'_> {
             }
             Expr::Builtin(builtin) => vec![self.builtins[&builtin].clone()],
             Expr::Len(mem) => vec![self.lens[mem.index()].clone()],
-            Expr::Load { mem, index, lanes, guard } => self.load(mem, &values[&index][0], lanes, guard),
-            Expr::Alu(op, args) => {
-                // The type of a comparison is that of its operands, of a select that of its choices.
-                let of = self.element(exprs.ty(args[args.len() - 1]).dtype());
-                let lane = |lane: usize| args.iter().map(|arg| values[arg][lane].as_str()).collect::<Vec<&str>>();
-                (0..values[&args[0]].len()).map(|at| self.alu(op, of, &lane(at))).collect()
+            Expr::Load { .. }
+            | Expr::Alu(..)
+            | Expr::Cast(..)
+            | Expr::Bitcast(..)
+            | Expr::Splat(..)
+            | Expr::Extract(..) => {
+                unreachable!("it has operands")
             }
-            Expr::Cast(_, x) => {
-                let from = self.element(exprs.ty(x).dtype());
-                values[&x].iter().map(|x| self.cast(from, to, x)).collect()
-            }
-            Expr::Bitcast(_, x) => {
-                let from = self.element(exprs.ty(x).dtype());
-                values[&x].iter().map(|x| self.bitcast(from, to, x)).collect()
-            }
-            Expr::Splat(x, lanes) => vec![values[&x][0].clone(); lanes as usize],
-            Expr::Extract(x, lane) => vec![values[&x][lane as usize].clone()],
         }
+    }
+
+    fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value {
+        Writer::load(self, mem, index, lanes, guard)
+    }
+
+    fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String {
+        Writer::alu(self, op, dtype, args)
+    }
+
+    fn cast(&mut self, from: DType, to: DType, x: &str) -> String {
+        Writer::cast(self, from, to, x)
+    }
+
+    fn bitcast(&mut self, from: DType, to: DType, x: &str) -> String {
+        Writer::bitcast(self, from, to, x)
     }
 }

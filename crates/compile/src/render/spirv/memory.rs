@@ -3,8 +3,8 @@
 use panoply_ir::kernel::{AtomicOp, Guard, MemId, Space};
 use panoply_ir::{DType, Scalar};
 
-use super::expr::Value;
 use super::module::Writer;
+use crate::render::assembler::Value;
 use crate::render::ops::in_memory;
 
 /// Where each element of a read or write lies, and whether it is inside.

@@ -7,7 +7,7 @@ use panoply_ir::kernel::{Builtin, Kernel};
 use panoply_ir::{DType, Scalar};
 
 use super::entry::FIRST;
-use super::expr::Value;
+use crate::render::assembler::Value;
 use crate::render::names::Names;
 
 /// The module being written, and what its names stand for.
@@ -293,11 +293,6 @@ impl<'k> Writer<'k> {
         self.place(&inside);
         then(self);
         self.place(&end);
-    }
-
-    /// The type of an element; an index has none of its own.
-    pub fn element(&self, dtype: Option<DType>) -> DType {
-        dtype.unwrap_or(self.index)
     }
 }
 

@@ -3,8 +3,8 @@
 use panoply_ir::DType;
 use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
 
-use super::expr::Value;
 use super::module::Writer;
+use crate::render::assembler::{Assembler, Value};
 use crate::render::counting::never_wraps;
 
 impl Writer<'_> {

@@ -26,6 +26,14 @@ impl Writer<'_> {
             return text.to_string();
         }
         let (source, target) = (self.register(Some(from)), self.register(Some(to)));
+        // A half goes by way of f32, and a bool chooses from two constants, whatever the integer is.
+        if (self.is_pair(source) || self.is_pair(target))
+            && from != DType::Bool
+            && !matches!(to, DType::F16 | DType::BF16)
+        {
+            let word = self.wide_cast(source, target, text);
+            return self.narrow(to, word);
+        }
         let plain = |ty: &str| format!("{ty}({})", bare(text));
         match (from, to) {
             (DType::F16 | DType::BF16, DType::F32) => text.to_string(),
@@ -69,6 +77,9 @@ impl Writer<'_> {
     pub fn bitcast(&mut self, from: Option<DType>, to: Option<DType>, text: &str) -> String {
         let (from, to) = (from.unwrap_or(self.index), to.unwrap_or(self.index));
         if from == to {
+            return text.to_string();
+        }
+        if self.is_pair(from) {
             return text.to_string();
         }
         if from.bytes() >= 4 {

@@ -5,7 +5,7 @@
 //! axis, for a launch may be one of several, and a word that is always zero. What has 64 bits is two words, the low one first.
 
 use panoply_ir::kernel::{Builtin, Kernel, Param, Space};
-use panoply_ir::{DType, Type};
+use panoply_ir::{DType, Target, Type};
 
 use super::super::Rendered;
 use super::super::entry::builtins;
@@ -13,15 +13,17 @@ use super::super::expr::{Value, builtin_name};
 use super::super::names::Names;
 use super::expr::{Writer, is_literal};
 use super::memory::{Held, Mem};
+use super::wide::PAIR;
 use crate::opt::walk::live;
 
-pub(super) fn program(kernel: &Kernel, f64: bool, index_bits: u32) -> Rendered {
+pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Rendered {
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut names = Names::default();
     let entry = names.pick(&kernel.name);
     let mems = kernel.mems.iter().enumerate();
-    let mems = mems.map(|(i, mem)| Mem { name: names.pick(&mem.name), held: Held::of(kernel, i, mem) }).collect();
-    let mut writer = Writer::new(kernel, index, f64, names, mems);
+    let mems =
+        mems.map(|(i, mem)| Mem { name: names.pick(&mem.name), held: Held::of(kernel, target, i, mem) }).collect();
+    let mut writer = Writer::new(kernel, target, index, names, mems);
     let words = writer.arguments();
     writer.numbers(&builtins(kernel, &live(kernel)));
     let private = |mem: &&panoply_ir::kernel::Memory| matches!(mem.space, Space::Private(_));
@@ -119,8 +121,15 @@ impl Writer<'_> {
         };
         let text = if dtype.bytes() == 8 {
             let (low, high) = (word(), word());
+            let pair = self.is_pair(dtype);
             let long = format!("(u64({low}) | (u64({high}) << 32u))");
-            if dtype == DType::U64 { long } else { format!("bitcast<{}>({long})", self.type_name(dtype)) }
+            if pair {
+                format!("{PAIR}({low}, {high})")
+            } else if dtype == DType::U64 {
+                long
+            } else {
+                format!("bitcast<{}>({long})", self.type_name(dtype))
+            }
         } else {
             let word = word();
             self.read_word(dtype, &word, "0u")

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use panoply_ir::kernel::{Args, Builtin, Expr, ExprId, Guard, Kernel, LocalId, MemId, Space};
-use panoply_ir::{DType, Scalar, Type};
+use panoply_ir::{DType, Scalar, Target, Type};
 
 use super::super::expr::{LONG, Value, builtin_name, uses};
 use super::super::names::Names;
 use super::super::ops::bare;
 use super::memory::Mem;
 use super::soft::Soft;
+use super::wide::PAIR;
 
 /// The program being written, and what its names stand for.
 pub(super) struct Writer<'k> {
@@ -18,6 +19,8 @@ pub(super) struct Writer<'k> {
     pub index: DType,
     /// Whether the device has f64.
     pub f64: bool,
+    /// Whether it has integers of 64 bits; those of one that has not are pairs of words.
+    pub int64: bool,
     pub names: Names,
     pub mems: Vec<Mem>,
     /// The value of every scalar parameter; buffers have none.
@@ -31,10 +34,11 @@ pub(super) struct Writer<'k> {
 }
 
 impl<'k> Writer<'k> {
-    pub fn new(kernel: &'k Kernel, index: DType, f64: bool, names: Names, mems: Vec<Mem>) -> Writer<'k> {
+    pub fn new(kernel: &'k Kernel, target: &Target, index: DType, names: Names, mems: Vec<Mem>) -> Writer<'k> {
         let locals = vec![Vec::new(); kernel.locals.len()];
         let (params, soft, lines) = (Vec::new(), Soft::default(), Vec::new());
-        Writer { kernel, index, f64, names, mems, params, locals, soft, lines, depth: 1, temporaries: 0 }
+        let Target { f64, int64, .. } = *target;
+        Writer { kernel, index, f64, int64, names, mems, params, locals, soft, lines, depth: 1, temporaries: 0 }
     }
 
     /// Adds a line.
@@ -84,6 +88,7 @@ impl<'k> Writer<'k> {
             DType::I32 => "i32",
             DType::U32 => "u32",
             DType::F32 => "f32",
+            DType::I64 | DType::U64 if !self.int64 => PAIR,
             DType::I64 => "i64",
             DType::U64 => "u64",
             DType::F64 => "f64",
@@ -241,6 +246,10 @@ impl<'k> Writer<'k> {
                 let bits = self.opaque("u64", &format!("{:#x}lu", value.bits));
                 self.name("f64", &format!("bitcast<f64>({bits})"))
             }
+            DType::I64 | DType::U64 if !self.int64 => {
+                let bits = value.to_i128() as u64;
+                format!("vec2<u32>({}u, {}u)", bits as u32, bits >> 32)
+            }
             DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
                 let register = self.register(Some(value.dtype));
                 match int_literal(register, value.to_i128()) {
@@ -257,6 +266,7 @@ impl<'k> Writer<'k> {
             DType::I32 => "0i",
             DType::U32 => "0u",
             DType::F32 => "0.0f",
+            DType::I64 | DType::U64 if !self.int64 => "vec2<u32>()",
             DType::I64 => "0li",
             DType::U64 => "0lu",
             DType::F64 => "0.0lf",
@@ -270,6 +280,7 @@ impl<'k> Writer<'k> {
             DType::I32 => "1i",
             DType::U32 => "1u",
             DType::F32 => "1.0f",
+            DType::I64 | DType::U64 if !self.int64 => "vec2<u32>(1u, 0u)",
             DType::I64 => "1li",
             DType::U64 => "1lu",
             DType::F64 => "1.0lf",

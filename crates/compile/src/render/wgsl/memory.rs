@@ -1,11 +1,12 @@
 //! Elements in memory: whole words, or parts of them.
 
 use panoply_ir::kernel::{AtomicOp, ExprId, Guard, Kernel, LocalId, MemId, Memory, Op, Space};
-use panoply_ir::{DType, Scalar};
+use panoply_ir::{DType, Scalar, Target};
 
 use super::super::expr::{Value, plus};
 use super::super::ops::bare;
 use super::expr::{Writer, is_literal};
+use super::wide::PAIR;
 
 /// A memory of the program.
 pub(super) struct Mem {
@@ -28,7 +29,7 @@ pub(super) enum Held {
 
 impl Held {
     /// How a kernel's memory at a position is held.
-    pub fn of(kernel: &Kernel, position: usize, mem: &Memory) -> Held {
+    pub fn of(kernel: &Kernel, target: &Target, position: usize, mem: &Memory) -> Held {
         let (mut written, mut atomic) = (false, false);
         kernel.walk(&mut |stmt| match &stmt.op {
             Op::Store { mem, .. } => written |= mem.index() == position,
@@ -41,6 +42,7 @@ impl Held {
             _ if packed => Held::Packed,
             DType::I32 if atomic => Held::Atomic("i32"),
             _ if atomic => Held::Atomic("u32"),
+            DType::I64 | DType::U64 if !target.int64 => Held::Words(PAIR),
             dtype => Held::Words(word(dtype)),
         }
     }

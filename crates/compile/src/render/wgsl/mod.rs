@@ -1,6 +1,7 @@
 //! WGSL, the language of WebGPU, which `wgpu` turns into whatever the machine's interface takes.
 //!
-//! It follows the W3C's *WebGPU Shading Language* with the extensions for 64-bit numbers that native interfaces have. What other
+//! It follows the W3C's *WebGPU Shading Language* with the extensions for 64-bit numbers that native interfaces have; where there
+//! are none, 64-bit integers are pairs of words ([`wide`]). What other
 //! languages do for us is said here in their stead, to the same bits:
 //!
 //! * **Memory** is words of 32 or 64 bits. Elements of 8 and 16 bits are parts of words in buffers, taken out by shifts; a write clears
@@ -24,6 +25,7 @@ mod memory;
 mod ops;
 mod soft;
 mod stmt;
+mod wide;
 
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{DType, Error, Result, Target};
@@ -42,15 +44,12 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Resu
         )));
     }
     let live = live(kernel);
-    for (dtype, name) in [(DType::F64, "f64"), (DType::U64, "64-bit integers")] {
-        // The kernel itself was asked before its functions were expanded.
-        if !target.computes(dtype) && uses(kernel, &live, dtype) {
-            return Err(Error::unsupported(format!(
-                "kernel {}: a function of floats in it (pow, or sin, cos, tan) goes through {name}, which {} does not have; \
-                 choose another device",
-                kernel.name, target.name
-            )));
-        }
+    // The kernel itself was asked before its functions were expanded.
+    if !target.computes(DType::F64) && uses(kernel, &live, DType::F64) {
+        return Err(Error::unsupported(format!(
+            "kernel {}: a function of floats in it (pow) goes through f64, which {} does not have; choose another device",
+            kernel.name, target.name
+        )));
     }
-    Ok(entry::program(kernel, target.f64, index_bits))
+    Ok(entry::program(kernel, target, index_bits))
 }

@@ -14,13 +14,14 @@ impl Writer<'_> {
     pub fn alu(&mut self, op: Alu, dtype: Option<DType>, args: &[String]) -> String {
         let element = dtype.unwrap_or(self.index);
         match op {
+            Alu::Select => format!("select({}, {}, {})", bare(&args[2]), bare(&args[1]), bare(&args[0])),
+            _ if self.is_pair(element) => self.wide_alu(op, element, args),
             Alu::Lt => infix("<", args),
             Alu::Le => infix("<=", args),
             Alu::Eq => infix("==", args),
             // `!=` is false for NaN in what compilers make of it.
             Alu::Ne if element.is_float() => format!("(!{})", infix("==", args)),
             Alu::Ne => infix("!=", args),
-            Alu::Select => format!("select({}, {}, {})", bare(&args[2]), bare(&args[1]), bare(&args[0])),
             _ if element.is_float() => self.float(op, element, args),
             _ if element == DType::Bool => self.logic(op, args),
             _ => {

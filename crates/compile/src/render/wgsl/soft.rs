@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 use panoply_ir::DType;
 
+use super::wide::Wide;
+
 /// How a fused multiply-add is computed where the device's own is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fused {
@@ -51,6 +53,8 @@ pub(super) enum Function {
     Round(DType),
     /// a × b + c with one rounding.
     Fma(Fused),
+    /// What a device without 64-bit integers does on pairs of words.
+    Wide(Wide),
 }
 
 /// The functions a program needs.
@@ -61,8 +65,14 @@ impl Soft {
     /// Asks for a function and gives its name.
     pub fn call(&mut self, function: Function) -> String {
         self.0.insert(function);
-        if let Function::Round(dtype) = function {
-            self.0.insert(Function::Bits(dtype));
+        match function {
+            Function::Round(dtype) => {
+                self.0.insert(Function::Bits(dtype));
+            }
+            Function::Wide(wide) => wide.needs().iter().for_each(|need| {
+                self.call(Function::Wide(*need));
+            }),
+            _ => {}
         }
         function.name()
     }
@@ -91,6 +101,7 @@ impl Function {
             Function::Bits(_) => unreachable!("two functions: see `bits`"),
             Function::Round(dtype) => format!("round_{dtype}"),
             Function::Fma(float) => format!("fma_{}", float.dtype()),
+            Function::Wide(wide) => wide.name().to_string(),
         }
     }
 
@@ -115,6 +126,7 @@ impl Function {
             Function::Round(t) => format!("fn round_{t}(x: f32) -> f32 {{ return {t}_from_bits({t}_bits(x)); }}\n"),
             Function::Fma(Fused::Doubles) => FMA_IN_F64.to_string(),
             Function::Fma(float) => filled(FMA, float.dtype()),
+            Function::Wide(wide) => wide.text().to_string(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Statements to WGSL.
 
 use panoply_ir::kernel::{Block, ExprId, LocalId, Op};
+use panoply_ir::{Alu, DType};
 
 use super::super::counting::never_wraps;
 use super::super::expr::Value;
@@ -107,7 +108,16 @@ impl Writer<'_> {
         let first = self.fixed(start);
         let (last, by) = (self.fixed(end), self.fixed(step));
         let name = self.introduce(counter).swap_remove(0);
-        let next = if never_wraps(self.kernel, self.index, end, step) {
+        let never_wraps = never_wraps(self.kernel, self.index, end, step);
+        let mut more = format!("({name} < {last})");
+        let next = if self.is_pair(ty) {
+            more = self.alu(Alu::Lt, Some(ty), &[name.clone(), last.clone()]);
+            let next = self.alu(Alu::Add, Some(ty), &[name.clone(), by.clone()]);
+            // The distance to the end has no sign, whatever the numbers have.
+            let room = self.alu(Alu::Sub, Some(ty), &[last.clone(), name.clone()]);
+            let fits = self.alu(Alu::Lt, Some(DType::U64), &[by, room]);
+            if never_wraps { next } else { format!("select({last}, {next}, {fits})") }
+        } else if never_wraps {
             format!("{name} + {by}")
         } else {
             let unsigned = |text: &str| match ty.is_signed() {
@@ -119,6 +129,6 @@ impl Writer<'_> {
             format!("select({last}, {name} + {by}, ({room} > {by_bits}))")
         };
         let ty = self.type_name(ty);
-        self.line(format!("for (var {name}: {ty} = {}; ({name} < {last}); {name} = {next}) {{", bare(&first)));
+        self.line(format!("for (var {name}: {ty} = {}; {more}; {name} = {next}) {{", bare(&first)));
     }
 }

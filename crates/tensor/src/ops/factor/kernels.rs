@@ -75,6 +75,48 @@ impl Writer {
         self.b.store(memory, at, value, Guard::Checked);
     }
 
+    /// Makes two elements change places.
+    fn swap(&mut self, memory: MemId, one: ExprId, other: ExprId) {
+        let (x, y) = (self.load(memory, one), self.load(memory, other));
+        let (x, y) = (self.b.bind("one", x), self.b.bind("other", y));
+        self.store(memory, one, y);
+        self.store(memory, other, x);
+    }
+
+    /// Opens a loop of this work-item over its pairs of a round, of which each row is in one (a tournament in which one stays and the
+    /// others move on): which pair, and its rows. Of an odd number one has none.
+    fn begin_pair(&mut self, [lane, pairs, round, rounds, n]: [ExprId; 5]) -> (ExprId, [ExprId; 2]) {
+        let k = self.each("k", lane, pairs, BLOCK as u64);
+        let zero = self.b.index(0);
+        let (up, around) = (self.add(round, k), self.add(round, rounds));
+        let down = self.sub(around, k);
+        let (up, down) = (self.b.alu(Alu::Rem, &[up, rounds]), self.b.alu(Alu::Rem, &[down, rounds]));
+        let stays = self.b.alu(Alu::Eq, &[k, zero]);
+        let p = self.select(stays, rounds, up);
+        let (p, q) = (self.b.bind("p", p), self.b.bind("q", down));
+        let there = self.less(p, n);
+        self.b.begin_if(there);
+        (k, [p, q])
+    }
+
+    fn end_pair(&mut self) {
+        self.b.end();
+        self.b.end();
+    }
+
+    /// Turns the vector of two elements by an angle, given its sine and the tangent of half of it: what changes is small where the
+    /// angle is. [Rutishauser 1966]
+    fn turn(&mut self, memory: MemId, [one, other]: [ExprId; 2], [sine, half]: [ExprId; 2]) {
+        let (x, y) = (self.load(memory, one), self.load(memory, other));
+        let (x, y) = (self.b.bind("one", x), self.b.bind("other", y));
+        let (across, along) = (self.mul(half, x), self.mul(half, y));
+        let (across, along) = (self.add(y, across), self.sub(x, along));
+        let (across, along) = (self.mul(sine, across), self.mul(sine, along));
+        let (before, after) = (self.sub(x, across), self.add(y, along));
+        self.store(memory, one, before);
+        self.store(memory, other, after);
+    }
+
     /// Opens a loop over `start .. end`.
     fn each(&mut self, name: &str, start: ExprId, end: ExprId, step: u64) -> ExprId {
         let step = self.b.index(step);
@@ -270,4 +312,158 @@ fn reflection(w: &mut Writer, head: ExprId, square: ExprId) -> (ExprId, ExprId) 
     let factor = w.b.bind("factor", factor);
     let head = w.mul(moved, factor);
     (w.b.bind("head_after", head), factor)
+}
+
+/// Gauss' elimination of matrices `a`, `m × n` with n ≤ [`BLOCK`], in place: below the diagonal the factors by which rows were taken
+/// from others, on and above it what is left. In each column the largest comes first, by changing two rows: `order`, the numbers of
+/// the rows at the beginning, ends as where each row came from. A group for each matrix.
+pub fn pivot<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("pivot_block");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (a, order) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("order", DType::I32, Access::InOut));
+    let (m, n) = (w.size("m"), w.size("n"));
+    let (zero, one) = (w.b.index(0), w.b.index(1));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let (elems, rows) = (w.mul(m, n), w.mul(matrix, m));
+    let first = w.mul(matrix, elems);
+
+    let j = w.each("j", zero, n, 1);
+    w.b.barrier();
+    let largest = largest_below(&mut w, a, [first, m, n, j, lane]);
+    w.b.barrier();
+    let inside = w.less(lane, n);
+    w.b.begin_if(inside);
+    let (upper, lower) = (w.at(first, j, n, lane), w.at(first, largest, n, lane));
+    w.swap(a, upper, lower);
+    w.b.end();
+    let single = w.b.alu(Alu::Eq, &[lane, zero]);
+    w.b.begin_if(single);
+    let (upper, lower) = (w.add(rows, j), w.add(rows, largest));
+    w.swap(order, upper, lower);
+    w.b.end();
+    w.b.barrier();
+
+    let (below, corner) = (w.add(j, one), w.at(first, j, n, j));
+    let pivot = w.load(a, corner);
+    let pivot = w.b.bind("pivot", pivot);
+    let (start, nothing) = (w.add(below, lane), w.float(0.0));
+    let singular = w.b.alu(Alu::Eq, &[pivot, nothing]);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let here = w.at(first, i, n, j);
+    let value = w.load(a, here);
+    let quotient = w.div(value, pivot);
+    let factor = w.select(singular, nothing, quotient);
+    let factor = w.b.bind("factor", factor);
+    w.store(a, here, factor);
+    let c = w.each("c", below, n, 1);
+    let (place, theirs) = (w.at(first, i, n, c), w.at(first, j, n, c));
+    let (mine, theirs) = (w.load(a, place), w.load(a, theirs));
+    let share = w.mul(factor, theirs);
+    let mine = w.sub(mine, share);
+    w.store(a, place, mine);
+    w.b.end();
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// The row from j on in which column j is largest, j if there is none; the same in every work-item of the group.
+fn largest_below(w: &mut Writer, a: MemId, [first, m, n, j, lane]: [ExprId; 5]) -> ExprId {
+    let (least, here) = (w.float(-1.0), w.b.cast(DType::U32, j));
+    let (most, place) = (w.b.declare("most", least, true), w.b.declare("place", here, true));
+    let start = w.add(j, lane);
+    let i = w.each("i", start, m, BLOCK as u64);
+    let at = w.at(first, i, n, j);
+    let value = w.load(a, at);
+    let value = w.b.alu(Alu::Abs, &[value]);
+    let value = w.b.bind("magnitude", value);
+    let before = w.b.get(most);
+    let more = w.less(before, value);
+    w.b.begin_if(more);
+    w.b.assign(most, value);
+    let row = w.b.cast(DType::U32, i);
+    w.b.assign(place, row);
+    w.b.end();
+    w.b.end();
+    let (mine, place) = (w.b.get(most), w.b.get(place));
+    let best = w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine);
+    let (hit, beyond) = (w.b.alu(Alu::Eq, &[mine, best]), w.b.constant(u32::MAX));
+    let candidate = w.select(hit, place, beyond);
+    let found = w.b.collective(CollectiveOp::Reduce(ReduceOp::Min), Scope::Group, candidate);
+    let found = w.b.cast(Type::Index, found);
+    w.b.bind("largest", found)
+}
+
+/// Jacobi's rotations of symmetric matrices `a`, `n × n`, in place: so many sweeps, each turning every pair of rows and columns once so
+/// that the element of both vanishes. What is left on the diagonal are the eigenvalues; the columns of `v`, the identity at the
+/// beginning, end as their vectors. `turns` holds two numbers for each pair of a round, in which no two pairs share a row. A
+/// group for each matrix.
+pub fn jacobi<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("jacobi");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (a, v) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("v", T::DTYPE, Access::InOut));
+    let turns = w.b.buffer("turns", T::DTYPE, Access::InOut);
+    let (n, sweeps) = (w.size("n"), w.size("sweeps"));
+    let (zero, one, two) = (w.b.index(0), w.b.index(1), w.b.index(2));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let (elems, odd) = (w.mul(n, n), w.b.alu(Alu::Rem, &[n, two]));
+    let (first, even) = (w.mul(matrix, elems), w.add(n, odd));
+    let (rounds, pairs) = (w.sub(even, one), w.div(even, two));
+    let turned = w.mul(matrix, even);
+
+    w.each("sweep", zero, sweeps, 1);
+    let round = w.each("round", zero, rounds, 1);
+    w.b.barrier();
+    let (k, [p, q]) = w.begin_pair([lane, pairs, round, rounds, n]);
+    let corners = [[p, p], [q, q], [p, q]].map(|[row, column]| w.at(first, row, n, column));
+    let corners = corners.map(|at| w.load(a, at));
+    let turn = rotation(&mut w, corners);
+    let at = w.at(turned, k, two, zero);
+    let places = [at, w.add(at, one)];
+    places.into_iter().zip(turn).for_each(|(at, value)| w.store(turns, at, value));
+    w.end_pair();
+    w.b.barrier();
+    for rows in [true, false] {
+        let (k, [p, q]) = w.begin_pair([lane, pairs, round, rounds, n]);
+        let at = w.at(turned, k, two, zero);
+        let next = w.add(at, one);
+        let turn = [at, next].map(|at| w.load(turns, at));
+        let turn = turn.map(|value| w.b.bind("turn", value));
+        let i = w.each("i", zero, n, 1);
+        let places = [p, q].map(|x| if rows { w.at(first, x, n, i) } else { w.at(first, i, n, x) });
+        w.turn(a, places, turn);
+        if !rows {
+            w.turn(v, places, turn);
+        }
+        w.b.end();
+        w.end_pair();
+        if rows {
+            w.b.barrier();
+        }
+    }
+    w.b.end();
+    w.b.end();
+    w.b.finish()
+}
+
+/// The sine of the turn, and the tangent of half of it, after which the element beside the diagonal is 0, from both on the diagonal and that one. [Golub and
+/// Van Loan, 8.5]
+fn rotation(w: &mut Writer, [upper, lower, beside]: [ExprId; 3]) -> [ExprId; 2] {
+    let (zero, one, minus) = (w.float(0.0), w.float(1.0), w.float(-1.0));
+    let (apart, double) = (w.sub(lower, upper), w.add(beside, beside));
+    let slope = w.div(apart, double);
+    let (size, square) = (w.b.alu(Alu::Abs, &[slope]), w.mul(slope, slope));
+    let (negative, whole) = (w.less(slope, zero), w.add(one, square));
+    let root = w.b.alu(Alu::Sqrt, &[whole]);
+    let (sign, length) = (w.select(negative, minus, one), w.add(size, root));
+    let tangent = w.div(sign, length);
+    let done = w.b.alu(Alu::Eq, &[beside, zero]);
+    let tangent = w.select(done, zero, tangent);
+    let tangent = w.b.bind("tangent", tangent);
+    let square = w.mul(tangent, tangent);
+    let whole = w.add(one, square);
+    let root = w.b.alu(Alu::Sqrt, &[whole]);
+    let sine = w.div(tangent, root);
+    let whole = w.add(one, root);
+    [w.b.bind("sine", sine), w.div(tangent, whole)]
 }

@@ -1,0 +1,367 @@
+//! Functions that run once as Rust, and from then on as the work they asked for.
+//!
+//! An expression that is written out in a loop is built, hashed and looked up in every turn. A captured function is built once for
+//! each shape of what it is given: on stand-ins, which leaves the plan that [`plan_cache`] keeps for equal graphs, and which of its
+//! leaves and slots are which inputs. A later call says only which memory and which numbers, and the plan's recording is replayed.
+//!
+//! What changes from call to call is given: tensors, numbers ([`Tensor::scalar`]), and a [`State`] that the function may change. All
+//! else is what it was in the first call.
+
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use panoply_ir::{DType, Error, Result, Scalar, Shape};
+use panoply_runtime::{Device, Storage};
+
+use crate::plan_cache::{self, Ready};
+use crate::random::{Rng, Traced};
+use crate::realize::{Function, Given, Leaf, Number, eval, inputs_first};
+use crate::tensor::{Node, Source, Tensor};
+
+/// Shapes that a function is kept for; at more, the one not used for longest goes.
+const TRACES: usize = 16;
+
+/// Tensors and generators that a captured function changes.
+///
+/// All else in it is, for the function, what it was in the first call with such shapes, and is never changed.
+pub trait State: Clone {
+    /// Shows each of them, always in the same order.
+    fn visit(&mut self, visitor: &mut dyn FnMut(Piece<'_>));
+}
+
+/// A part of a state.
+#[derive(Debug)]
+pub enum Piece<'a> {
+    /// A tensor.
+    Tensor(&'a mut Tensor),
+    /// A generator of random numbers.
+    Rng(&'a mut Rng),
+}
+
+/// A function of N tensors that gives M, traced once for each shape of what it is given.
+pub struct Captured<'f, const N: usize, const M: usize, S = ()> {
+    function: Box<Run<'f, N, M, S>>,
+    /// The one used last stands last.
+    traces: Mutex<Vec<Arc<Trace>>>,
+}
+
+type Run<'f, const N: usize, const M: usize, S> = dyn Fn(&mut S, [&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f;
+
+/// Captures a function of tensors: its first call with such shapes runs it on stand-ins, later calls replay what it asked for.
+///
+/// ```
+/// # use panoply_tensor::{Tensor, capture};
+/// let area = capture(|[width, height]: [&Tensor; 2]| [(width * height).sum(..)]);
+/// for (width, expected) in [(1.0, 7.0), (2.0, 14.0)] {
+///     let [sum] = area.run([&Tensor::scalar(width as f32), &Tensor::from_slice(&[3.0f32, 4.0], [2])])?;
+///     assert_eq!(sum.item()?, expected);
+/// }
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+pub fn capture<'f, const N: usize, const M: usize>(
+    function: impl Fn([&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f,
+) -> Captured<'f, N, M> {
+    capture_with_state(move |(): &mut (), inputs: [&Tensor; N]| function(inputs))
+}
+
+/// [`capture`] of a function that changes a state besides: parameters, a cache, a generator of random numbers.
+///
+/// ```
+/// # use panoply_tensor::{Rng, Tensor, capture_with_state};
+/// let walk = capture_with_state(|(place, rng): &mut (Tensor, Rng), []| {
+///     *place = &*place + rng.normal([2]);
+///     [place.square().sum(..)]
+/// });
+/// let mut state = (Tensor::from_slice(&[0.0f32; 2], [2]), Rng::seed(0));
+/// let far: Vec<f64> = (0..3).map(|_| walk.run_with(&mut state, [])?[0].item()).collect::<Result<_, _>>()?;
+/// assert!(far[0] != far[1] && far[1] != far[2]);
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+pub fn capture_with_state<'f, S: State, const N: usize, const M: usize>(
+    function: impl Fn(&mut S, [&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f,
+) -> Captured<'f, N, M, S> {
+    Captured { function: Box::new(function), traces: Mutex::default() }
+}
+
+/// A function as it was traced with such tensors.
+struct Trace {
+    device: Device,
+    /// What is given: the inputs, then the tensors of the state.
+    given: Vec<Kind>,
+    ready: Arc<Ready>,
+    leaves: Vec<Leaf>,
+    slots: Vec<Number>,
+    /// What it gives, then the tensors of the state after it.
+    results: Vec<(Outcome, Kind)>,
+    /// Blocks that it draws from each generator of the state.
+    drawn: Vec<u64>,
+}
+
+/// What two tensors have in common where the same work computes both.
+struct Kind {
+    shape: Shape,
+    dtype: DType,
+    /// Whether it is a number passed at launch.
+    number: bool,
+}
+
+/// Where a result is.
+enum Outcome {
+    /// An output of the plan.
+    Made(usize),
+    /// What was given.
+    Given(usize),
+}
+
+impl<const N: usize, const M: usize> Captured<'_, N, M> {
+    /// What the function gives for these, computed.
+    #[track_caller]
+    pub fn run(&self, inputs: [&Tensor; N]) -> Result<[Tensor; M]> {
+        self.run_with(&mut (), inputs)
+    }
+}
+
+impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
+    /// What the function gives for these, computed, and the state as it leaves it. On error the state has not changed.
+    #[track_caller]
+    pub fn run_with(&self, state: &mut S, inputs: [&Tensor; N]) -> Result<[Tensor; M]> {
+        let (mut given, mut generators) = (inputs.map(Tensor::clone).to_vec(), Vec::new());
+        state.visit(&mut |piece| match piece {
+            Piece::Tensor(tensor) => given.push(tensor.clone()),
+            Piece::Rng(rng) => generators.push(rng.clone()),
+        });
+        let found = given.iter().try_for_each(Tensor::check).and_then(|()| {
+            let device = given.iter().find_map(|tensor| tensor.device().cloned()).map_or_else(Device::current, Ok)?;
+            evaluate(&given)?;
+            self.known(&device, &given, &generators).map_or_else(|| self.trace(&device, state, &given), Ok)
+        });
+        let place = Location::caller();
+        let trace = found.map_err(|error| if error.is_mistake() { error.at(place) } else { error })?;
+        let mut results = trace.replay(&given, &generators)?;
+        let mut next = results.split_off(M).into_iter();
+        let mut drawn = trace.drawn.iter();
+        state.visit(&mut |piece| match piece {
+            Piece::Tensor(tensor) => tensor.clone_from(&next.next().expect("a trace knows every tensor of its state")),
+            Piece::Rng(rng) => rng.counter += drawn.next().expect("a trace knows every generator of its state"),
+        });
+        Ok(results.try_into().expect("it gives as many as it says"))
+    }
+
+    /// A trace with such tensors, which was used last from now on.
+    fn known(&self, device: &Device, given: &[Tensor], generators: &[Rng]) -> Option<Arc<Trace>> {
+        let mut traces = self.traces();
+        let at = traces.iter().rposition(|trace| trace.fits(device, given, generators))?;
+        traces[at..].rotate_left(1);
+        traces.last().cloned()
+    }
+
+    fn traces(&self) -> MutexGuard<'_, Vec<Arc<Trace>>> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the function on stand-ins and keeps what it asked for.
+    fn trace(&self, device: &Device, state: &S, given: &[Tensor]) -> Result<Arc<Trace>> {
+        let trace = Node::next_serial();
+        let stand_in = |(n, tensor): (usize, &Tensor)| {
+            let node = &tensor.0;
+            Tensor::new(Source::Input(n as u32), Vec::new(), node.shape.clone(), node.dtype, node.device.clone())
+        };
+        let stand_ins: Vec<Tensor> = given.iter().enumerate().map(stand_in).collect();
+        let mut stood = state.clone();
+        let (mut waiting, mut generators) = (stand_ins[N..].iter(), 0);
+        stood.visit(&mut |piece| match piece {
+            Piece::Tensor(tensor) => tensor.clone_from(waiting.next().expect("a state shows what it showed before")),
+            Piece::Rng(rng) => {
+                rng.traced = Some(Traced { generator: (trace, generators), start: rng.counter, on_host: false });
+                generators += 1;
+            }
+        });
+        let mut results = Vec::from((self.function)(&mut stood, std::array::from_fn(|n| &stand_ins[n])));
+        let after = After::of(&mut stood, trace)?;
+        results.extend(after.tensors);
+        if (results.len(), after.drawn.len()) != (M + given.len() - N, generators) {
+            let (had, has) = (given.len() - N + generators, results.len() - M + after.drawn.len());
+            return Err(Error::mistake(format!(
+                "capture: the state had {had} tensors and generators before the function and has {has} after it; it keeps each"
+            )));
+        }
+        results.iter().try_for_each(Tensor::check)?;
+        compute_held(&results, trace)?;
+        let roots: Vec<&Tensor> = results.iter().collect();
+        let known = Given { device, trace, tensors: given, stand_ins: &stand_ins };
+        let (Function { graph, leaves, slots }, which) = Function::new(&known, &roots)?;
+        let outcome = |(result, output): (Tensor, usize)| {
+            let same = stand_ins.iter().position(|input| input.is_same(&result));
+            (same.map_or(Outcome::Made(output), Outcome::Given), Kind::of(&result))
+        };
+        let results = results.into_iter().zip(which).map(outcome).collect();
+        let ready = plan_cache::find(device, graph)?;
+        let traced = Arc::new(Trace {
+            device: device.clone(),
+            given: given.iter().map(Kind::of).collect(),
+            ready,
+            leaves,
+            slots,
+            results,
+            drawn: after.drawn,
+        });
+        let mut traces = self.traces();
+        if traces.len() >= TRACES {
+            traces.remove(0);
+        }
+        traces.push(traced.clone());
+        Ok(traced)
+    }
+}
+
+/// A state that a function under trace has left.
+#[derive(Default)]
+struct After {
+    tensors: Vec<Tensor>,
+    drawn: Vec<u64>,
+}
+
+impl After {
+    fn of(state: &mut impl State, trace: u64) -> Result<After> {
+        let (mut after, mut wrong) = (After::default(), None);
+        state.visit(&mut |piece| match piece {
+            Piece::Tensor(tensor) => after.tensors.push(tensor.detached()),
+            Piece::Rng(rng) => match rng.traced {
+                Some(Traced { generator, start, on_host: false }) if generator == (trace, after.drawn.len()) => {
+                    after.drawn.push(rng.counter - start);
+                }
+                Some(Traced { on_host: true, .. }) => {
+                    wrong = Some("draws or forks on the host, which would be the same in every call; do it outside");
+                }
+                Some(_) | None => wrong = Some("replaces it, and would in every call; set it outside"),
+            },
+        });
+        match wrong {
+            Some(what) => Err(Error::mistake(format!("capture: the function is given a generator and {what}"))),
+            None => Ok(after),
+        }
+    }
+}
+
+impl Tensor {
+    /// The tensor itself where it stands for what is given, its values without their history otherwise.
+    fn detached(&self) -> Tensor {
+        match self.0.source {
+            Source::Input(_) | Source::Mistake(_) => self.clone(),
+            _ => self.detach(),
+        }
+    }
+
+    /// The number passed at launch that this is, if it is one.
+    pub(crate) fn number(&self) -> Option<Scalar> {
+        match self.0.source {
+            Source::Slot(value, None) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Computes what is given and has no value. Numbers need none.
+fn evaluate(given: &[Tensor]) -> Result<()> {
+    let pending = |tensor: &&Tensor| tensor.0.value.get().is_none() && tensor.number().is_none();
+    let pending: Vec<&Tensor> = given.iter().filter(pending).collect();
+    if pending.is_empty() { Ok(()) } else { eval(&pending) }
+}
+
+/// Computes what a function holds and did not make, so that no call does it again.
+fn compute_held(results: &[Tensor], trace: u64) -> Result<()> {
+    let roots: Vec<&Tensor> = results.iter().collect();
+    let held = |tensor: &Tensor| tensor.0.serial < trace || tensor.0.value.get().is_some();
+    let reached = inputs_first(&roots, held);
+    let pending = |tensor: &&Tensor| match tensor.0.source {
+        Source::Op(_) | Source::Call(..) | Source::Detach | Source::Checkpoint(_) => {
+            held(tensor) && tensor.0.value.get().is_none() && !tensor.0.inputs.is_empty()
+        }
+        Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => false,
+    };
+    eval(&reached.iter().filter(pending).collect::<Vec<&Tensor>>())
+}
+
+impl Kind {
+    fn of(tensor: &Tensor) -> Kind {
+        Kind { shape: tensor.0.shape.clone(), dtype: tensor.dtype(), number: tensor.number().is_some() }
+    }
+}
+
+impl Trace {
+    fn fits(&self, device: &Device, given: &[Tensor], generators: &[Rng]) -> bool {
+        let same = |(kind, tensor): (&Kind, &Tensor)| {
+            let elsewhere = tensor.device().is_some_and(|other| other != device);
+            !elsewhere
+                && (&kind.shape, kind.dtype) == (&tensor.0.shape, tensor.dtype())
+                && kind.number == tensor.number().is_some()
+        };
+        self.device == *device
+            && (self.given.len(), self.drawn.len()) == (given.len(), generators.len())
+            && self.given.iter().zip(given).all(same)
+    }
+
+    fn replay(&self, given: &[Tensor], generators: &[Rng]) -> Result<Vec<Tensor>> {
+        let leaf = |leaf: &Leaf| match leaf {
+            Leaf::Held(storage) => storage.clone(),
+            Leaf::Given(n) => given[*n].0.value.get().expect("what is given has a value").clone(),
+        };
+        let number = |number: &Number| match number {
+            Number::Held(value) => *value,
+            Number::Given(n) => given[*n].number().expect("a number stays one"),
+            Number::Word(word) => word.from(&generators[word.generator.1]),
+        };
+        let leaves: Vec<Storage> = self.leaves.iter().map(leaf).collect();
+        let slots: Vec<Scalar> = self.slots.iter().map(number).collect();
+        let values = self.ready.run(&self.device, leaves, &slots)?;
+        let result = |(outcome, kind): &(Outcome, Kind)| match outcome {
+            Outcome::Given(n) => given[*n].clone(),
+            Outcome::Made(output) => Tensor::from_storage(values[*output].clone(), kind.shape.clone(), kind.dtype),
+        };
+        Ok(self.results.iter().map(result).collect())
+    }
+}
+
+impl State for () {
+    fn visit(&mut self, _: &mut dyn FnMut(Piece<'_>)) {}
+}
+
+impl State for Tensor {
+    fn visit(&mut self, visitor: &mut dyn FnMut(Piece<'_>)) {
+        visitor(Piece::Tensor(self));
+    }
+}
+
+impl State for Rng {
+    fn visit(&mut self, visitor: &mut dyn FnMut(Piece<'_>)) {
+        visitor(Piece::Rng(self));
+    }
+}
+
+impl<S: State> State for Vec<S> {
+    fn visit(&mut self, visitor: &mut dyn FnMut(Piece<'_>)) {
+        self.iter_mut().for_each(|state| state.visit(visitor));
+    }
+}
+
+impl<S: State, const N: usize> State for [S; N] {
+    fn visit(&mut self, visitor: &mut dyn FnMut(Piece<'_>)) {
+        self.iter_mut().for_each(|state| state.visit(visitor));
+    }
+}
+
+macro_rules! tuple {
+    ($($name:ident)+) => {
+        impl<$($name: State),+> State for ($($name,)+) {
+            #[allow(non_snake_case)]
+            fn visit(&mut self, visitor: &mut dyn FnMut(Piece<'_>)) {
+                let ($($name,)+) = self;
+                $($name.visit(visitor);)+
+            }
+        }
+    };
+}
+
+tuple!(A B);
+tuple!(A B C);
+tuple!(A B C D);

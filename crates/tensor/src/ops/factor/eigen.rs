@@ -1,0 +1,73 @@
+//! Eigenvalues of symmetric matrices by Jacobi's rotations: as exact as any method, the same on every device, and slower than others
+//! from some hundred rows on, since one work-group does a whole matrix.
+
+use panoply_ir::{DType, Shape};
+
+use super::{kernels, number};
+use crate::call::Operation;
+use crate::ops::sort::Order;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// The eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64, the smallest first, and their vectors as columns
+    /// `[…, n, n]`, each of length 1 and of either sign. What is not symmetric counts by half with its mirror image. The gradient of
+    /// the vectors needs values that differ.
+    #[track_caller]
+    pub fn eigh(&self) -> (Tensor, Tensor) {
+        if let Err(mistake) = self.matrices("eigh", true) {
+            return (mistake.clone(), mistake);
+        }
+        let symmetric = (self + self.t()) * self.literal(0.5);
+        let vectors = symmetric.eigenvectors();
+        // How a value moves does not depend on how its vector does.
+        let still = vectors.detach();
+        ((symmetric.matmul(&still) * still).sum(-2), vectors)
+    }
+
+    #[track_caller]
+    fn eigenvectors(&self) -> Tensor {
+        let [vectors] = Operation {
+            name: "eigh",
+            body: |[a], ()| [turned(a)],
+            gradient: Some(|[a], vectors, g, ()| {
+                let values = (a.matmul(vectors) * vectors).sum(-2);
+                let apart = values.unsqueeze(-2) - values.unsqueeze(-1);
+                let places = Tensor::iota(values.0.shape.dims()[values.0.shape.rank() - 1]);
+                let same = places.unsqueeze(1).eq(&places);
+                let (zero, one) = (a.literal(0.0), a.literal(1.0));
+                let inner = vectors.t().matmul(g) / one.where_(&same, &apart);
+                let flow = vectors.matmul(&zero.where_(&same, &inner)).matmul(&vectors.t());
+                [Some((&flow + flow.t()) * a.literal(0.5))]
+            }),
+            routine: |_, ()| None,
+        }
+        .on_batches([self], ());
+        vectors
+    }
+}
+
+/// The eigenvectors of symmetric matrices, that of the smallest value first.
+fn turned(a: &Tensor) -> Tensor {
+    let (dims, size) = (a.0.shape.clone(), a.0.shape.dims()[a.0.shape.rank() - 1]);
+    if a.batch() == 0 {
+        return a.clone();
+    }
+    let whole = Shape::from([a.batch(), size, size]);
+    // Each sweep squares what is left beside the diagonal, once that is small.
+    let (sweeps, even) = (if a.dtype() == DType::F64 { 12 } else { 9 }, size.next_multiple_of(2));
+    let turns = Shape::from([a.batch(), even]);
+    let [left, vectors, _] = Tensor::kernel(
+        kernels::of(a.dtype(), kernels::jacobi::<f32>, kernels::jacobi::<f64>),
+        &[
+            &a.reshaped(whole.clone()),
+            &Tensor::eye(size, a.dtype()).expand_to(&whole),
+            &Tensor::zeros(turns.clone(), a.dtype()),
+            &number(size),
+            &number(sweeps),
+        ],
+        [whole.clone(), whole.clone(), turns],
+        a.batch() * kernels::BLOCK,
+    );
+    let order = left.diagonal().argsort(-1, Order::Ascending);
+    vectors.take_along(&order.unsqueeze(-2).expand_to(&whole), -1).reshaped(dims)
+}

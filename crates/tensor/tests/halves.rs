@@ -1,0 +1,101 @@
+//! What routines do in f16 and bf16, and what flows back, against the same in f64.
+
+use panoply_tensor::{Attention, Conv, DType, Device, Tensor, Window};
+
+struct Row {
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "conv",
+        inputs: &[&[3, 4, 9, 7], &[6, 4, 3, 3]],
+        op: |x| x[0].conv(&x[1], &Conv { padding: [1, 1], stride: [2, 1], ..Conv::default() }),
+    },
+    Row {
+        name: "max pool",
+        inputs: &[&[2, 3, 8, 9]],
+        op: |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([3, 3]) }, [1, 1]),
+    },
+    Row {
+        name: "attention",
+        inputs: &[&[2, 4, 20, 8], &[2, 2, 20, 8], &[2, 2, 20, 8]],
+        op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+    },
+    Row { name: "product", inputs: &[&[2, 33, 40], &[2, 40, 17]], op: |x| x[0].matmul(&x[1]) },
+    Row {
+        name: "products with one matrix",
+        inputs: &[&[7, 12], &[12, 12]],
+        op: |x| (0..6).fold(x[0].clone(), |state, _| state.matmul(&x[1]).tanh()),
+    },
+];
+
+/// Numbers that f16 and bf16 hold.
+fn numbers(count: usize, seed: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i * 37 + seed * 11) * 29 % 61) as f64 / 32.0 - 0.9375).collect()
+}
+
+#[test]
+fn what_flows_through_many_products_with_one_matrix_is_a_slope() {
+    Device::get("cpu").expect("the CPU is there").scope(|| {
+        let row = ROWS.last().expect("there are rows");
+        let of = |seed: usize| row.inputs.iter().map(move |shape| (numbers(shape.iter().product(), seed), *shape));
+        let along = |step: f64| {
+            let moved = of(0).zip(of(3)).map(|((at, shape), (by, _))| {
+                let moved: Vec<f64> = at.iter().zip(&by).map(|(at, by)| at / 4.0 + step * by).collect();
+                Tensor::from_slice(&moved, shape)
+            });
+            let inputs: Vec<Tensor> = moved.collect();
+            ((row.op)(&inputs).square().sum(..), inputs)
+        };
+        let [less, more] = [-1e-5, 1e-5].map(|step| along(step).0.to_vec::<f64>().expect("the CPU computes it")[0]);
+        let (value, inputs) = along(0.0);
+        let flows = value.gradients(&inputs.iter().collect::<Vec<&Tensor>>()).expect("both have gradients");
+        let flows = flows.iter().flat_map(|flow| flow.to_vec::<f64>().expect("the CPU computes it"));
+        let slope: f64 = flows.zip(of(3).flat_map(|(by, _)| by)).map(|(flow, by)| flow * by).sum();
+        let want = (more - less) / 2e-5;
+        assert!((slope - want).abs() <= 1e-6 * want.abs(), "{slope} for {want}");
+    });
+}
+
+/// The value and what flows to each input, computed in a type.
+fn all(row: &Row, dtype: DType) -> Vec<Vec<f64>> {
+    let given = row
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(seed, shape)| Tensor::from_slice(&numbers(shape.iter().product(), seed), *shape));
+    let inputs: Vec<Tensor> = given.collect();
+    let narrow: Vec<Tensor> = inputs.iter().map(|input| input.cast(dtype)).collect();
+    let value = (row.op)(&narrow).cast(DType::F64);
+    let elems = value.shape().expect("the row makes sense").elems();
+    let weights = Tensor::from_slice(&numbers(elems, 7), value.shape().expect("as above").dims());
+    let flows =
+        (&value * weights).sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).expect("all have gradients");
+    std::iter::once(value).chain(flows).map(|tensor| tensor.to_vec::<f64>().expect("the CPU computes it")).collect()
+}
+
+#[test]
+fn routines_in_halves_are_as_exact_as_their_elements() {
+    Device::get("cpu").expect("the CPU is there").scope(|| {
+        for row in ROWS {
+            let want = all(row, DType::F64);
+            for (dtype, unit) in
+                [(DType::F32, 2f64.powi(-20)), (DType::F16, 2f64.powi(-9)), (DType::BF16, 2f64.powi(-6))]
+            {
+                for (number, (have, want)) in all(row, dtype).iter().zip(&want).enumerate() {
+                    let most = want.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+                    for (have, want) in have.iter().zip(want) {
+                        assert!(
+                            (have - want).abs() <= unit * most,
+                            "{} in {dtype}, result {number}: {have} for {want}",
+                            row.name
+                        );
+                    }
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,70 @@
+//! Order on every device, by Rust's stable sort: rows that are counted and rows that go through a network, NaN, signed zeros, infinities
+//! and ties, in every type that is a word, and in one that is not.
+
+use std::cmp::Ordering;
+
+use panoply_runtime::report;
+use panoply_tensor::{DType, Order, Tensor};
+
+const ODD: [f64; 6] = [f64::NAN, -0.0, 0.0, f64::INFINITY, f64::NEG_INFINITY, -1.5];
+
+/// Numbers of which many are equal, and the odd ones among them.
+fn numbers(length: usize, float: bool) -> Vec<f64> {
+    let number = |i: usize| ((i * 7919) % 101) as f64 - if float { 50.0 } else { 0.0 };
+    (0..length).map(|i| if float && i % 11 == 3 { ODD[i % 6] } else { number(i) }).collect()
+}
+
+/// NaN is larger than everything, both zeros are equal.
+fn compare(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+fn expected(row: &[f64], order: Order) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..row.len()).collect();
+    places.sort_by(|i, j| match order {
+        Order::Ascending => compare(row[*i], row[*j]),
+        Order::Descending => compare(row[*j], row[*i]),
+    });
+    places
+}
+
+#[test]
+fn rows_are_in_order_on_every_device() {
+    let report = report().expect("the environment is in order");
+    for device in report.devices() {
+        device.scope(|| {
+            for dtype in [DType::F32, DType::I32, DType::U32, DType::U8, DType::F16, DType::I64] {
+                if !device.target().computes(dtype) {
+                    continue;
+                }
+                let lengths: &[usize] = if dtype == DType::F32 { &[1, 64, 65, 600] } else { &[70] };
+                for &length in lengths {
+                    let row = numbers(length, dtype.is_float());
+                    let values: Vec<f32> = [&row[..], &row].concat().iter().map(|x| *x as f32).collect();
+                    let x = Tensor::from_slice(&values, [2, length]).cast(dtype);
+                    for order in [Order::Ascending, Order::Descending] {
+                        let (what, places) = (format!("{device}, {dtype}, {length}, {order:?}"), expected(&row, order));
+                        let found = x.argsort(1, order).to_vec::<i32>().unwrap();
+                        let whole: Vec<i32> = [&places[..], &places].concat().iter().map(|i| *i as i32).collect();
+                        assert_eq!(found, whole, "{what}");
+                        let found = x.sort(1, order).cast(DType::F32).to_vec::<f32>().unwrap();
+                        for (found, place) in found.iter().zip(&places) {
+                            let expected = row[*place] as f32;
+                            assert!(
+                                *found == expected || found.is_nan() && expected.is_nan(),
+                                "{what}: {found} {expected}"
+                            );
+                        }
+                    }
+                    let count = length.min(5);
+                    let found = x.top_k(count, 1).1.to_vec::<i32>().unwrap();
+                    let places = expected(&row, Order::Descending);
+                    assert!(
+                        found[..count].iter().zip(&places).all(|(i, j)| *i as usize == *j),
+                        "{device}, {dtype}, {length}"
+                    );
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,211 @@
+//! `cargo xtask web`: the page that runs the shipped kernels in a browser, built and served to this machine; and the test that opens it in
+//! Chromium without a window and reads what it says.
+//!
+//! Chromium computes on SwiftShader where there is no GPU. The page itself tells when it has come to its end: the clocks by which Chromium
+//! dumps a page that was loaded do not wait for a GPU.
+
+use crate::install;
+use crate::place::Place;
+use crate::shell::{cargo, command, on_path, quiet};
+use crate::targets::TARGETS;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::Duration;
+
+const TRIPLE: &str = "wasm32-unknown-unknown";
+/// How long the page may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Bytes of a request that are read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What the page said in the end.
+pub struct Said {
+    /// On what it ran.
+    pub device: String,
+    /// How many kernels passed.
+    pub words: String,
+    pub passed: bool,
+}
+
+/// Builds the page and serves it until it is stopped.
+pub fn run(place: &Place) -> bool {
+    let served = build(place).and_then(|folder| {
+        let listener = listen()?;
+        println!("{} has the page; open {} in a browser, stop with Ctrl-C", folder.display(), address(&listener)?);
+        serve(&listener, &folder, &mpsc::channel().0);
+        Ok(())
+    });
+    served.inspect_err(|why| println!("web: {why}")).is_ok()
+}
+
+/// Says what the page says in Chromium.
+pub fn run_check(place: &Place) -> bool {
+    let said = check(place).inspect_err(|why| println!("web: {why}"));
+    said.is_ok_and(|said| {
+        println!("{}: {}", said.device, said.words);
+        said.passed
+    })
+}
+
+/// Builds the page, has Chromium open it and waits for what it says.
+pub fn check(place: &Place) -> Result<Said, String> {
+    let folder = build(place)?;
+    let listener = listen()?;
+    let address = format!("{}?report", address(&listener)?);
+    let profile = format!("--user-data-dir={}", folder.with_extension("profile").display());
+    let (report, reported) = mpsc::channel();
+    std::thread::spawn(move || serve(&listener, &folder, &report));
+    let mut chromium = command(place, "chromium");
+    chromium.args(["--headless=new", "--enable-unsafe-webgpu", "--no-first-run", &profile]);
+    // Chromium's sandbox refuses to start for root.
+    if install::is_root(place) {
+        chromium.arg("--no-sandbox");
+    }
+    chromium.arg(address).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut chromium = chromium.spawn().map_err(|error| format!("chromium: {error}"))?;
+    let body = reported.recv_timeout(PATIENCE);
+    // It would stay open.
+    let _ = chromium.kill().and_then(|()| chromium.wait());
+    let body = body.map_err(|_| format!("the page did not end within {} s", PATIENCE.as_secs()))?;
+    read(&body).ok_or_else(|| format!("the page lacks its verdict: {body}"))
+}
+
+/// What the page's elements say.
+fn read(dom: &str) -> Option<Said> {
+    let (attributes, words) = element(dom, "verdict")?;
+    let device = element(dom, "adapter").map_or_else(String::new, |(_, text)| text.to_string());
+    Some(Said { device, words: words.to_string(), passed: attributes.contains("class=\"passed\"") })
+}
+
+/// The attributes and the text of the element with an id.
+fn element<'a>(dom: &'a str, id: &str) -> Option<(&'a str, &'a str)> {
+    let (_, rest) = dom.split_once(&format!("id=\"{id}\""))?;
+    let (attributes, rest) = rest.split_once('>')?;
+    Some((attributes, rest.split_once('<')?.0))
+}
+
+/// Why the page cannot be built here, if it cannot.
+pub fn obstacle(place: &Place) -> Option<String> {
+    if !on_path("chromium") {
+        return Some("chromium is not installed".to_string());
+    }
+    install::wasm_bindgen(place)
+        .is_none()
+        .then(|| "wasm-bindgen of the version in Cargo.lock is not in .tools".to_string())
+}
+
+/// The page and all it loads, in a folder.
+fn build(place: &Place) -> Result<PathBuf, String> {
+    let tool = install::wasm_bindgen(place)
+        .ok_or("wasm-bindgen of the version in Cargo.lock is not in .tools; run `cargo xtask install`")?;
+    if let Some(target) = TARGETS.iter().find(|target| target.triple == TRIPLE) {
+        target.add(place)?;
+    }
+    quiet(&mut cargo(place, &["build", "--package", "panoply-web", "--target", TRIPLE]))?;
+    let folder = place.target().join("web");
+    let program = place.target().join(TRIPLE).join("debug").join("panoply_web.wasm");
+    quiet(command(place, tool).args(["--target", "web", "--no-typescript", "--out-dir"]).arg(&folder).arg(program))?;
+    let page = place.root.join("crates/web/page/index.html");
+    std::fs::copy(&page, folder.join("index.html")).map_err(|error| format!("{}: {error}", page.display()))?;
+    Ok(folder)
+}
+
+fn listen() -> Result<TcpListener, String> {
+    TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no port on this machine: {error}"))
+}
+
+fn address(listener: &TcpListener) -> Result<String, String> {
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    Ok(format!("http://localhost:{}/", address.port()))
+}
+
+/// Answers every request for a file of a folder, for ever, and passes on what is posted.
+fn serve(listener: &TcpListener, folder: &Path, report: &mpsc::Sender<String>) {
+    for stream in listener.incoming().flatten() {
+        // Who hangs up misses the rest.
+        let _ = answer(stream, folder, report);
+    }
+}
+
+fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -> std::io::Result<()> {
+    let mut reader = BufReader::new((&mut stream).take(MOST_BYTES));
+    let (mut request, mut line, mut length) = (String::new(), String::new(), 0);
+    reader.read_line(&mut request)?;
+    while reader.read_line(&mut line)? > 2 {
+        let field = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        length = field.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(length);
+        line.clear();
+    }
+    if request.starts_with("POST ") {
+        let mut body = vec![0; length.min(MOST_BYTES as usize)];
+        reader.read_exact(&mut body)?;
+        // Nobody may be waiting for it.
+        let _ = report.send(String::from_utf8_lossy(&body).into_owned());
+        return write!(stream, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    }
+    let path = request.split([' ', '?']).nth(1).unwrap_or_default().trim_start_matches('/');
+    let name = if path.is_empty() { "index.html" } else { path };
+    let kind = match name.rsplit('.').next() {
+        Some("html") => "text/html",
+        Some("js") => "text/javascript",
+        _ => "application/wasm",
+    };
+    // A name and nothing that leads out of the folder.
+    let file = if name.contains(['/', '\\']) { None } else { std::fs::read(folder.join(name)).ok() };
+    let (status, bytes) = file.map_or(("404 Not Found", Vec::new()), |bytes| ("200 OK", bytes));
+    let length = bytes.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    stream.write_all(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_read() {
+        let dom = "<p id=\"verdict\" class=\"passed\">12 passed</p><li id=\"adapter\">google swiftshader</li>";
+        let said = read(dom).unwrap();
+        assert_eq!((said.passed, said.words.as_str(), said.device.as_str()), (true, "12 passed", "google swiftshader"));
+        assert!(!read("<p id=\"verdict\">running</p>").unwrap().passed);
+        assert!(!read("<p id=\"verdict\" class=\"failed\">failed: no GPU</p>").unwrap().passed);
+        assert!(read("<html></html>").is_none());
+    }
+
+    #[test]
+    fn files_of_the_folder_are_served_and_no_others() {
+        let folder = std::env::temp_dir().join(format!("panoply-xtask-web-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("index.html"), "hello").unwrap();
+        let listener = listen().unwrap();
+        let at = listener.local_addr().unwrap();
+        let served = folder.clone();
+        let (report, reported) = mpsc::channel();
+        std::thread::spawn(move || serve(&listener, &served, &report));
+        let ask = |request: &str| {
+            let mut stream = TcpStream::connect(at).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let page = ask("GET /?report HTTP/1.1\r\nHost: here\r\n\r\n");
+        assert!(
+            page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n") && page.ends_with("\r\n\r\nhello"),
+            "{page}"
+        );
+        for path in ["/nothing.js", "/../Cargo.toml", "/%2e%2e/x"] {
+            let answer = ask(&format!("GET {path} HTTP/1.1\r\n\r\n"));
+            assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
+        }
+        assert!(ask("POST /report HTTP/1.1\r\ncontent-length: 4\r\n\r\ndone").starts_with("HTTP/1.1 204 "));
+        assert_eq!(reported.recv().unwrap(), "done");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
