@@ -95,6 +95,16 @@ fn matrices_are_made_of_their_eigenvectors() {
                 assert!(values.chunks(n).all(|values| values.is_sorted()), "{n} in {dtype}: {values:?}");
             }
         }
+        // Many values close to each other: of a Gaussian kernel, and of products of few columns.
+        for (dtype, limit) in [(DType::F32, 3e-6), (DType::F64, 1e-14)] {
+            let places = Tensor::iota(96).cast(dtype) * (1.0 / 15.0);
+            let few = random(&[96, 30]).cast(dtype);
+            for a in [(-(places.unsqueeze(1) - places).square()).exp(), few.matmul(&few.t())] {
+                let (values, vectors) = a.eigh();
+                let apart = largest(&(a.matmul(&vectors) - &vectors * values.unsqueeze(-2))) / largest(&values);
+                assert!(apart <= limit, "in {dtype}: {apart}");
+            }
+        }
         // Equal values, extreme ones, and none.
         let (values, vectors) = identity(4, DType::F32).eigh();
         assert_eq!(values.to_vec::<f32>().unwrap(), [1.0; 4]);

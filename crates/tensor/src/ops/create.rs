@@ -38,13 +38,15 @@ impl Tensor {
                 "linspace: {dtype} has no fractions; take f32 and cast it"
             )));
         }
-        let number = |value: f64| Tensor::constant(Scalar::from_f64(dtype, value));
+        // Halves do not know every place.
+        let wide = if dtype == DType::F64 { dtype } else { DType::F32 };
+        let number = |value: f64| Tensor::constant(Scalar::from_f64(wide, value));
         let places = Tensor::iota(count);
-        let (first, step) = (places.cast(dtype), number((end - start) / count.saturating_sub(1).max(1) as f64));
+        let (first, step) = (places.cast(wide), number((end - start) / count.saturating_sub(1).max(1) as f64));
         // From the nearer end, so that the last is what was asked for.
-        let left = (places.literal(count as f64 - 1.0) - &places).cast(dtype);
+        let left = (places.literal(count as f64 - 1.0) - &places).cast(wide);
         let (rising, falling) = (number(start) + first * &step, number(end) - left * step);
-        rising.where_(&places.lt(&places.literal(count.div_ceil(2) as f64)), &falling)
+        rising.where_(&places.lt(&places.literal(count.div_ceil(2) as f64)), &falling).cast(dtype)
     }
 
     /// A constant of this tensor's element type and shape `[]`.

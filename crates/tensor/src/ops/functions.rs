@@ -10,13 +10,16 @@ impl Tensor {
     /// Hyperbolic sine.
     #[track_caller]
     pub fn sinh(&self) -> Tensor {
-        // From exp(|x|/2), whose square overflows where the result does.
-        let (half, magnitude) = (self.literal(0.5), self.abs());
-        let grown = magnitude.expm1();
-        let near = (&grown + &grown / (&grown + self.literal(1.0))) * &half;
-        let root = (&magnitude * &half).exp();
-        let far = &root * &half * root;
-        near.where_(&magnitude.lt(&self.literal(20.0)), &far) * self.sign()
+        let body = |[x]: [&Tensor; 1], (): &()| {
+            // From exp(|x|/2), whose square overflows where the result does.
+            let (half, magnitude) = (x.literal(0.5), x.abs());
+            let grown = magnitude.expm1();
+            let near = (&grown + &grown / (&grown + x.literal(1.0))) * &half;
+            let root = (&magnitude * &half).exp();
+            let far = &root * &half * root;
+            near.where_(&magnitude.lt(&x.literal(20.0)), &far) * x.sign()
+        };
+        Tensor::call_with_gradient("sinh", [self], (), body, |[x], _, g, ()| [Some(g * x.cosh())])
     }
 
     /// Hyperbolic cosine.
@@ -46,11 +49,14 @@ impl Tensor {
     /// Inverse hyperbolic sine.
     #[track_caller]
     pub fn asinh(&self) -> Tensor {
-        let inverse = self.abs().inverse_hyperbolic(|x| {
-            let (one, square) = (x.literal(1.0), x.square());
-            (x + &square / ((&square + &one).sqrt() + one)).log1p()
-        });
-        inverse * self.sign()
+        let body = |[x]: [&Tensor; 1], (): &()| {
+            let inverse = x.abs().inverse_hyperbolic(|x| {
+                let (one, square) = (x.literal(1.0), x.square());
+                (x + &square / ((&square + &one).sqrt() + one)).log1p()
+            });
+            inverse * x.sign()
+        };
+        Tensor::call_with_gradient("asinh", [self], (), body, |[x], _, g, ()| [Some(g / x.hypot(&x.literal(1.0)))])
     }
 
     /// Inverse hyperbolic cosine; NaN below 1.
@@ -82,20 +88,29 @@ impl Tensor {
         self.log2() * self.literal(LOG10_2)
     }
 
-    /// Angle of the point (x, self), in -π ..= π; 0 at the origin.
+    /// Angle of the point (x, self), in -π ..= π; 0 at the origin, where it has no slope. A zero x counts as positive, whatever its sign.
     #[track_caller]
     pub fn atan2(&self, x: &Tensor) -> Tensor {
-        let zero = self.literal(0.0);
-        let (up, left) = (self.ge(&zero), x.lt(&zero));
-        let quarter = |sign: f64| self.literal(sign * FRAC_PI_2);
-        let turn = self.literal(PI).where_(&up, &self.literal(-PI));
-        let steep = x.abs().lt(&self.abs());
-        // The quotient stays within -1 ..= 1.
-        let (wide, tall) = ((self / x).atan(), (x / self).atan());
-        let upright = quarter(1.0).where_(&up, &quarter(-1.0)) - tall;
-        let lying = (&wide + turn).where_(&left, &wide);
-        let origin = self.eq(&zero).bitand(&x.eq(&zero));
-        zero.where_(&origin, &upright.where_(&steep, &lying))
+        // Its rule knows no broadcasting.
+        let zero = (self - x) * self.literal(0.0);
+        if let Some(mistake) = [self, x, &zero].into_iter().find(|tensor| tensor.is_mistake()) {
+            return mistake.clone();
+        }
+        let [y, x] = [self, x].map(|tensor| tensor.expand_to(&zero.0.shape));
+        Tensor::call_with_gradient(
+            "atan2",
+            [&y, &x],
+            (),
+            |[y, x], ()| angle(y, x),
+            |[y, x], _, g, ()| {
+                let (zero, one) = (g.literal(0.0), g.literal(1.0));
+                let length = y.hypot(x);
+                let some = length.gt(&zero);
+                let length = length.where_(&some, &one);
+                let [up, along] = [y, x].map(|part| (part / &length * g / &length).where_(&some, &zero));
+                [Some(along), Some(-up)]
+            },
+        )
     }
 
     /// ln(e^x + e^y), without overflow.
@@ -184,6 +199,9 @@ impl Tensor {
             9.984_369_578_019_572e-6,
             1.505_632_735_149_311_6e-7,
         ];
+        if matches!(self.dtype(), DType::F16 | DType::BF16) {
+            return self.cast(DType::F32).lgamma().cast(self.dtype());
+        }
         Tensor::call("lgamma", [self], (), |[x], ()| {
             let number = |value: f64| x.literal(value);
             let (half, one, infinite) = (number(0.5), number(1.0), number(f64::INFINITY));
@@ -194,11 +212,12 @@ impl Tensor {
             let series = series.fold(number(TERMS[0]), |sum, term| sum + term);
             let t = &z + number(7.5);
             let right = (&z + &half) * t.ln() - &t + series.ln() + number(0.5 * (2.0 * PI).ln());
-            let right = infinite.where_(&z.eq(&infinite), &right);
+            let endless = z.eq(&infinite);
+            let right = infinite.where_(&endless, &right);
             // The sine of what is left of whole turns; where nothing is mirrored, of a number with a slope.
             let left = (x - x.round()).where_(&mirrored, &half);
             let left = number(PI.ln()) - (left * number(PI)).sin().abs().ln() - &right;
-            left.where_(&mirrored, &right)
+            infinite.where_(&endless, &left.where_(&mirrored, &right))
         })
     }
 
@@ -220,4 +239,25 @@ impl Tensor {
         let held = if self.dtype() == DType::Bool { self.clone() } else { self.ne(&self.literal(0.0)) };
         held.cast(DType::I32).sum(..)
     }
+}
+
+/// The angle of points (x, y).
+fn angle(y: &Tensor, x: &Tensor) -> Tensor {
+    let (zero, one) = (y.literal(0.0), y.literal(1.0));
+    // A zero has the sign of its inverse.
+    let up = y.gt(&zero).bitor(&y.eq(&zero).bitand(&(&one / y).gt(&zero)));
+    let left = x.lt(&zero);
+    let quarter = |sign: f64| y.literal(sign * FRAC_PI_2);
+    let turn = y.literal(PI).where_(&up, &y.literal(-PI));
+    // Of two infinite parts only the signs count.
+    let endless = |part: &Tensor| part.abs().eq(&y.literal(f64::INFINITY));
+    let both = endless(y).bitand(&endless(x));
+    let [y, x] = [y, x].map(|part| part.sign().where_(&both, part));
+    let steep = x.abs().lt(&y.abs());
+    // The quotient stays within -1 ..= 1.
+    let (wide, tall) = ((&y / &x).atan(), (&x / &y).atan());
+    let upright = quarter(1.0).where_(&up, &quarter(-1.0)) - tall;
+    let lying = (&wide + turn).where_(&left, &wide);
+    let origin = y.eq(&zero).bitand(&x.eq(&zero));
+    zero.where_(&origin, &upright.where_(&steep, &lying))
 }

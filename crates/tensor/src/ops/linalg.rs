@@ -71,10 +71,20 @@ impl Tensor {
         }
     }
 
-    /// The vectors at right angles to both, along an axis of length 3; other axes broadcast.
+    /// The vectors at right angles to both, along an axis of length 3; other axes broadcast. Tensors of different ranks count it
+    /// from the end.
     #[track_caller]
     pub fn cross(&self, other: &Tensor, axis: isize) -> Tensor {
         let operands = [self, other];
+        if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
+            return mistake.clone();
+        }
+        let ranks = operands.map(|operand| operand.0.shape.rank());
+        if ranks[0] != ranks[1] && axis >= 0 {
+            let message =
+                format!("cross: axis {axis} is not the same of {self:?} and {other:?}; count it from the end");
+            return Tensor::mistake(Error::mistake(message));
+        }
         for operand in operands {
             match operand.axis("cross", axis) {
                 Ok(place) if operand.0.shape.dims()[place] == 3 => {}
@@ -133,10 +143,10 @@ impl Tensor {
         let (power, root) = (apart.literal(power), apart.literal(1.0 / power));
         // At distance 0 the slope is 0, not what a root's would be.
         let (zero, one) = (apart.literal(0.0), apart.literal(1.0));
-        let there = apart.gt(&zero);
-        let sum = apart.where_(&there, &one).pow(&power).where_(&there, &zero).sum(-1);
-        let some = sum.gt(&zero);
-        sum.where_(&some, &one).pow(&root).where_(&some, &zero)
+        let none = apart.eq(&zero);
+        let sum = zero.where_(&none, &one.where_(&none, &apart).pow(&power)).sum(-1);
+        let none = sum.eq(&zero);
+        zero.where_(&none, &one.where_(&none, &sum).pow(&root))
     }
 
     /// What is wrong with two operands that should be vectors.

@@ -114,7 +114,7 @@ fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
     Operation {
         name: "sort",
         body: |[x], (descending, count): &(bool, usize)| {
-            let way = if rows_of(x).1 > COUNTED && network::takes(x.dtype()) { network::in_order } else { by_counting };
+            let way = if rows_of(x).1 > COUNTED && network::takes(x) { network::in_order } else { by_counting };
             way(x, order_of(*descending), *count)
         },
         gradient: Some(|[x], _, g, (descending, count)| {

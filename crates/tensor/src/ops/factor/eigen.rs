@@ -1,12 +1,16 @@
-//! Eigenvalues of symmetric matrices by Jacobi's rotations: as exact as any method, the same on every device, and slower than others
-//! from some hundred rows on, since one work-group does a whole matrix.
+//! Eigenvalues of symmetric matrices by Jacobi's rotations: to rounding beside the largest, the same on every device, and slower than
+//! other methods from some hundred rows on, since one work-group does a whole matrix.
 
-use panoply_ir::{DType, Shape};
+use panoply_ir::Shape;
 
 use super::{kernels, number};
 use crate::call::Operation;
 use crate::ops::sort::Order;
 use crate::tensor::Tensor;
+
+/// Sweeps after which what is left beside the diagonal stays. Mostly it is gone after six to twelve; values that lie close together
+/// take longer.
+const MOST_SWEEPS: usize = 60;
 
 impl Tensor {
     /// The eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64, the smallest first, and their vectors as columns
@@ -53,8 +57,7 @@ fn turned(a: &Tensor) -> Tensor {
         return a.clone();
     }
     let whole = Shape::from([a.batch(), size, size]);
-    // Each sweep squares what is left beside the diagonal, once that is small.
-    let (sweeps, even) = (if a.dtype() == DType::F64 { 12 } else { 9 }, size.next_multiple_of(2));
+    let even = size.next_multiple_of(2);
     let turns = Shape::from([a.batch(), even]);
     let [left, vectors, _] = Tensor::kernel(
         kernels::of(a.dtype(), kernels::jacobi::<f32>, kernels::jacobi::<f64>),
@@ -63,7 +66,7 @@ fn turned(a: &Tensor) -> Tensor {
             &Tensor::eye(size, a.dtype()).expand_to(&whole),
             &Tensor::zeros(turns.clone(), a.dtype()),
             &number(size),
-            &number(sweeps),
+            &number(MOST_SWEEPS),
         ],
         [whole.clone(), whole.clone(), turns],
         a.batch() * kernels::BLOCK,

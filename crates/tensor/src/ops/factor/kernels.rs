@@ -123,6 +123,13 @@ impl Writer {
         self.b.begin_for(name, start, end, step)
     }
 
+    /// Keeps the largest magnitude.
+    fn most(&mut self, most: LocalId, value: ExprId) {
+        let (size, before) = (self.b.alu(Alu::Abs, &[value]), self.b.get(most));
+        let after = self.b.alu(Alu::Max, &[before, size]);
+        self.b.assign(most, after);
+    }
+
     /// A sum under way.
     fn sum(&mut self, name: &str) -> LocalId {
         let zero = self.float(0.0);
@@ -394,8 +401,8 @@ fn largest_below(w: &mut Writer, a: MemId, [first, m, n, j, lane]: [ExprId; 5]) 
     w.b.bind("largest", found)
 }
 
-/// Jacobi's rotations of symmetric matrices `a`, `n × n`, in place: so many sweeps, each turning every pair of rows and columns once so
-/// that the element of both vanishes. What is left on the diagonal are the eigenvalues; the columns of `v`, the identity at the
+/// Jacobi's rotations of symmetric matrices `a`, `n × n`, in place: sweeps, each turning every pair of rows and columns once so that the
+/// element of both vanishes, until all that vanish are small beside the diagonal, and at most so many. What is left on the diagonal are the eigenvalues; the columns of `v`, the identity at the
 /// beginning, end as their vectors. `turns` holds two numbers for each pair of a round, in which no two pairs share a row. A
 /// group for each matrix.
 pub fn jacobi<T: Element>() -> Result<Kernel> {
@@ -411,12 +418,20 @@ pub fn jacobi<T: Element>() -> Result<Kernel> {
     let (rounds, pairs) = (w.sub(even, one), w.div(even, two));
     let turned = w.mul(matrix, even);
 
-    w.each("sweep", zero, sweeps, 1);
+    let (sweep, never) = (w.b.declare("sweep", zero, true), w.b.constant(Scalar::from(false)));
+    let done = w.b.declare("done", never, true);
+    let (swept, ended) = (w.b.get(sweep), w.b.get(done));
+    let (more, open) = (w.less(swept, sweeps), w.b.alu(Alu::Not, &[ended]));
+    let goes_on = w.b.alu(Alu::And, &[more, open]);
+    w.b.begin_while(goes_on);
+    let (largest, scale) = (w.sum("largest"), w.sum("scale"));
     let round = w.each("round", zero, rounds, 1);
     w.b.barrier();
     let (k, [p, q]) = w.begin_pair([lane, pairs, round, rounds, n]);
     let corners = [[p, p], [q, q], [p, q]].map(|[row, column]| w.at(first, row, n, column));
     let corners = corners.map(|at| w.load(a, at));
+    let [upper, lower, beside] = corners;
+    [(largest, beside), (scale, upper), (scale, lower)].into_iter().for_each(|(most, value)| w.most(most, value));
     let turn = rotation(&mut w, corners);
     let at = w.at(turned, k, two, zero);
     let places = [at, w.add(at, one)];
@@ -442,6 +457,16 @@ pub fn jacobi<T: Element>() -> Result<Kernel> {
         }
     }
     w.b.end();
+    let [largest, scale] = [largest, scale].map(|most| {
+        let mine = w.b.get(most);
+        w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine)
+    });
+    let rounding = w.float(if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
+    let small = w.mul(rounding, scale);
+    let small = w.b.alu(Alu::Le, &[largest, small]);
+    w.b.assign(done, small);
+    let next = w.add(swept, one);
+    w.b.assign(sweep, next);
     w.b.end();
     w.b.finish()
 }

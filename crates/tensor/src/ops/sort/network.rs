@@ -43,9 +43,11 @@ pub fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
     [x.take_along(&places, -1), places]
 }
 
-/// Whether elements of this type become words.
-pub fn takes(dtype: DType) -> bool {
-    dtype.bytes() <= 4
+/// Whether there is something to sort, its elements become words, and their places fit them, too.
+pub fn takes(x: &Tensor) -> bool {
+    let (rows, length) = rows_of(x);
+    let elems = length.checked_next_power_of_two().and_then(|whole| rows.checked_mul(whole));
+    x.dtype().bytes() <= 4 && rows > 0 && elems.is_some_and(|elems| elems <= u32::MAX as usize)
 }
 
 /// Unsigned words in the order of the numbers, NaN last; the other way round for a descending order.
