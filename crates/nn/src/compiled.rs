@@ -129,7 +129,11 @@ impl Compiled {
                 let [output] = captured.run([input])?;
                 output
             }
-            None => output(&self.model, &self.options, input, None),
+            None => {
+                let output = output(&self.model, &self.options, input, None);
+                output.check()?;
+                output
+            }
         };
         self.options.properties.iter().try_for_each(|property| property.check("output", &output))?;
         Ok(output)
