@@ -164,7 +164,7 @@ pub enum Mover {
     /// Adam with weight decay apart from the gradient.
     #[default]
     AdamW,
-    /// Steps of equal size in each direction, by running means of gradients and their squares.
+    /// Running means of gradients over the roots of those of their squares.
     Adam,
     /// Gradient descent.
     Sgd,
