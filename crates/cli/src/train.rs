@@ -22,16 +22,16 @@ use std::time::Instant;
 use panoply::nn::data::source::{self, Labelled, Reading, Source};
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::reads_ahead;
-use panoply::nn::optimiser::AdamWRule;
+use panoply::nn::optimiser::Rule;
 use panoply::nn::{
-    AdamW, LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Standardise, Training, checkpoint,
+    LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Standardise, Training, checkpoint,
 };
 use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, Choice};
 pub use arguments::Arguments;
-use arguments::{Batch, schedule, spelled};
+use arguments::{Batch, spelled};
 use dashboard::Dashboard;
 use folder::Folder;
 use manifest::{Commands, Data, Manifest, Outcome, Settings};
@@ -47,7 +47,7 @@ struct Job {
     manifest: Manifest,
     train: Dataset,
     held: Dataset,
-    run: Run<Model, AdamWRule>,
+    run: Run<Model, Box<dyn Rule>>,
 }
 
 /// Trains, reports, saves.
@@ -110,8 +110,11 @@ impl Job {
             model: model.name(),
             epochs: EPOCHS,
             batch: if let Batch::Count(count) = arguments.batch { count } else { 1 },
-            learning_rate: arguments.learning_rate,
-            schedule: spelled(arguments.schedule),
+            optimiser: arguments.optimiser,
+            learning_rate: arguments.learning_rate.unwrap_or(arguments.optimiser.rate()),
+            momentum: arguments.momentum()?,
+            clip_norm: arguments.clip_norm,
+            schedule: arguments.schedule,
             patience: arguments.patience,
             held_out: arguments.held_out,
             seed: arguments.seed,
@@ -202,7 +205,7 @@ impl Job {
         let steps = settings.epochs * self.train.len().div_ceil(settings.batch.max(1));
         Training {
             patience: settings.patience,
-            schedule: schedule(&settings.schedule, steps as u64),
+            schedule: settings.schedule.schedule(steps as u64),
             file: Some(self.folder.training()),
             loss: self.manifest.network.loss,
             precision: settings.dtype(),
@@ -368,7 +371,7 @@ fn deviation(measured: &Standardise) -> Result<f64> {
 }
 
 /// A run that has not begun, of a network that knows the scales of what it learns from.
-fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng) -> Result<Run<Model, AdamWRule>> {
+fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng) -> Result<Run<Model, Box<dyn Rule>>> {
     let mut model = network.build(rng)?;
     if let Some(LayerSpec::Standardise {}) = network.layers.first() {
         model.layers.layers[0] = Box::new(Standardise::of(train, &network.input)?);
@@ -381,5 +384,6 @@ fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng)
         let last = model.layers.layers.len() - 1;
         model.layers.layers[last] = Box::new(Restore(measured));
     }
-    Ok(Run::new(model, AdamW::new(settings.learning_rate).clip_norm(clip), rng.clone()))
+    let optimiser = settings.optimiser.optimiser(settings.learning_rate, settings.momentum.unwrap_or(0.0));
+    Ok(Run::new(model, optimiser.clip_norm(settings.clip_norm.unwrap_or(clip)), rng.clone()))
 }

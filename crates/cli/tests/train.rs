@@ -115,6 +115,53 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
 
 /// Waits for something a child does, for half a minute at most.
 #[track_caller]
+/// Each way to move parameters and each course of the learning rate, both kept over an end without warning.
+#[test]
+fn optimisers_and_schedules_go_on_bit_for_bit() {
+    let place = Place::new("movers");
+    let kinds: [(&str, &[&str]); 7] = [
+        ("constant", &["adamw", "--clip-norm", "0.1"]),
+        ("steps", &["sgd", "--momentum", "0.9"]),
+        ("constant", &["sgd"]),
+        ("exponential", &["adam"]),
+        ("warmup-cosine", &["rmsprop", "--momentum", "0.5"]),
+        ("cosine", &["adagrad"]),
+        ("one-cycle", &["lion"]),
+    ];
+    let mut ends = std::collections::BTreeSet::new();
+    for (number, (schedule, optimiser)) in kinds.into_iter().enumerate() {
+        let [whole, part] = ["whole", "part"].map(|name| format!("{name}{number}"));
+        let train =
+            [&["train", "digits", "--epochs", "4", "--schedule", schedule, "--optimiser"][..], optimiser].concat();
+        let report = place.json(&[&train[..], &["--out", &whole]].concat());
+        // What stands for nothing said learns; a guess has a tenth.
+        assert!(report["accuracy"].as_f64().unwrap() > 0.5, "{optimiser:?}: {report}");
+        let mut child = place.command(&[&train[..], &["--out", &part]].concat()).stderr(Stdio::null()).spawn().unwrap();
+        let begun = place.0.join(&part).join("training.safetensors");
+        wait_for(&mut child, || begun.exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        place.json(&["train", "--resume", &part]);
+        let [whole, part] = [whole, part].map(|run| place.digest(&format!("{run}/training.safetensors")));
+        assert_eq!(whole, part, "{optimiser:?} {schedule}");
+        ends.insert(whole);
+    }
+    assert_eq!(ends.len(), kinds.len(), "each is something else");
+
+    let refusal = place.refused(&["train", "--momentum", "0.9"]);
+    assert!(refusal.contains("--momentum 0.9 is not for --optimiser adamw"), "{refusal}");
+    for (wrong, right) in [
+        (["--optimiser", "adamax"], "adamw, adam, sgd, rmsprop, adagrad, lion"),
+        (["--schedule", "linear"], "constant, cosine, warmup-cosine, one-cycle, steps, exponential"),
+        (["--clip-norm", "-1"], "take a number above 0"),
+        (["--momentum", "1"], "take a number in 0 .. 1"),
+    ] {
+        let output = place.run(&[&["train", "digits"][..], &wrong].concat());
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(right), "{said}");
+    }
+}
+
 fn wait_for(child: &mut Child, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {

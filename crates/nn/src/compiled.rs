@@ -1,6 +1,8 @@
 //! A trained network made ready for use: fewer layers, other precision, and, if asked, checked against another executor.
 
-use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
+use std::sync::Arc;
+
+use panoply_tensor::{Captured, DType, Device, Error, Result, Rng, Tensor, capture};
 
 use crate::ensure::{Property, place};
 use crate::layer::{Layer, Pass};
@@ -12,7 +14,7 @@ use crate::network::{LayerSpec, Model, Network, through};
 pub enum Optimise {
     /// The layers stay what they are, and each is computed before the next begins: what tells which one is slow or wrong.
     None,
-    /// What only training has goes away, and batch norms go into the layer before them.
+    /// What only training has goes away, batch norms go into the layer before them, and all of it is captured.
     #[default]
     Default,
     /// Standardising and restoring numbers go into the dense layers beside them, too: with inputs far from 0 that costs digits.
@@ -74,6 +76,8 @@ pub struct Options {
 pub struct Compiled {
     model: Model,
     options: Options,
+    /// What [`Compiled::run`] replays, unless each layer is computed by itself.
+    captured: Option<Arc<Captured<'static, 1, 1>>>,
 }
 
 /// Examples that a verification looks at.
@@ -81,6 +85,10 @@ const SAMPLES: usize = 4;
 
 /// Makes a trained network ready for use on the current device. With [`Options::verify`] it must agree with the network it was made
 /// of on another executor and have its properties, on random examples; if not, that is the error.
+///
+/// From [`Optimise::Default`] on the forward pass is captured, for each shape of examples apart: the first [`Compiled::run`] with a
+/// shape builds and plans it, later ones replay it. The parameters are held as they are now; what is loaded into the network later is
+/// in what is compiled later.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled> {
     let mut folded = fold(model, options.optimise)?;
     let (kept, _) = options.precision.dtypes();
@@ -94,7 +102,11 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled> {
     folded.visit_mut(&mut VisitorMut::new(&mut freeze))?;
     let params: Vec<Param> = folded.named_params().into_iter().map(|(_, param)| param).collect();
     panoply_tensor::eval(&params.iter().map(Param::tensor).collect::<Vec<&Tensor>>())?;
-    let compiled = Compiled { model: folded, options: options.clone() };
+    let captured = (options.optimise != Optimise::None).then(|| {
+        let (model, options) = (folded.clone(), options.clone());
+        Arc::new(capture(move |[input]: [&Tensor; 1]| [output(&model, &options, input, None)]))
+    });
+    let compiled = Compiled { model: folded, options: options.clone(), captured };
     if options.verify {
         let shape = [&[SAMPLES], &model.network.input[..]].concat();
         compiled.verify(model, &Rng::seed(0).normal(shape))?;
@@ -108,20 +120,23 @@ impl Compiled {
         &self.model
     }
 
-    /// The outputs in f32 for some examples, with the declared properties checked.
+    /// The outputs in f32 for some examples, with the declared properties checked. Without properties a shape that was seen before
+    /// is only replayed. The result is a value, without a history for gradients; as a layer the network is a part of an expression.
+    #[track_caller]
     pub fn run(&self, input: &Tensor) -> Result<Tensor> {
-        let output = self.output(input, None);
+        let output = match &self.captured {
+            Some(captured) => {
+                let [output] = captured.run([input])?;
+                output
+            }
+            None => {
+                let output = output(&self.model, &self.options, input, None);
+                output.check()?;
+                output
+            }
+        };
         self.options.properties.iter().try_for_each(|property| property.check("output", &output))?;
         Ok(output)
-    }
-
-    fn output(&self, input: &Tensor, times: Option<&Tensor>) -> Tensor {
-        let (_, computed) = self.options.precision.dtypes();
-        let mut pass = Pass::eval().in_precision(computed).over(times);
-        if self.options.optimise == Optimise::None {
-            pass = pass.layer_by_layer();
-        }
-        self.model.forward(input, &mut pass).cast(DType::F32)
     }
 
     /// The largest difference from what `original` gives for these examples on another executor, as a share of the largest
@@ -165,10 +180,20 @@ impl Compiled {
 }
 
 impl Layer for Compiled {
-    /// Without the properties' check; [`Compiled::run`] has it.
+    /// As a part of an expression, not captured, and without the properties' check; [`Compiled::run`] has both.
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        self.output(input, pass.times())
+        output(&self.model, &self.options, input, pass.times())
     }
+}
+
+/// What a network in use makes of examples, in f32.
+fn output(model: &Model, options: &Options, input: &Tensor, times: Option<&Tensor>) -> Tensor {
+    let (_, computed) = options.precision.dtypes();
+    let mut pass = Pass::eval().in_precision(computed).over(times);
+    if options.optimise == Optimise::None {
+        pass = pass.layer_by_layer();
+    }
+    model.forward(input, &mut pass).cast(DType::F32)
 }
 
 /// Parameters by their dotted names.

@@ -7,6 +7,7 @@
 //! What changes from call to call is given: tensors, numbers ([`Tensor::scalar`]), and a [`State`] that the function may change. All
 //! else is what it was in the first call.
 
+use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -113,6 +114,18 @@ enum Outcome {
     Given(usize),
 }
 
+impl<const N: usize, const M: usize, S> Captured<'_, N, M, S> {
+    fn traces(&self) -> MutexGuard<'_, Vec<Arc<Trace>>> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<const N: usize, const M: usize, S> fmt::Debug for Captured<'_, N, M, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Captured").field("traces", &self.traces().len()).finish_non_exhaustive()
+    }
+}
+
 impl<const N: usize, const M: usize> Captured<'_, N, M> {
     /// What the function gives for these, computed.
     #[track_caller]
@@ -153,10 +166,6 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         let at = traces.iter().rposition(|trace| trace.fits(device, given, generators))?;
         traces[at..].rotate_left(1);
         traces.last().cloned()
-    }
-
-    fn traces(&self) -> MutexGuard<'_, Vec<Arc<Trace>>> {
-        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs the function on stand-ins and keeps what it asked for.

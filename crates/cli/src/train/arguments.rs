@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use panoply::nn::Training;
 use panoply::nn::data::source::{Reading, Task};
-use panoply::nn::optimiser::Schedule;
+use panoply::nn::optimiser::{Adagrad, Adam, AdamW, Lion, Optimiser, RmsProp, Rule, Schedule, Sgd};
+use panoply::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 use super::presets;
 use crate::output::DeviceChoice;
@@ -41,9 +43,18 @@ pub struct Arguments {
     /// width and its blocks.
     #[arg(long, value_delimiter = ',', conflicts_with = "resume")]
     pub hidden: Option<Vec<usize>>,
-    /// Learning rate of AdamW.
-    #[arg(long, default_value = "0.002", value_parser = rate, allow_negative_numbers = true, conflicts_with = "resume")]
-    pub learning_rate: f64,
+    /// What moves the parameters.
+    #[arg(long, value_enum, default_value = "adamw", conflicts_with = "resume")]
+    pub optimiser: Mover,
+    /// Its learning rate; 0.002 for adamw, adam and rmsprop, 0.3 for sgd, 0.02 for adagrad, 0.001 for lion if nothing is said.
+    #[arg(long, value_parser = rate, allow_negative_numbers = true, conflicts_with = "resume")]
+    pub learning_rate: Option<f64>,
+    /// How much of its last step sgd or rmsprop keeps, such as 0.9; nothing if nothing is said.
+    #[arg(long, value_parser = share, allow_negative_numbers = true, conflicts_with = "resume")]
+    pub momentum: Option<f64>,
+    /// Length to which longer gradients are cut, all parameters taken as one vector; 1 if nothing is said.
+    #[arg(long, value_parser = rate, allow_negative_numbers = true, conflicts_with = "resume")]
+    pub clip_norm: Option<f64>,
     /// What becomes of the learning rate over the epochs.
     #[arg(long, value_enum, default_value = "constant", conflicts_with = "resume")]
     pub schedule: Course,
@@ -111,6 +122,11 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "take a number above 0, such as 1e-3".to_string())
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "take a number in 0 .. 1, such as 0.9".to_string())
+}
+
 fn batch(text: &str) -> Result<Batch, String> {
     match text {
         "auto" => Ok(Batch::Auto),
@@ -140,15 +156,89 @@ pub enum Precision {
     F16,
 }
 
+/// What moves the parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub enum Mover {
+    /// Adam with weight decay apart from the gradient.
+    #[default]
+    AdamW,
+    /// Running means of gradients over the roots of those of their squares.
+    Adam,
+    /// Gradient descent.
+    Sgd,
+    /// Gradients over the root of the running mean of their squares.
+    RmsProp,
+    /// Gradients over the root of the sum of their squares.
+    Adagrad,
+    /// The sign of a running mean of gradients.
+    Lion,
+}
+
+impl Mover {
+    /// The learning rate if nothing is said.
+    pub fn rate(self) -> f64 {
+        match self {
+            Mover::AdamW | Mover::Adam | Mover::RmsProp => 0.002,
+            Mover::Sgd => 0.3,
+            Mover::Adagrad => 0.02,
+            Mover::Lion => 0.001,
+        }
+    }
+
+    /// Whether it can keep some of its last step.
+    pub fn has_momentum(self) -> bool {
+        matches!(self, Mover::Sgd | Mover::RmsProp)
+    }
+
+    /// At the start of training.
+    pub fn optimiser(self, rate: f64, momentum: f64) -> Optimiser<Box<dyn Rule>> {
+        match self {
+            Mover::AdamW => AdamW::new(rate).boxed(),
+            Mover::Adam => Adam::new(rate).boxed(),
+            Mover::Sgd => Sgd::new(rate).momentum(momentum).boxed(),
+            Mover::RmsProp => RmsProp::new(rate).momentum(momentum).boxed(),
+            Mover::Adagrad => Adagrad::new(rate).boxed(),
+            Mover::Lion => Lion::new(rate).boxed(),
+        }
+    }
+}
+
 /// What becomes of the learning rate.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Course {
     /// It stays.
     Constant,
     /// It falls to nothing along half a cosine.
     Cosine,
+    /// It rises in the first twentieth of the steps and falls to nothing along half a cosine.
+    WarmupCosine,
     /// It rises and falls once.
     OneCycle,
+    /// A tenth after each third of the steps.
+    Steps,
+    /// It falls to a hundredth, by the same factor at every step.
+    Exponential,
+}
+
+impl Course {
+    /// Over so many steps.
+    pub fn schedule(self, steps: u64) -> Schedule {
+        match self {
+            Course::Constant => Schedule::Constant,
+            Course::Cosine => Schedule::Cosine { steps, floor: 0.0 },
+            Course::WarmupCosine => {
+                let rising = steps.div_ceil(20).max(1);
+                let falling = Schedule::Cosine { steps: steps.saturating_sub(rising), floor: 0.0 };
+                falling.after_warmup(rising, 1.0 / rising as f64)
+            }
+            Course::OneCycle => Schedule::one_cycle(steps),
+            Course::Steps => Schedule::Steps { every: steps.div_ceil(3), factor: 0.1 },
+            Course::Exponential => Schedule::Exponential(0.01f64.powf(1.0 / steps.max(1) as f64)),
+        }
+    }
 }
 
 /// What is learned, as it is spelled on the command line.
@@ -168,6 +258,17 @@ impl Arguments {
         self.steps.map(|steps| Training::of_steps(steps, examples, batch).epochs).or(self.epochs)
     }
 
+    /// How much of the last step is kept, if it was said of an optimiser that can.
+    pub fn momentum(&self) -> Result<Option<f64>> {
+        match self.momentum {
+            Some(momentum) if !self.optimiser.has_momentum() => {
+                let message = format!("--momentum {momentum} is not for --optimiser {}", spelled(self.optimiser));
+                Err(Error::mistake(message).note("sgd and rmsprop take it; the others have their own or none"))
+            }
+            momentum => Ok(momentum),
+        }
+    }
+
     /// How the data are read.
     pub fn reading(&self) -> Reading {
         let task = self.task.map(|task| match task {
@@ -177,15 +278,6 @@ impl Arguments {
         });
         let (label, sequence, without) = (self.label.clone(), self.sequence.clone(), self.without.clone());
         Reading { label, sequence, without, image_size: self.image_size, task, context: self.context }
-    }
-}
-
-/// What becomes of the learning rate, as it is spelled on the command line.
-pub fn schedule(name: &str, steps: u64) -> Schedule {
-    match name {
-        "cosine" => Schedule::Cosine { steps, floor: 0.0 },
-        "one-cycle" => Schedule::one_cycle(steps),
-        _ => Schedule::Constant,
     }
 }
 

@@ -8,6 +8,7 @@ use panoply::nn::{EpochReport, Model, Network, checkpoint};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
 
+use super::arguments::{Course, Mover};
 use super::outcome::Measures;
 
 /// The metadata entry of a model file that holds a manifest.
@@ -78,10 +79,19 @@ pub struct Settings {
     pub epochs: usize,
     /// Examples of a step.
     pub batch: usize,
-    /// Learning rate of AdamW.
+    /// What moves the parameters.
+    #[serde(default)]
+    pub optimiser: Mover,
+    /// Its learning rate.
     pub learning_rate: f64,
-    /// What becomes of it.
-    pub schedule: String,
+    /// How much of its last step it keeps, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f64>,
+    /// Length to which longer gradients are cut, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// What becomes of the learning rate.
+    pub schedule: Course,
     /// Epochs without a better validation loss after which to stop.
     pub patience: Option<usize>,
     /// Share held out.

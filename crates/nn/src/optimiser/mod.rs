@@ -48,6 +48,12 @@ pub trait Rule {
     fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>);
 }
 
+impl Rule for Box<dyn Rule> {
+    fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
+        (**self).update(value, gradient, state, step)
+    }
+}
+
 /// What a rule is told of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
@@ -122,6 +128,15 @@ impl<R: Rule> Optimiser<R> {
     pub fn with_rule(rule: R, learning_rate: f64) -> Optimiser<R> {
         let (state, waiting) = (BTreeMap::new(), BTreeMap::new());
         Optimiser { rule, learning_rate, clip: None, groups: Vec::new(), steps: 0, state, waiting, scale: None }
+    }
+
+    /// The same with its rule behind a pointer: one type for a rule that is chosen while the program runs.
+    pub fn boxed(self) -> Optimiser<Box<dyn Rule>>
+    where
+        R: 'static,
+    {
+        let Optimiser { rule, learning_rate, clip, groups, steps, state, waiting, scale } = self;
+        Optimiser { rule: Box::new(rule), learning_rate, clip, groups, steps, state, waiting, scale }
     }
 
     /// Shrinks gradients that are longer than this, all parameters taken as one vector.
