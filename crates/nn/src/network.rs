@@ -186,8 +186,8 @@ impl Network {
 
 /// The product of lengths, if it can be a size at all.
 fn size(lengths: &[usize]) -> Option<usize> {
-    // Where memory ends on hosts of 64 bits, or before.
-    const MOST: usize = 1 << (usize::BITS * 5 / 8);
+    // Where memory ends, or before.
+    const MOST: usize = 1 << if usize::BITS < 64 { 29 } else { 40 };
     let product = lengths.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
     product.filter(|product| *product <= MOST)
 }

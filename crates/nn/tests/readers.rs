@@ -274,6 +274,21 @@ fn names_of_columns() {
     }
 }
 
+/// A trained network knows the names: a row or two of words need not tell.
+#[test]
+fn few_rows_of_words_are_read_by_known_names() {
+    let all = "color,shape,kind\nred,round,fruit\nblue,flat,plate\nred,flat,plate\nblue,round,fruit\n";
+    let trained = source::open(&file("things.csv", all.as_bytes()), &Reading::default()).unwrap();
+    assert_eq!(trained.classes, ["fruit", "plate"]);
+    for text in ["color,shape\nred,round\n", "shape,color\nround,red\n"] {
+        let read = trained.source.read(&file("few.csv", text.as_bytes()), &trained.classes).unwrap();
+        assert_eq!(read.names, ["line 2"], "{text}");
+        assert_eq!(read.data.features, trained.data.features[..4], "{text}");
+    }
+    let error = trained.source.read(&file("few.csv", b"red,round\n"), &trained.classes).unwrap_err();
+    assert!(error.message().ends_with("few.csv: 2 columns are missing (color, shape)"), "{error}");
+}
+
 #[test]
 fn tables() {
     let table = csv::load(&file("a.csv", b"\"x\",y,class\n1,2.5,0\n\n-3, 4e2,1\n")).unwrap();

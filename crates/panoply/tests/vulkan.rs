@@ -29,8 +29,14 @@ fn the_kernels_that_ship_agree() {
 
 #[test]
 fn a_network_trains_as_on_the_cpu() {
-    // SwiftShader's compiler takes minutes for the kernel that draws the parameters, with its 24 logarithms and cosines.
-    for device in vulkan().into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
+    for device in vulkan() {
+        if device.info().name.contains("SwiftShader") {
+            // With its 24 logarithms and cosines.
+            eprintln!(
+                "SKIPPED: training on {device}: SwiftShader compiles the kernel that draws the parameters for minutes"
+            );
+            continue;
+        }
         steps::agree(&device);
     }
 }

@@ -80,13 +80,20 @@ fn every_op_agrees_with_the_oracle_on_every_device() {
             (true, true) => 4,
             (true, false) => 16,
         };
+        if step > 1 {
+            eprintln!("SKIPPED: {} of {step} tensor ops on {device}: SwiftShader is too slow", step - 1);
+        }
         rows().step_by(step).for_each(|row| passed(&device, &row.value(&device)));
     }
 }
 
 #[test]
 fn every_gradient_agrees_with_the_oracle_on_every_device() {
-    for device in devices().into_iter().filter(|device| !is_slow(device)) {
+    for device in devices() {
+        if is_slow(&device) {
+            eprintln!("SKIPPED: gradients on {device}: SwiftShader is too slow");
+            continue;
+        }
         rows().filter_map(|row| row.gradient(&device)).for_each(|outcome| passed(&device, &outcome));
     }
 }

@@ -262,9 +262,9 @@ fn attempt(place: &Place, tool: &Tool, apt_lists: &mut Lists) -> Result<(), Stri
         }
         How::Cargo { program, library } => {
             let (root, version) = (place.tools(), locked(place, library).unwrap_or_default());
-            let mut install =
-                cargo(place, &["install", program, "--version", &version, "--debug", "--no-default-features"]);
-            quiet(install.arg("--root").arg(root)).map(drop)
+            let cargo = cargo(place, &[]).get_program().to_string_lossy().into_owned();
+            let install = ["install", program, "--version", &version, "--debug", "--no-default-features", "--root"];
+            quiet(limited(place, &cargo, 30, &install).arg(root)).map(drop)
         }
         How::Rustup(component) => quiet(&mut limited(place, "rustup", 5, &["component", "add", component])).map(drop),
     }

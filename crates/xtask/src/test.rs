@@ -337,7 +337,8 @@ fn browser(run: &mut Run) -> Outcome {
             }
             Outcome::Failed
         }
-        Err(why) => {
+        Err(web::Silence::Absent(why)) => run.skip("WebGPU", &why),
+        Err(web::Silence::Wrong(why)) => {
             println!("{why}");
             Outcome::Failed
         }

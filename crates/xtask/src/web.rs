@@ -11,13 +11,19 @@ use crate::targets::TARGETS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TRIPLE: &str = "wasm32-unknown-unknown";
 /// How long the page may take.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long Chromium may take to end, and who connects to say what is wanted.
+const COURTESY: Duration = Duration::from_secs(5);
+/// Between two looks at Chromium.
+const BLINK: Duration = Duration::from_millis(100);
+/// What the page says in a browser that gives it no GPU.
+const NO_GPU: &str = "the browser gives this page no GPU";
 /// Bytes of a request that are read.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -28,6 +34,14 @@ pub struct Said {
     /// How many kernels passed.
     pub words: String,
     pub passed: bool,
+}
+
+/// Why the page said nothing.
+pub enum Silence {
+    /// Chromium does not run here, or has no GPU for a page, not even SwiftShader.
+    Absent(String),
+    /// What was to be tested is wrong.
+    Wrong(String),
 }
 
 /// Builds the page and serves it until it is stopped.
@@ -43,7 +57,7 @@ pub fn run(place: &Place) -> bool {
 
 /// Says what the page says in Chromium.
 pub fn run_check(place: &Place) -> bool {
-    let said = check(place).inspect_err(|why| println!("web: {why}"));
+    let said = check(place).inspect_err(|(Silence::Absent(why) | Silence::Wrong(why))| println!("web: {why}"));
     said.is_ok_and(|said| {
         println!("{}: {}", said.device, said.words);
         said.passed
@@ -51,26 +65,82 @@ pub fn run_check(place: &Place) -> bool {
 }
 
 /// Builds the page, has Chromium open it and waits for what it says.
-pub fn check(place: &Place) -> Result<Said, String> {
-    let folder = build(place)?;
-    let listener = listen()?;
-    let address = format!("{}?report", address(&listener)?);
-    let profile = format!("--user-data-dir={}", folder.with_extension("profile").display());
+pub fn check(place: &Place) -> Result<Said, Silence> {
+    let folder = build(place).map_err(Silence::Wrong)?;
+    let (profile, log) = (folder.with_extension("profile"), folder.with_extension("log"));
+    let listener = listen().map_err(Silence::Wrong)?;
+    let address = format!("{}?report", address(&listener).map_err(Silence::Wrong)?);
     let (report, reported) = mpsc::channel();
     std::thread::spawn(move || serve(&listener, &folder, &report));
+    // The lock in a profile of another run, perhaps on another host, keeps Chromium from starting.
+    let _ = std::fs::remove_dir_all(&profile);
+    let body = std::fs::create_dir_all(&profile)
+        .map_err(|error| Silence::Wrong(format!("{}: {error}", profile.display())))
+        .and_then(|()| visit(place, &address, &profile, &log, &reported));
+    let _ = std::fs::remove_dir_all(&profile);
+    let body = body?;
+    let said = read(&body).ok_or_else(|| Silence::Wrong(format!("the page lacks its verdict: {body}")))?;
+    match said.words.contains(NO_GPU) {
+        true => Err(Silence::Absent(said.words)),
+        false => Ok(said),
+    }
+}
+
+/// Has Chromium open an address with a profile of its own; what was posted from there.
+fn visit(
+    place: &Place,
+    address: &str,
+    profile: &Path,
+    log: &Path,
+    reported: &mpsc::Receiver<String>,
+) -> Result<String, Silence> {
+    let file = std::fs::File::create(log).map_err(|error| Silence::Wrong(format!("{}: {error}", log.display())))?;
     let mut chromium = command(place, "chromium");
-    chromium.args(["--headless=new", "--enable-unsafe-webgpu", "--no-first-run", &profile]);
+    chromium.args(["--headless=new", "--enable-unsafe-webgpu", "--no-first-run"]);
+    chromium.arg(format!("--user-data-dir={}", profile.display())).env("TMPDIR", profile);
     // Chromium's sandbox refuses to start for root.
     if install::is_root(place) {
         chromium.arg("--no-sandbox");
     }
-    chromium.arg(address).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut chromium = chromium.spawn().map_err(|error| format!("chromium: {error}"))?;
-    let body = reported.recv_timeout(PATIENCE);
+    chromium.arg(address).stdout(Stdio::null()).stderr(file);
+    let mut chromium = chromium.spawn().map_err(|error| Silence::Absent(format!("chromium: {error}")))?;
+    let body = awaited(&mut chromium, reported, PATIENCE);
     // It would stay open.
-    let _ = chromium.kill().and_then(|()| chromium.wait());
-    let body = body.map_err(|_| format!("the page did not end within {} s", PATIENCE.as_secs()))?;
-    read(&body).ok_or_else(|| format!("the page lacks its verdict: {body}"))
+    end(place, &mut chromium);
+    let said = |why: String| format!("{why}; {}: {}", log.display(), last_line(log));
+    body.map_err(|silence| match silence {
+        Silence::Absent(why) => Silence::Absent(said(why)),
+        Silence::Wrong(why) => Silence::Wrong(said(why)),
+    })
+}
+
+/// What is posted before the browser ends or patience does.
+fn awaited(browser: &mut Child, reported: &mpsc::Receiver<String>, patience: Duration) -> Result<String, Silence> {
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        if let Ok(body) = reported.recv_timeout(BLINK) {
+            return Ok(body);
+        }
+        if let Ok(Some(status)) = browser.try_wait() {
+            return Err(Silence::Absent(format!("chromium ended by itself ({status})")));
+        }
+    }
+    Err(Silence::Wrong(format!("the page did not end within {} s", patience.as_secs())))
+}
+
+/// Asks a browser to end, which lets it clean up, and makes it end if it does not.
+fn end(place: &Place, browser: &mut Child) {
+    let start = Instant::now();
+    let asked = quiet(command(place, "kill").arg(browser.id().to_string())).is_ok();
+    while asked && start.elapsed() < COURTESY && matches!(browser.try_wait(), Ok(None)) {
+        std::thread::sleep(BLINK);
+    }
+    let _ = browser.kill().and_then(|()| browser.wait());
+}
+
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_string()
 }
 
 /// What the page's elements say.
@@ -131,6 +201,8 @@ fn serve(listener: &TcpListener, folder: &Path, report: &mpsc::Sender<String>) {
 }
 
 fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -> std::io::Result<()> {
+    // Browsers open connections that they may want later; meanwhile nobody else is answered.
+    stream.set_read_timeout(Some(COURTESY))?;
     let mut reader = BufReader::new((&mut stream).take(MOST_BYTES));
     let (mut request, mut line, mut length) = (String::new(), String::new(), 0);
     reader.read_line(&mut request)?;
@@ -176,6 +248,23 @@ mod tests {
         assert!(!read("<p id=\"verdict\">running</p>").unwrap().passed);
         assert!(!read("<p id=\"verdict\" class=\"failed\">failed: no GPU</p>").unwrap().passed);
         assert!(read("<html></html>").is_none());
+    }
+
+    #[test]
+    fn a_browser_that_ends_is_not_waited_for() {
+        let place = Place { root: std::env::temp_dir() };
+        let (report, reported) = mpsc::channel();
+        let start = Instant::now();
+        let mut browser = command(&place, "false").spawn().unwrap();
+        let silence = awaited(&mut browser, &reported, PATIENCE);
+        assert!(matches!(silence, Err(Silence::Absent(why)) if why.contains("exit status: 1")));
+        let mut browser = command(&place, "sleep").arg("600").spawn().unwrap();
+        let silence = awaited(&mut browser, &reported, BLINK);
+        assert!(matches!(silence, Err(Silence::Wrong(why)) if why.contains("did not end")));
+        report.send("done".to_string()).unwrap();
+        assert!(matches!(awaited(&mut browser, &reported, PATIENCE), Ok(body) if body == "done"));
+        end(&place, &mut browser);
+        assert!(browser.try_wait().unwrap().is_some() && start.elapsed() < PATIENCE);
     }
 
     #[test]

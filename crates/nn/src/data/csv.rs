@@ -124,6 +124,16 @@ impl TextTable {
         Ok(TextTable { names, named, rows })
     }
 
+    /// The same table, whose first row names the columns if all of these names are in it: a few rows of words do not tell by themselves.
+    pub(super) fn named_after(mut self, names: &[&str]) -> TextTable {
+        let has_all = |cells: &[String]| names.iter().all(|name| cells.iter().any(|cell| cell == name));
+        if !self.named && self.rows.first().is_some_and(|(_, cells)| has_all(cells)) {
+            self.names = self.rows.remove(0).1;
+            self.named = true;
+        }
+        self
+    }
+
     /// The position of the column of classes: the one that is said, by name or counted from 1, or one of a usual name, or the
     /// last.
     pub fn label(&self, said: Option<&str>) -> Result<usize> {

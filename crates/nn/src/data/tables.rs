@@ -273,10 +273,11 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// Reads examples to be judged, and what is right where it is known.
     pub fn read(&self, path: &Path) -> Result<Unlabelled> {
-        let table = read_rows(path)?;
-        let place = |name: &str| table.names.iter().position(|known| known == name);
         let needed = self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
-        let missing: Vec<&str> = needed.map(String::as_str).filter(|name| place(name).is_none()).collect();
+        let needed: Vec<&str> = needed.map(String::as_str).collect();
+        let table = read_rows(path)?.named_after(&needed);
+        let place = |name: &str| table.names.iter().position(|known| known == name);
+        let missing: Vec<&str> = needed.into_iter().filter(|name| place(name).is_none()).collect();
         if !missing.is_empty() {
             let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
             return Err(Error::corrupt(message));

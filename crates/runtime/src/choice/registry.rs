@@ -124,10 +124,18 @@ pub(super) fn joined(kind: Kind, answers: &[Answer]) -> Result<Vec<Device>> {
 }
 
 /// Asks the browser for its GPU, which then is a device of this process like any other: in a program for browsers this comes first.
+/// Asking again changes nothing.
 #[cfg(all(feature = "wgpu", target_family = "wasm"))]
 pub async fn open_browser() -> Result<()> {
-    let driver = panoply_driver::BrowserDriver::ask().await?;
-    Registry::global()?.register(Arc::new(driver));
+    let registry = Registry::global()?;
+    let is_open = || registry.kinds().contains(&Kind::WebGpu);
+    if !is_open() {
+        let driver = panoply_driver::BrowserDriver::ask().await?;
+        // Another call may have been answered in between.
+        if !is_open() {
+            registry.register(Arc::new(driver));
+        }
+    }
     Ok(())
 }
 
