@@ -43,9 +43,11 @@ fn check<T: Element>(of: fn(f64) -> T, [element, sum, least]: [f64; 3]) {
                 };
             (0..count).map(|_| of(value(&mut below))).collect()
         };
-        let (mut x, mut y, mut z) = (many(batch * m * k), many(batch * k * n), vec![of(7.0); batch * m * n]);
+        let (mut x, mut y, mut z) = (many(batch * m * k), many(batch * k * n), Vec::new());
         let [wide_x, wide_y] = [&x, &y].map(|all| all.iter().map(|value| wide(*value)).collect::<Vec<f64>>());
         for isa in Isa::available() {
+            z.clear();
+            z.resize(batch * m * n, of(7.0));
             let buffers = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
             // SAFETY: the vectors are as long as the layouts reach; the set is available.
             unsafe { run(&Pool::new(1 + round % 3), isa, &Routine::Gemm(gemm), &buffers) }

@@ -15,7 +15,7 @@ use panoply_ir::{DType, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
 use crate::plan_cache::{self, Ready};
-use crate::random::{Rng, Traced};
+use crate::random::Rng;
 use crate::realize::{Function, Given, Leaf, Number, eval, inputs_first};
 use crate::tensor::{Node, Source, Tensor};
 
@@ -145,7 +145,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         });
         let found = given.iter().try_for_each(Tensor::check).and_then(|()| {
             let device = given.iter().find_map(|tensor| tensor.device().cloned()).map_or_else(Device::current, Ok)?;
-            evaluate(&given)?;
+            device.scope(|| evaluate(&given))?;
             self.known(&device, &given, &generators).map_or_else(|| self.trace(&device, state, &given), Ok)
         });
         let place = Location::caller();
@@ -181,7 +181,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         stood.visit(&mut |piece| match piece {
             Piece::Tensor(tensor) => tensor.clone_from(waiting.next().expect("a state shows what it showed before")),
             Piece::Rng(rng) => {
-                rng.traced = Some(Traced { generator: (trace, generators), start: rng.counter, on_host: false });
+                rng.stand_in((trace, generators));
                 generators += 1;
             }
         });
@@ -195,7 +195,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             )));
         }
         results.iter().try_for_each(Tensor::check)?;
-        compute_held(&results, trace)?;
+        device.scope(|| compute_held(&results, trace))?;
         let roots: Vec<&Tensor> = results.iter().collect();
         let known = Given { device, trace, tensors: given, stand_ins: &stand_ins };
         let (Function { graph, leaves, slots }, which) = Function::new(&known, &roots)?;
@@ -215,10 +215,11 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             drawn: after.drawn,
         });
         let mut traces = self.traces();
-        if traces.len() >= TRACES {
-            traces.remove(0);
-        }
+        let oldest = (traces.len() >= TRACES).then(|| traces.remove(0));
         traces.push(traced.clone());
+        drop(traces);
+        // What it holds is given back without the lock.
+        drop(oldest);
         Ok(traced)
     }
 }
@@ -235,14 +236,9 @@ impl After {
         let (mut after, mut wrong) = (After::default(), None);
         state.visit(&mut |piece| match piece {
             Piece::Tensor(tensor) => after.tensors.push(tensor.detached()),
-            Piece::Rng(rng) => match rng.traced {
-                Some(Traced { generator, start, on_host: false }) if generator == (trace, after.drawn.len()) => {
-                    after.drawn.push(rng.counter - start);
-                }
-                Some(Traced { on_host: true, .. }) => {
-                    wrong = Some("draws or forks on the host, which would be the same in every call; do it outside");
-                }
-                Some(_) | None => wrong = Some("replaces it, and would in every call; set it outside"),
+            Piece::Rng(rng) => match rng.drawn_as((trace, after.drawn.len())) {
+                Ok(drawn) => after.drawn.push(drawn),
+                Err(what) => wrong = Some(what),
             },
         });
         match wrong {

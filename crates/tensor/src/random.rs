@@ -5,6 +5,8 @@
 //!
 //! Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC'11.
 
+use std::sync::{Arc, OnceLock};
+
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, ExprId, Guard, Kernel};
 use panoply_ir::{Alu, DType, Result, Scalar, Shape};
@@ -21,18 +23,20 @@ pub struct Rng {
     /// Forks drawn so far; part of the seed of the next.
     pub forks: u64,
     /// Which of a function's generators it stands for while that is traced.
-    pub(crate) traced: Option<Traced>,
+    traced: Option<Traced>,
 }
 
 /// A generator of a function under trace, whose numbers are others in each run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Traced {
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Traced {
     /// Which trace, and which of its generators.
-    pub generator: (u64, usize),
+    generator: (u64, usize),
     /// The counter when the trace began.
-    pub start: u64,
-    /// Whether numbers were drawn on the host, where no run could draw others.
-    pub on_host: bool,
+    start: u64,
+    /// Seed, counter and forks as drawing left them: whatever else is in them, a program has set.
+    left: [u64; 3],
+    /// What was done with it or a copy that no run could do again.
+    wrong: Arc<OnceLock<&'static str>>,
 }
 
 /// A word that says which numbers are drawn.
@@ -49,7 +53,7 @@ pub(crate) struct Word {
 impl Word {
     /// What it is where the generator begins like this one.
     pub fn from(&self, rng: &Rng) -> Scalar {
-        words(rng.seed, rng.counter + self.ahead)[self.place].into()
+        words(rng.seed, rng.counter.wrapping_add(self.ahead))[self.place].into()
     }
 }
 
@@ -65,8 +69,8 @@ impl Rng {
 
     /// An independent generator, determined by this one's seed and how many forks it made before.
     pub fn fork(&mut self) -> Rng {
-        self.forks += 1;
         self.draw_on_host();
+        self.forks += 1;
         let words = philox([self.forks as u32, (self.forks >> 32) as u32, 0xF0, 0x4B], self.seed);
         Rng::seed(u64::from(words[0]) | u64::from(words[1]) << 32)
     }
@@ -132,12 +136,17 @@ impl Rng {
 
     /// Seed and counter as words, for this many numbers.
     fn draw(&mut self, elems: usize) -> [Tensor; 4] {
+        self.check_untouched();
         let start = self.counter;
         self.counter += elems.div_ceil(4) as u64;
+        let left = self.fields();
+        if let Some(traced) = &mut self.traced {
+            traced.left = left;
+        }
         let word = |place: usize| {
-            let word = self.traced.map(|Traced { generator, start: began, .. }| Word {
-                generator,
-                ahead: start - began,
+            let word = self.traced.as_ref().map(|Traced { generator, start: began, .. }| Word {
+                generator: *generator,
+                ahead: start.wrapping_sub(*began),
                 place,
             });
             Tensor::slot_from(words(self.seed, start)[place].into(), word)
@@ -145,10 +154,35 @@ impl Rng {
         [0, 1, 2, 3].map(word)
     }
 
-    fn draw_on_host(&mut self) {
-        if let Some(traced) = &mut self.traced {
-            traced.on_host = true;
+    /// Stands for a generator of a function from now on.
+    pub(crate) fn stand_in(&mut self, generator: (u64, usize)) {
+        let (start, left) = (self.counter, self.fields());
+        self.traced = Some(Traced { generator, start, left, wrong: Arc::default() });
+    }
+
+    /// How many blocks were drawn since it stands for this generator, or what no run could do again.
+    pub(crate) fn drawn_as(&self, generator: (u64, usize)) -> Result<u64, &'static str> {
+        let Some(traced) = self.traced.as_ref().filter(|traced| traced.generator == generator) else {
+            return Err("replaces it, and would in every call; set it outside");
+        };
+        self.check_untouched();
+        traced.wrong.get().map_or(Ok(self.counter.wrapping_sub(traced.start)), |wrong| Err(*wrong))
+    }
+
+    fn draw_on_host(&self) {
+        if let Some(Traced { wrong, .. }) = &self.traced {
+            wrong.get_or_init(|| "draws or forks on the host, which would be the same in every call; do it outside");
         }
+    }
+
+    fn check_untouched(&self) {
+        if let Some(Traced { wrong, .. }) = self.traced.as_ref().filter(|traced| traced.left != self.fields()) {
+            wrong.get_or_init(|| "sets its fields, which would be the same in every call; set them outside");
+        }
+    }
+
+    fn fields(&self) -> [u64; 3] {
+        [self.seed, self.counter, self.forks]
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use panoply_runtime::{Device, report};
-use panoply_tensor::{Error, Piece, Rng, State, Tensor, capture, capture_with_state, eval, plan_counts};
+use panoply_tensor::{DType, Error, Piece, Rng, State, Tensor, capture, capture_with_state, eval, plan_counts};
 
 /// Counts are of the process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -188,6 +188,24 @@ fn what_the_function_holds_is_computed_once() {
 }
 
 #[test]
+fn what_is_on_no_device_is_computed_where_the_function_runs() {
+    let _alone = alone();
+    for (current, device) in devices().iter().flat_map(|one| devices().into_iter().map(move |other| (one, other))) {
+        let w = device.scope(|| tensor(1, 2));
+        let held = Tensor::zeros([2], DType::F32).cumsum(0) + 1.0;
+        let add = capture_with_state(|(w, sum): &mut (Tensor, Tensor), []| {
+            *sum = &*sum + &*w + &held;
+            [sum.sum(..)]
+        });
+        let mut state = (w.clone(), Tensor::zeros([2], DType::F32));
+        let expected = w.to_vec::<f32>().unwrap().iter().map(|w| w + 1.0).collect::<Vec<f32>>();
+        current.scope(|| add.run_with(&mut state, [])).unwrap_or_else(|error| panic!("{current}, {device}: {error}"));
+        assert_eq!(state.1.to_vec::<f32>().unwrap(), expected, "{current}, {device}");
+        assert_eq!(state.1.device(), Some(&device));
+    }
+}
+
+#[test]
 fn a_state_that_no_call_writes_stays_the_same_tensor() {
     let _alone = alone();
     let function = capture_with_state(|(kept, written): &mut (Tensor, Tensor), [x]: [&Tensor; 1]| {
@@ -225,6 +243,7 @@ fn mistakes_are_sentences_and_change_nothing() {
     let text = message(read.run([&x]));
     assert!(text.contains("is given to a function under trace") && text.contains("read it outside"), "{text}");
     let mut state = (Tensor::from_slice(&[1.0f32], [1]), Rng::seed(4));
+    state.1.counter = 9;
     let check = |function: fn(&mut (Tensor, Rng), [&Tensor; 0]) -> [Tensor; 1], expected: &str| {
         let captured = capture_with_state(function);
         let (mut tried, before) = (state.clone(), state.clone());
@@ -241,6 +260,30 @@ fn mistakes_are_sentences_and_change_nothing() {
     );
     check(|(w, rng), []| [&*w * f64::from(rng.below(7))], "draws or forks on the host");
     check(|(_, rng), []| [rng.fork().uniform([2])], "draws or forks on the host");
+    check(|(w, rng), []| [&*w * f64::from(rng.clone().below(7))], "draws or forks on the host");
+    check(
+        |(_, rng), []| {
+            let mut other = rng.clone();
+            other.seed ^= 1;
+            [rng.uniform([2]) + other.uniform([2])]
+        },
+        "sets its fields",
+    );
+    check(
+        |(_, rng), []| {
+            let drawn = rng.uniform([2]);
+            rng.counter = 0;
+            [drawn]
+        },
+        "sets its fields",
+    );
+    check(
+        |(_, rng), []| {
+            rng.counter = 5;
+            [rng.uniform([2])]
+        },
+        "sets its fields",
+    );
     check(
         |(w, rng), []| {
             *rng = Rng::seed(1);

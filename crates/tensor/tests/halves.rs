@@ -99,3 +99,14 @@ fn routines_in_halves_are_as_exact_as_their_elements() {
         }
     });
 }
+
+#[test]
+fn a_cast_that_the_program_asks_for_rounds() {
+    Device::get("cpu").expect("the CPU is there").scope(|| {
+        let of = |value: f32, dtype| Tensor::from_slice(&[value], [1, 1, 1, 1]).cast(dtype);
+        let most = of(600.0, DType::F32).conv(&of(600.0, DType::F32), &Conv::<2>::default());
+        let less = most.cast(DType::F16).conv(&of(0.001, DType::F16), &Conv::<2>::default());
+        // 360000 is beyond f16.
+        assert_eq!(less.item().expect("the CPU computes it"), f64::INFINITY);
+    });
+}

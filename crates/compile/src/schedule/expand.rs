@@ -5,6 +5,7 @@
 //! accumulate f16 and bf16 in f32, as sums do. A few writes at known positions are selections, which fuse with what comes
 //! before and after; many, or one at a position of the launch, change memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use panoply_ir::DType;
@@ -20,90 +21,96 @@ use super::rewrite::Rewriter;
 /// The same values, simplified, with bodies in place of the calls that no routine takes, in their own type or a wider one:
 /// what two bodies have in common is then computed once.
 pub fn simplify(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
+    let mut calls = Calls { offers, rounded: HashSet::new() };
     rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
-        Op::Call(call, output) => called(rewriter, call, *output, inputs, offers),
+        Op::Call(call, output) => calls.called(rewriter, call, *output, inputs),
         _ => None,
     })
 }
 
-/// What does a call; none if a routine takes it as it is.
-fn called(
-    rewriter: &mut Rewriter,
-    call: &Call,
-    output: u32,
-    inputs: &[NodeId],
-    offers: &dyn Fn(&Routine) -> bool,
-) -> Option<NodeId> {
-    if claims(call, offers) {
-        return None;
-    }
-    let wide = call.routine.and_then(|routine| routine.widened()).filter(|wide| !wide.is_empty() && offers(wide));
-    Some(match wide {
-        Some(wide) => widely(rewriter, call, wide, output, inputs),
-        None => inline(rewriter, call, output, inputs, offers),
-    })
+/// Calls on their way into a simplified graph.
+struct Calls<'a> {
+    offers: &'a dyn Fn(&Routine) -> bool,
+    /// Casts that round what a routine on wider elements gave; all others are the program's own.
+    rounded: HashSet<NodeId>,
 }
 
-/// A call by a routine on wider elements: rounded once, where its body would round every step.
-fn widely(rewriter: &mut Rewriter, call: &Call, wide: Routine, output: u32, inputs: &[NodeId]) -> NodeId {
-    let operands: Vec<DType> = wide.operands().map(|operand| operand.dtype).collect();
-    let (read, written) = operands.split_at(inputs.len());
-    let mut body = rewrite(&call.body, |rewriter, id, _| {
-        let node = call.body.node(id);
-        let Op::Leaf(n) = node.op else { return None };
-        let leaf = rewriter.add(Op::Leaf(n), &[], node.shape.clone(), read[n as usize]);
-        Some(rewriter.cast(leaf, node.dtype))
-    });
-    for (at, dtype) in written.iter().enumerate() {
-        let output = body.outputs[at];
-        let shape = body.node(output).shape.clone();
-        body.nodes.push(Node { op: Op::Cast, inputs: vec![output], shape, dtype: *dtype });
-        body.outputs[at] = NodeId(body.nodes.len() as u32 - 1);
+impl Calls<'_> {
+    /// What does a call; none if a routine takes it as it is.
+    fn called(&mut self, rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> Option<NodeId> {
+        if claims(call, self.offers) {
+            return None;
+        }
+        let wide = call.routine.and_then(|routine| routine.widened());
+        Some(match wide.filter(|wide| !wide.is_empty() && (self.offers)(wide)) {
+            Some(wide) => self.widely(rewriter, call, wide, output, inputs),
+            None => self.inline(rewriter, call, output, inputs),
+        })
     }
-    let node = call.body.node(call.body.outputs[output as usize]);
-    let inputs: Vec<NodeId> =
-        inputs.iter().zip(read).map(|(input, dtype)| unrounded(rewriter, *input, *dtype)).collect();
-    let wide = Op::Call(Arc::new(Call::offered(call.name.clone(), body, Some(wide))), output);
-    let result = rewriter.add(wide, &inputs, node.shape.clone(), written[output as usize]);
-    rewriter.cast(result, node.dtype)
+
+    /// A call by a routine on wider elements: rounded once, where its body would round every step.
+    fn widely(
+        &mut self,
+        rewriter: &mut Rewriter,
+        call: &Call,
+        wide: Routine,
+        output: u32,
+        inputs: &[NodeId],
+    ) -> NodeId {
+        let operands: Vec<DType> = wide.operands().map(|operand| operand.dtype).collect();
+        let (read, written) = operands.split_at(inputs.len());
+        let mut body = rewrite(&call.body, |rewriter, id, _| {
+            let node = call.body.node(id);
+            let Op::Leaf(n) = node.op else { return None };
+            let leaf = rewriter.add(Op::Leaf(n), &[], node.shape.clone(), read[n as usize]);
+            Some(rewriter.cast(leaf, node.dtype))
+        });
+        for (at, dtype) in written.iter().enumerate() {
+            let output = body.outputs[at];
+            let shape = body.node(output).shape.clone();
+            body.nodes.push(Node { op: Op::Cast, inputs: vec![output], shape, dtype: *dtype });
+            body.outputs[at] = NodeId(body.nodes.len() as u32 - 1);
+        }
+        let node = call.body.node(call.body.outputs[output as usize]);
+        let inputs: Vec<NodeId> =
+            inputs.iter().zip(read).map(|(input, dtype)| self.unrounded(rewriter, *input, *dtype)).collect();
+        let wide = Op::Call(Arc::new(Call::offered(call.name.clone(), body, Some(wide))), output);
+        let result = rewriter.add(wide, &inputs, node.shape.clone(), written[output as usize]);
+        let rounded = rewriter.cast(result, node.dtype);
+        self.rounded.insert(rounded);
+        rounded
+    }
+
+    /// A value in a wider type: where it is what another routine gave before it was rounded for it, that.
+    fn unrounded(&self, rewriter: &mut Rewriter, value: NodeId, wide: DType) -> NodeId {
+        match rewriter.node(value).inputs.first().copied() {
+            Some(given) if self.rounded.contains(&value) && rewriter.node(given).dtype == wide => given,
+            _ => rewriter.cast(value, wide),
+        }
+    }
+
+    fn inline(&mut self, rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> NodeId {
+        let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
+        for node in &call.body.nodes {
+            let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
+            moved.push(match &node.op {
+                Op::Leaf(n) => inputs[*n as usize],
+                op => {
+                    let inner = match op {
+                        Op::Call(inner, output) => self.called(rewriter, inner, *output, &operands),
+                        _ => None,
+                    };
+                    inner.unwrap_or_else(|| rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype))
+                }
+            });
+        }
+        moved[call.body.outputs[output as usize].index()]
+    }
 }
 
 /// Whether a routine takes a call whole. One that touches nothing of some buffer is left to the body.
 fn claims(call: &Call, offers: &dyn Fn(&Routine) -> bool) -> bool {
     call.routine.is_some_and(|routine| !routine.is_empty() && offers(&routine))
-}
-
-fn inline(
-    rewriter: &mut Rewriter,
-    call: &Call,
-    output: u32,
-    inputs: &[NodeId],
-    offers: &dyn Fn(&Routine) -> bool,
-) -> NodeId {
-    let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
-    for node in &call.body.nodes {
-        let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
-        moved.push(match &node.op {
-            Op::Leaf(n) => inputs[*n as usize],
-            op => {
-                let inner = match op {
-                    Op::Call(inner, output) => called(rewriter, inner, *output, &operands, offers),
-                    _ => None,
-                };
-                inner.unwrap_or_else(|| rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype))
-            }
-        });
-    }
-    moved[call.body.outputs[output as usize].index()]
-}
-
-/// A value in a wider type: where it is what another routine gave before it was rounded, that.
-fn unrounded(rewriter: &mut Rewriter, value: NodeId, wide: DType) -> NodeId {
-    let node = rewriter.node(value);
-    match (&node.op, node.inputs.first().map(|from| (*from, rewriter.node(*from)))) {
-        (Op::Cast, Some((from, given))) if given.dtype == wide && matches!(given.op, Op::Call(..)) => from,
-        _ => rewriter.cast(value, wide),
-    }
 }
 
 /// The same values, where a product that is only wanted transposed is one of transposed operands: routines read operands in

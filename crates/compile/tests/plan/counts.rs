@@ -6,6 +6,7 @@ use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::alu::{Alu, Math};
 use panoply_ir::graph::{Call, Graph, Op};
 use panoply_ir::reduce::ReduceOp;
+use panoply_ir::routine::{Layout, Routine};
 use panoply_ir::{DType, Target};
 
 use crate::build::Build;
@@ -242,6 +243,18 @@ fn products_that_no_routine_takes_go_through_shared_memory_with_what_follows() {
     let plan = plan(&b.done(&[y]), &Target::opencl_minimum(), &|_| false).unwrap();
     let [PlanStep::Kernel { kernel, .. }] = &plan.steps[..] else { panic!("{plan}") };
     assert!(kernel.shared_bytes() > 0, "{plan}");
+}
+
+#[test]
+fn an_axis_of_one_element_has_no_distance() {
+    let mut b = Build::default();
+    let (x, w) = (b.f32(&[3, 1, 6]), b.f32(&[1, 6, 5]));
+    let w = b.expand(w, &[3, 6, 5]);
+    let y = b.matmul(x, w);
+    let plan = plan(&b.done(&[y]), &Target::cpu(), &|_| true).unwrap();
+    let [PlanStep::Routine { routine: Routine::Gemm(gemm), .. }] = plan.steps[..] else { panic!("{plan}") };
+    let layout = |batch, row, column| Layout { offset: 0, batch, row, column };
+    assert_eq!([gemm.a, gemm.b, gemm.c], [layout(6, 0, 1), layout(0, 5, 1), layout(5, 5, 1)]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ use part::Part;
 const TILE: usize = 48;
 /// Columns below which rows fill vectors better.
 const FEW: usize = 16;
-/// Rows up to which a product is one of a matrix with vectors: the matrix is read only once.
+/// Rows up to which a product is one of a matrix with vectors, which comes from memory only once.
 const VECTORS: usize = 4;
 
 /// Runs a product.
@@ -74,13 +74,24 @@ unsafe fn product<F: Format>(pool: &Pool, gemm: &Gemm, buffers: [*mut u8; 3], ru
 /// The same product, with all batches' rows, or columns, as those of one matrix if they lie so.
 fn joined(gemm: Gemm) -> Gemm {
     let Gemm { batch, m, n, a, b, c, .. } = gemm;
-    let follow = |layout: Layout, count: usize, distance: usize| layout.batch == count * distance;
-    if batch > 1 && b.batch == 0 && follow(a, m, a.row) && follow(c, m, c.row) {
-        Gemm { batch: 1, m: batch * m, ..gemm }
-    } else if batch > 1 && a.batch == 0 && follow(b, n, b.column) && follow(c, n, c.column) {
-        Gemm { batch: 1, n: batch * n, ..gemm }
-    } else {
-        gemm
+    // From one to the next of all batches' rows or columns; where each has one, it may be anywhere.
+    let next = |layout: Layout, count: usize, distance: usize| match count {
+        1 => Some(layout.batch),
+        _ => (layout.batch == count * distance).then_some(distance),
+    };
+    let rows = next(a, m, a.row).zip(next(c, m, c.row)).filter(|_| b.batch == 0);
+    let columns = next(b, n, b.column).zip(next(c, n, c.column)).filter(|_| a.batch == 0);
+    match (rows, columns) {
+        _ if batch <= 1 => gemm,
+        (Some((of_a, of_c)), _) => {
+            let (a, c) = (Layout { row: of_a, ..a }, Layout { row: of_c, ..c });
+            Gemm { batch: 1, m: batch * m, a, c, ..gemm }
+        }
+        (None, Some((of_b, of_c))) => {
+            let (b, c) = (Layout { column: of_b, ..b }, Layout { column: of_c, ..c });
+            Gemm { batch: 1, n: batch * n, b, c, ..gemm }
+        }
+        (None, None) => gemm,
     }
 }
 
@@ -116,8 +127,8 @@ impl Tiles {
             }
             if gemm.m / rows >= gemm.n / columns { rows += 1 } else { columns += 1 }
         }
-        let m = gemm.m.div_ceil(rows).next_multiple_of(TILE).min(gemm.m.max(1));
-        let n = gemm.n.div_ceil(columns).next_multiple_of(TILE).min(gemm.n.max(1));
+        let m = gemm.m.div_ceil(rows).next_multiple_of(TILE).min(gemm.m).max(1);
+        let n = gemm.n.div_ceil(columns).next_multiple_of(TILE).min(gemm.n).max(1);
         Tiles { batches: gemm.batch, rows: gemm.m.div_ceil(m), columns: gemm.n.div_ceil(n), m, n }
     }
 
@@ -157,6 +168,9 @@ mod tests {
             [1, 200, 100, 1],
             [200, 1, 100, 1],
             [8, 8, 0, 1],
+            [0, 5, 3, 2],
+            [5, 0, 3, 1],
+            [2, 3, 4, 0],
             [1030, 20, 3, 1],
             [2, 1200, 35, 1],
         ]
@@ -172,7 +186,8 @@ mod tests {
                     |len: usize, by: usize| -> Vec<T> { (0..len).map(|i| T::from((i * by % 7) as u8)).collect() };
                 let (mut x, mut y, mut z) = (fill(a_len, 3), fill(b_len, 5), fill(c_len, 1));
                 let before = z.clone();
-                for (isa, threads) in Isa::available().into_iter().zip([1, 3].into_iter().cycle()) {
+                for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
+                    z.clone_from(&before);
                     let buffers: [*mut u8; 3] = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
                     // SAFETY: the vectors are as long as the layouts reach; the set is available.
                     unsafe { run(&Pool::new(threads), isa, &gemm, buffers) };
@@ -221,25 +236,34 @@ mod tests {
         let columns = joined(of(shared(dense(4, 6)), turned(dense(5, 6)), turned(dense(5, 4))));
         assert_eq!((columns.batch, columns.m, columns.n), (1, 4, 15));
         assert_eq!(joined(of(dense(4, 6), dense(6, 5), dense(4, 5))).batch, 3);
-        for gemm in [
-            of(dense(4, 6), shared(dense(6, 5)), dense(4, 5)),
-            of(shared(dense(4, 6)), turned(dense(5, 6)), turned(dense(5, 4))),
-        ] {
-            let number = |i: usize| (i * 5 % 11) as f32;
-            let (mut a, mut b, mut c) = (vec![0.0; 72], vec![0.0; 90], vec![0.0; 60]);
-            a.iter_mut().chain(&mut b).enumerate().for_each(|(i, value)| *value = number(i));
-            let before = c.clone();
-            // SAFETY: the vectors are as long as the layouts reach.
-            unsafe {
-                run(
-                    &Pool::new(2),
-                    Isa::best(),
-                    &gemm,
-                    [a.as_mut_ptr().cast(), b.as_mut_ptr().cast(), c.as_mut_ptr().cast()],
-                )
-            };
-            compare(&gemm, &a, &b, &c, &before, 0.0);
+        sums(&of(dense(4, 6), shared(dense(6, 5)), dense(4, 5)));
+        sums(&of(shared(dense(4, 6)), turned(dense(5, 6)), turned(dense(5, 4))));
+    }
+
+    #[test]
+    fn batches_of_one_row_or_column_are_one_product() {
+        // As the compiler claims them: along an axis of one element there is no distance.
+        let layout = |batch, row, column| Layout { offset: 0, batch, row, column };
+        let of = |m, n, a, b, c| Gemm { dtype: DType::F32, batch: 3, m, n, k: 6, a, b, c };
+        let rows = of(1, 5, layout(6, 0, 1), layout(0, 5, 1), layout(5, 5, 1));
+        let columns = of(4, 1, layout(0, 6, 1), layout(6, 1, 0), layout(4, 1, 1));
+        for (gemm, sides) in [(rows, (1, 3, 5)), (columns, (1, 4, 3))] {
+            let joined = joined(gemm);
+            assert_eq!((joined.batch, joined.m, joined.n), sides);
+            sums(&gemm);
         }
+    }
+
+    /// Runs a product of small numbers.
+    fn sums(gemm: &Gemm) {
+        let number = |i: usize| (i * 5 % 11) as f32;
+        let (mut a, mut b, mut c) = (vec![0.0; 72], vec![0.0; 90], vec![0.0; 60]);
+        a.iter_mut().chain(&mut b).enumerate().for_each(|(i, value)| *value = number(i));
+        let before = c.clone();
+        let buffers = [a.as_mut_ptr().cast(), b.as_mut_ptr().cast(), c.as_mut_ptr().cast()];
+        // SAFETY: the vectors are as long as the layouts reach.
+        unsafe { run(&Pool::new(2), Isa::best(), gemm, buffers) };
+        compare(gemm, &a, &b, &c, &before, 0.0);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use super::{Operand, reach};
 use crate::dtype::DType;
 
 /// `c[i] = a[i] × b[i]` for every batch i: m×k times k×n gives m×n, any strides.
+///
+/// A device may take subnormal bf16 for zero: AVX-512's products of pairs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
     /// Elements of a, b and c; f16 and bf16 accumulate in f32.

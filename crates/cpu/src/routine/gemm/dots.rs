@@ -1,4 +1,5 @@
-//! Products of a few rows with columns whose elements are neighbours, which are read once, where they lie.
+//! Products of a few rows with columns whose elements are neighbours, which are read where they lie, a few of them for all
+//! rows before the next.
 //!
 //! Each result is summed in as many parts as a vector has lanes.
 
