@@ -274,6 +274,26 @@ fn names_of_columns() {
     }
 }
 
+/// A name that two columns have is found for neither, in training and after it.
+#[test]
+fn columns_of_one_name() {
+    let twice = file("twice.csv", b"x,z,x,kind\n1,2,3,a\n4,5,6,b\n7,8,9,a\n");
+    let error = source::open(&twice, &Reading::default()).unwrap_err();
+    assert!(error.message().ends_with("twice.csv: columns 1 and 3 are both named `x`"), "{error}");
+    assert!(error.to_string().contains("`--without 1 --without 3`"), "{error}");
+    let left = |without: &[&str]| {
+        source::open(
+            &twice,
+            &Reading { without: without.iter().map(|at| at.to_string()).collect(), ..Reading::default() },
+        )
+    };
+    assert_eq!(left(&["1", "3"]).unwrap().data.features, [2.0, 5.0, 8.0]);
+    assert!(left(&["3"]).is_err(), "a file to be judged has both");
+    let once = source::open(&file("once.csv", b"x,z,kind\n1,2,a\n4,5,b\n7,8,a\n"), &Reading::default()).unwrap();
+    let error = once.source.read(&twice, &once.classes).unwrap_err();
+    assert!(error.message().ends_with("twice.csv: columns 1 and 3 are both named `x`"), "{error}");
+}
+
 #[test]
 fn tables() {
     let table = csv::load(&file("a.csv", b"\"x\",y,class\n1,2.5,0\n\n-3, 4e2,1\n")).unwrap();

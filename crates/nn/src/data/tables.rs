@@ -26,6 +26,21 @@ fn read_rows(path: &Path) -> Result<TextTable> {
     Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
 }
 
+/// An error if one of these columns has the name of another, read or not: by name the wrong one would be found.
+fn check_names(table: &TextTable, mut columns: impl Iterator<Item = usize>, path: &Path) -> Result<()> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    table.names.iter().enumerate().for_each(|(at, name)| places.entry(name).or_default().push(at + 1));
+    match columns.find_map(|column| places.get(table.names[column].as_str()).filter(|places| places.len() > 1)) {
+        Some(places) => {
+            let (first, second, name) = (places[0], places[1], &table.names[places[0] - 1]);
+            let message = format!("{}: columns {first} and {second} are both named `{name}`", path.display());
+            let without = format!("or leave both out: `--without {first} --without {second}`");
+            Err(Error::corrupt(message).note(format!("give one another name, {without}")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A column that is learned from.
 struct Column<'a> {
     place: usize,
@@ -190,6 +205,7 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
         return Err(Error::corrupt(message));
     }
+    check_names(table, columns.iter().copied().chain([label]).chain(sequence), path)?;
     let examples = Examples::of(table, path, sequence);
     let words = examples.words(label)?;
     if let Some(at) = words.iter().position(|word| word.is_empty()) {
@@ -281,7 +297,10 @@ impl Known<'_> {
             let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
             return Err(Error::corrupt(message));
         }
+        let known = place(self.label);
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
+        let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
+        check_names(&table, places.iter().copied().chain(known).chain(sequence), path)?;
         let examples = Examples::of(&table, path, sequence);
         let time = self.sequences.map_or(1, |sequences| sequences.time);
         if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
@@ -289,9 +308,7 @@ impl Known<'_> {
             let rows = examples.rows[long].len();
             return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
         }
-        let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
         let (features, lengths) = examples.numbers(&columns_of(&table, &places, self.words), time)?;
-        let known = place(self.label);
         let right = |rows: &Vec<usize>| match self.numbers {
             true => examples.cell(rows[0], known?).parse().ok().map(Right::Number),
             false => right(self.classes, examples.cell(rows[0], known?)),
