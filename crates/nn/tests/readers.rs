@@ -294,6 +294,25 @@ fn columns_of_one_name() {
     assert!(error.message().ends_with("twice.csv: columns 1 and 3 are both named `x`"), "{error}");
 }
 
+/// Rows without an id are no sequence of their own, and examples that memory cannot hold are no abort.
+#[test]
+fn sequences_that_cannot_be() {
+    let reading = Reading { sequence: Some("id".into()), ..Reading::default() };
+    let open = |text: &str| source::open(&file("ids.csv", text.as_bytes()), &reading);
+    let error = open("id,x,kind\n1,2,a\n,3,a\n2,4,b\n,5,b\n").unwrap_err();
+    assert!(error.message().ends_with("ids.csv:3: id: it is empty"), "{error}");
+    let good = open("id,x,kind\n1,2,a\n1,3,a\n2,4,b\n").unwrap();
+    let Source::Csv { columns, label, numbers, words, .. } = good.source else { panic!("a table") };
+    for time in [usize::MAX / 2, usize::MAX / 64] {
+        let sequences = Some(source::Sequences { column: "id".into(), time });
+        let (columns, label, words) = (columns.clone(), label.clone(), words.clone());
+        let source = Source::Csv { columns, label, numbers, sequences, words };
+        let error = source.read(&file("ids.csv", b"id,x\n1,2\n7,3\n7,4\n"), &good.classes).unwrap_err();
+        assert!(error.message().ends_with(&format!("2 examples of {time} rows of 1 numbers do not fit into memory")));
+        assert!(error.to_string().contains("the longest sequence, of 2 rows, is id `7`"), "{error}");
+    }
+}
+
 #[test]
 fn tables() {
     let table = csv::load(&file("a.csv", b"\"x\",y,class\n1,2.5,0\n\n-3, 4e2,1\n")).unwrap();

@@ -91,7 +91,7 @@ struct Examples<'a> {
 
 impl<'a> Examples<'a> {
     /// Examples in the order in which they begin.
-    fn of(table: &'a TextTable, path: &'a Path, sequence: Option<usize>) -> Examples<'a> {
+    fn of(table: &'a TextTable, path: &'a Path, sequence: Option<usize>) -> Result<Examples<'a>> {
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
         for (row, (_, cells)) in table.rows.iter().enumerate() {
@@ -101,7 +101,12 @@ impl<'a> Examples<'a> {
                 None => rows.push(vec![row]),
             }
         }
-        Examples { table, path, rows, sequence }
+        let examples = Examples { table, path, rows, sequence };
+        match sequence.and_then(|column| Some((column, *places.get("")?))) {
+            Some((column, blank)) => Err(Error::corrupt(format!("{}: it is empty", examples.at(blank, column)))
+                .note("each row says of which sequence it is")),
+            None => Ok(examples),
+        }
     }
 
     /// Rows of the longest.
@@ -145,7 +150,11 @@ impl<'a> Examples<'a> {
     /// The numbers of some columns, with zeros behind the end of what has fewer rows than this, and lengths of an example's axes.
     fn numbers(&self, columns: &[Column<'_>], time: usize) -> Result<(Vec<f32>, Vec<usize>)> {
         let width = columns.iter().map(Column::width).sum::<usize>();
-        let mut numbers = Vec::with_capacity(self.rows.len() * time * width);
+        let count = self.rows.len().checked_mul(time).and_then(|count| count.checked_mul(width));
+        let mut numbers = Vec::new();
+        if count.is_none_or(|count| numbers.try_reserve_exact(count).is_err()) {
+            return Err(self.too_many(time, width));
+        }
         for (example, rows) in self.rows.iter().enumerate() {
             for row in rows {
                 columns.iter().try_for_each(|column| self.read(*row, column, &mut numbers))?;
@@ -153,6 +162,21 @@ impl<'a> Examples<'a> {
             numbers.resize((example + 1) * time * width, 0.0);
         }
         Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
+    }
+
+    /// Memory does not hold them.
+    fn too_many(&self, time: usize, width: usize) -> Error {
+        let (path, examples) = (self.path.display(), self.rows.len());
+        let what = format!("{path}: {examples} examples of {time} rows of {width} numbers do not fit into memory");
+        let longest = self.rows.iter().max_by_key(|rows| rows.len());
+        match (self.sequence, longest) {
+            (Some(column), Some(rows)) => {
+                let (id, named) = (self.cell(rows[0], column), &self.table.names[column]);
+                let longest = format!("the longest sequence, of {} rows, is {named} `{id}`", rows.len());
+                Error::mistake(what).note(format!("{longest}; shorter ones take as much"))
+            }
+            _ => Error::mistake(what).note("`--without COLUMN` leaves a column out"),
+        }
     }
 
     /// What a row has in a column: a number, or a 1 in the place of its word.
@@ -206,7 +230,7 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         return Err(Error::corrupt(message));
     }
     check_names(table, columns.iter().copied().chain([label]).chain(sequence), path)?;
-    let examples = Examples::of(table, path, sequence);
+    let examples = Examples::of(table, path, sequence)?;
     let words = examples.words(label)?;
     if let Some(at) = words.iter().position(|word| word.is_empty()) {
         return Err(Error::corrupt(format!("{}: it is empty", examples.at(at, label))));
@@ -301,7 +325,7 @@ impl Known<'_> {
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
         let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
         check_names(&table, places.iter().copied().chain(known).chain(sequence), path)?;
-        let examples = Examples::of(&table, path, sequence);
+        let examples = Examples::of(&table, path, sequence)?;
         let time = self.sequences.map_or(1, |sequences| sequences.time);
         if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
             let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
