@@ -267,11 +267,31 @@ fn names_of_columns() {
         ("1,2,x\n3,4,y\n", false),
         ("1,2\n3,4\n", false),
         (",size\n0,1.5\n1,2.5\n", true),
+        ("name,color,good\nAda,red,y\nBob,blue,n\nCid,red,n\n", true),
+        ("1990,1991,country\n3,4,no\n5,4,se\n6,7,no\n", true),
+        ("outlook,wind,play\nsunny,weak,no\nrain,weak,yes\nrain,strong,no\nsun,strong,no\nfog,calm,yes\n", true),
+        (",1.5,a\n0,0.00,a\n1,2.50,b\n", false),
+        ("NA,1.5,a\n0,0.00,a\n1,2.50,b\n", false),
     ] {
         let table = panoply_nn::data::csv::TextTable::read(&file("names.csv", text.as_bytes())).unwrap();
         assert_eq!(table.named, named, "{text}");
         assert_eq!(table.rows[0].0, if named { 2 } else { 1 }, "{text}");
     }
+}
+
+/// What is said or known of the columns decides where the data leave it open.
+#[test]
+fn names_that_are_known() {
+    let reading = Reading { label: Some("Good".into()), ..Reading::default() };
+    let unclear = file("unclear.csv", b"color,good\nred,y\nblue,n\nred,good\n");
+    let open = source::open(&unclear, &reading).unwrap();
+    assert_eq!((open.data.len(), &open.classes[..]), (3, &["good", "n", "y"].map(String::from)[..]));
+    let few = open.source.read(&file("few.csv", b"color\nred\n"), &open.classes).unwrap();
+    assert_eq!((&few.names[..], &few.data.features[..]), (&["line 2".to_string()][..], &[0.0, 1.0][..]));
+    // Rows that had no names have none when they are few, either.
+    let bare = source::open(&file("bare.csv", b"red,y\nblue,n\nred,y\n"), &Reading::default()).unwrap();
+    let few = bare.source.read(&file("few.csv", b"blue,y\nred,n\nred,n\n"), &bare.classes).unwrap();
+    assert_eq!(few.data.features, [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
 }
 
 /// A name that two columns have is found for neither, in training and after it.

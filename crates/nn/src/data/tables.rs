@@ -5,7 +5,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::csv::TextTable;
+use super::csv::{TextTable, counted};
 use super::source::{Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Unlabelled, name, right, sorted};
 use super::{Dataset, Targets};
 
@@ -15,10 +15,10 @@ const FEW_VALUES: usize = 20;
 /// A column of more words than this holds names rather than kinds.
 const MOST_WORDS: usize = 64;
 
-/// The rows of a table, of text or of Parquet.
-fn read_rows(path: &Path) -> Result<TextTable> {
+/// The rows of a table, of text, of which somebody may know whether its first line has names, or of Parquet.
+fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>) -> Result<TextTable> {
     if !name(path).ends_with(".parquet") {
-        return TextTable::read(path);
+        return TextTable::read_named(path, known);
     }
     #[cfg(feature = "parquet")]
     return super::parquet::read(path);
@@ -206,7 +206,9 @@ impl<'a> Examples<'a> {
 
 /// Reads examples with what is to be learned of them.
 pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
-    let table = &read_rows(path)?;
+    let said = || reading.label.iter().chain(&reading.sequence).chain(&reading.without);
+    let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
+    let table = &read_rows(path, |first| first.iter().any(is_said).then_some(true))?;
     let label = table.label(reading.label.as_deref())?;
     let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
     if sequence == Some(label) {
@@ -313,10 +315,14 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// Reads examples to be judged, and what is right where it is known.
     pub fn read(&self, path: &Path) -> Result<Unlabelled> {
-        let table = read_rows(path)?;
+        let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
+        let table = read_rows(path, |first| {
+            let unnamed = needed().all(|name| (1..=first.len()).any(|column| counted(column) == *name));
+            let named = needed().all(|name| first.contains(name));
+            named.then_some(true).or_else(|| unnamed.then_some(false))
+        })?;
         let place = |name: &str| table.names.iter().position(|known| known == name);
-        let needed = self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
-        let missing: Vec<&str> = needed.map(String::as_str).filter(|name| place(name).is_none()).collect();
+        let missing: Vec<&str> = needed().map(String::as_str).filter(|name| place(name).is_none()).collect();
         if !missing.is_empty() {
             let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
             return Err(Error::corrupt(message));
