@@ -294,6 +294,19 @@ fn names_that_are_known() {
     assert_eq!(few.data.features, [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
 }
 
+/// A word that is missing is named, not the words around it.
+#[test]
+fn words_that_are_missing() {
+    for (cell, wrong) in [("", "it is empty"), ("NaN", "`NaN` is no word"), ("12", "`12` is no word")] {
+        let text = format!("color,size,kind\nred,1,a\nblue,2,b\n{cell},3,a\nred,4,b\ninf,5,a\n");
+        let error = source::open(&file("missing.csv", text.as_bytes()), &Reading::default()).unwrap_err();
+        assert!(error.message().ends_with(&format!("missing.csv:4: color: {wrong}, in a column of words")), "{error}");
+    }
+    let odd = file("odd.csv", b"color,size,kind\n1,1,a\nblue,2,b\n3,3,a\n");
+    let error = source::open(&odd, &Reading::default()).unwrap_err();
+    assert!(error.message().ends_with("odd.csv:3: color: `blue` is no finite number"), "{error}");
+}
+
 /// A name that two columns have is found for neither, in training and after it.
 #[test]
 fn columns_of_one_name() {

@@ -55,15 +55,29 @@ impl Column<'_> {
     }
 }
 
-/// The words of those columns that hold no number at all.
+/// A cell of a column of words that is none: empty, a number, or what stands for a number that is missing.
+fn is_no_word(cell: &str) -> bool {
+    cell.is_empty() || cell.parse::<f32>().is_ok_and(|number| !number.is_infinite())
+}
+
+/// The words of those columns that hold more of them than numbers; all that they hold must be words.
 fn words_of(table: &TextTable, columns: &[usize], path: &Path) -> Result<BTreeMap<String, Vec<String>>> {
     let mut found = BTreeMap::new();
     for column in columns {
         let cells: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[*column].as_str()).collect();
-        if cells.iter().any(|cell| cell.is_empty() || cell.parse::<f32>().is_ok()) {
+        let (no_words, all) = (cells.iter().filter(|cell| is_no_word(cell)), cells.len());
+        let numbers = no_words.clone().filter(|cell| cell.parse::<f32>().is_ok_and(f32::is_finite)).count();
+        if all - no_words.count() <= numbers {
             continue;
         }
         let (name, words) = (&table.names[*column], sorted(&cells));
+        if let Some(row) = cells.iter().position(|cell| is_no_word(cell)) {
+            let cell =
+                if cells[row].is_empty() { "it is empty".into() } else { format!("`{}` is no word", cells[row]) };
+            let line = table.rows[row].0;
+            let message = format!("{}:{line}: {name}: {cell}, in a column of words", path.display());
+            return Err(Error::corrupt(message).note(format!("`--without {name:?}` leaves the column out")));
+        }
         if words.len() > MOST_WORDS {
             let message =
                 format!("{}: {name}: {} different words are no kinds of anything", path.display(), words.len());
