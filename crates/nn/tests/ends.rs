@@ -3,6 +3,7 @@
 use panoply_nn::compiled::{Options, compile};
 use panoply_nn::data::Dataset;
 use panoply_nn::fit::Quiet;
+use panoply_nn::layers::{BlockShape, CrossAttention, Decoder, DecoderBlock, MultiHeadAttention, Sequential};
 use panoply_nn::network::layer_spec::{Block, Memory};
 use panoply_nn::{AdamW, Layer, LayerSpec, Loss, Network, Pass, Run, Standardise, Training, evaluate, predict};
 use panoply_tensor::{DType, Device, Rng, Tensor};
@@ -83,6 +84,35 @@ fn a_sequence_gives_what_it_gives_alone() {
 }
 
 /// Learning and judging do not see it either, wherever the examples lie; a network in use heeds the ends, too.
+/// Layers that look at a second sequence do not look behind its end, and say where nobody knows it.
+#[test]
+fn what_stands_behind_the_ends_of_a_source_is_not_seen() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(6);
+        let shape = BlockShape { width: FEATURES, heads: 2, inner: 5, norm_first: true, causal: true, dropout: 0.0 };
+        let attention = MultiHeadAttention::new(FEATURES, 2, &mut rng);
+        let block = DecoderBlock::new(shape, &mut rng);
+        let cross = CrossAttention { attention, source: Sequential::default() };
+        let (layers, source) = (Sequential::default(), Sequential::default());
+        let decoder = Decoder { layers, source, blocks: vec![block.clone()] };
+        let lengths = [3, 7, 1, 5];
+        let ends = Tensor::from_slice(&lengths, [4]);
+        let input = |behind: f32| Tensor::from_slice(&padded(&lengths, behind), [4, TIME, FEATURES]);
+        for layer in [&cross as &dyn Layer, &decoder] {
+            let output = |behind: f32| {
+                let output = layer.forward(&input(behind), &mut Pass::eval().over(Some(&ends)));
+                let rows = output.to_vec::<f32>().unwrap();
+                let counts = |(row, length): (&[f32], &i32)| row[..*length as usize * FEATURES].to_vec();
+                rows.chunks_exact(TIME * FEATURES).zip(&lengths).flat_map(counts).collect::<Vec<f32>>()
+            };
+            assert_eq!(output(0.0), output(1e3));
+        }
+        let other = input(0.0).narrow(1, 0, 2);
+        let error = block.decode(&input(0.0), &other, &mut Pass::eval().over(Some(&ends))).check().unwrap_err();
+        assert!(error.message().contains("sequences of 7 times end, not where those of 2 do"), "{error}");
+    });
+}
+
 #[test]
 fn what_stands_behind_ends_is_not_learned() {
     on_cpu(|| {

@@ -267,6 +267,11 @@ fn names_of_columns() {
         ("1,2,x\n3,4,y\n", false),
         ("1,2\n3,4\n", false),
         (",size\n0,1.5\n1,2.5\n", true),
+        ("name,color,good\nAda,red,y\nBob,blue,n\nCid,red,n\n", true),
+        ("1990,1991,country\n3,4,no\n5,4,se\n6,7,no\n", true),
+        ("outlook,wind,play\nsunny,weak,no\nrain,weak,yes\nrain,strong,no\nsun,strong,no\nfog,calm,yes\n", true),
+        (",1.5,a\n0,0.00,a\n1,2.50,b\n", false),
+        ("NA,1.5,a\n0,0.00,a\n1,2.50,b\n", false),
     ] {
         let table = panoply_nn::data::csv::TextTable::read(&file("names.csv", text.as_bytes())).unwrap();
         assert_eq!(table.named, named, "{text}");
@@ -287,6 +292,73 @@ fn few_rows_of_words_are_read_by_known_names() {
     }
     let error = trained.source.read(&file("few.csv", b"red,round\n"), &trained.classes).unwrap_err();
     assert!(error.message().ends_with("few.csv: 2 columns are missing (color, shape)"), "{error}");
+}
+
+/// What is said or known of the columns decides where the data leave it open.
+#[test]
+fn names_that_are_known() {
+    let reading = Reading { label: Some("Good".into()), ..Reading::default() };
+    let unclear = file("unclear.csv", b"color,good\nred,y\nblue,n\nred,good\n");
+    let open = source::open(&unclear, &reading).unwrap();
+    assert_eq!((open.data.len(), &open.classes[..]), (3, &["good", "n", "y"].map(String::from)[..]));
+    let few = open.source.read(&file("few.csv", b"color\nred\n"), &open.classes).unwrap();
+    assert_eq!((&few.names[..], &few.data.features[..]), (&["line 2".to_string()][..], &[0.0, 1.0][..]));
+    // Rows that had no names have none when they are few, either.
+    let bare = source::open(&file("bare.csv", b"red,y\nblue,n\nred,y\n"), &Reading::default()).unwrap();
+    let few = bare.source.read(&file("few.csv", b"blue,y\nred,n\nred,n\n"), &bare.classes).unwrap();
+    assert_eq!(few.data.features, [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
+}
+
+/// A word that is missing is named, not the words around it.
+#[test]
+fn words_that_are_missing() {
+    for (cell, wrong) in [("", "it is empty"), ("NaN", "`NaN` is no word"), ("12", "`12` is no word")] {
+        let text = format!("color,size,kind\nred,1,a\nblue,2,b\n{cell},3,a\nred,4,b\ninf,5,a\n");
+        let error = source::open(&file("missing.csv", text.as_bytes()), &Reading::default()).unwrap_err();
+        assert!(error.message().ends_with(&format!("missing.csv:4: color: {wrong}, in a column of words")), "{error}");
+    }
+    let odd = file("odd.csv", b"color,size,kind\n1,1,a\nblue,2,b\n3,3,a\n");
+    let error = source::open(&odd, &Reading::default()).unwrap_err();
+    assert!(error.message().ends_with("odd.csv:3: color: `blue` is no finite number"), "{error}");
+}
+
+/// A name that two columns have is found for neither, in training and after it.
+#[test]
+fn columns_of_one_name() {
+    let twice = file("twice.csv", b"x,z,x,kind\n1,2,3,a\n4,5,6,b\n7,8,9,a\n");
+    let error = source::open(&twice, &Reading::default()).unwrap_err();
+    assert!(error.message().ends_with("twice.csv: columns 1 and 3 are both named `x`"), "{error}");
+    assert!(error.to_string().contains("`--without 1 --without 3`"), "{error}");
+    let left = |without: &[&str]| {
+        source::open(
+            &twice,
+            &Reading { without: without.iter().map(|at| at.to_string()).collect(), ..Reading::default() },
+        )
+    };
+    assert_eq!(left(&["1", "3"]).unwrap().data.features, [2.0, 5.0, 8.0]);
+    assert!(left(&["3"]).is_err(), "a file to be judged has both");
+    let once = source::open(&file("once.csv", b"x,z,kind\n1,2,a\n4,5,b\n7,8,a\n"), &Reading::default()).unwrap();
+    let error = once.source.read(&twice, &once.classes).unwrap_err();
+    assert!(error.message().ends_with("twice.csv: columns 1 and 3 are both named `x`"), "{error}");
+}
+
+/// Rows without an id are no sequence of their own, and examples that memory cannot hold are no abort.
+#[test]
+fn sequences_that_cannot_be() {
+    let reading = Reading { sequence: Some("id".into()), ..Reading::default() };
+    let open = |text: &str| source::open(&file("ids.csv", text.as_bytes()), &reading);
+    let error = open("id,x,kind\n1,2,a\n,3,a\n2,4,b\n,5,b\n").unwrap_err();
+    assert!(error.message().ends_with("ids.csv:3: id: it is empty"), "{error}");
+    let good = open("id,x,kind\n1,2,a\n1,3,a\n2,4,b\n").unwrap();
+    let Source::Csv { columns, label, numbers, words, .. } = good.source else { panic!("a table") };
+    for time in [usize::MAX / 2, usize::MAX / 64] {
+        let sequences = Some(source::Sequences { column: "id".into(), time });
+        let (columns, label, words) = (columns.clone(), label.clone(), words.clone());
+        let source = Source::Csv { columns, label, numbers, sequences, words };
+        let error = source.read(&file("ids.csv", b"id,x\n1,2\n7,3\n7,4\n"), &good.classes).unwrap_err();
+        assert!(error.message().ends_with(&format!("2 examples of {time} rows of 1 numbers do not fit into memory")));
+        assert!(error.to_string().contains("the longest sequence, of 2 rows, is id `7`"), "{error}");
+    }
 }
 
 #[test]

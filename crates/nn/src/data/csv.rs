@@ -93,9 +93,14 @@ pub struct TextTable {
 const LABELS: [&str; 8] = ["label", "labels", "class", "target", "y", "species", "category", "outcome"];
 
 impl TextTable {
-    /// Reads a table. The first line is taken as names if it has no number where most other lines have one, or, in a table of words
-    /// alone, if nothing in it comes again though everything below does.
+    /// Reads a table. The first line is taken as names if it has a word where most other lines have a number, or if nothing in it
+    /// comes again though words below it do.
     pub fn read(path: &Path) -> Result<TextTable> {
+        TextTable::read_named(path, |_| None)
+    }
+
+    /// Reads a table of which somebody may know whether this first line names the columns.
+    pub(super) fn read_named(path: &Path, known: impl Fn(&[String]) -> Option<bool>) -> Result<TextTable> {
         let text = String::from_utf8(read(path)?);
         let text = text.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
         let text = text.trim_start_matches('\u{feff}');
@@ -116,22 +121,12 @@ impl TextTable {
         let Some(width) = rows.first().map(|(_, first)| first.len()) else {
             return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
         };
-        let named = are_names(&rows);
+        let named = known(&rows[0].1).unwrap_or_else(|| are_names(&rows));
         let names = match named {
             true => rows.remove(0).1,
-            false => (1..=width).map(|column| format!("column {column}")).collect(),
+            false => (1..=width).map(counted).collect(),
         };
         Ok(TextTable { names, named, rows })
-    }
-
-    /// The same table, whose first row names the columns if all of these names are in it: a few rows of words do not tell by themselves.
-    pub(super) fn named_after(mut self, names: &[&str]) -> TextTable {
-        let has_all = |cells: &[String]| names.iter().all(|name| cells.iter().any(|cell| cell == name));
-        if !self.named && self.rows.first().is_some_and(|(_, cells)| has_all(cells)) {
-            self.names = self.rows.remove(0).1;
-            self.named = true;
-        }
-        self
     }
 
     /// The position of the column of classes: the one that is said, by name or counted from 1, or one of a usual name, or the
@@ -177,18 +172,23 @@ impl TextTable {
     }
 }
 
-/// Whether the first row names the columns.
+/// The name of a column that has none, counted from 1.
+pub(super) fn counted(column: usize) -> String {
+    format!("column {column}")
+}
+
+/// Whether the first row names the columns. An empty cell tells nothing, and a number with a fraction is no name.
 fn are_names(rows: &[(usize, Vec<String>)]) -> bool {
     let Some(((_, first), below)) = rows.split_first() else { return false };
     let column = |at: usize| below.iter().map(move |(_, cells)| cells[at].as_str()).filter(|cell| !cell.is_empty());
     let numbers = |at: usize| column(at).filter(|cell| cell.parse::<f32>().is_ok()).count();
-    let words = |at: usize| first[at].parse::<f32>().is_err();
-    let over_numbers = |at: usize| words(at) && 2 * numbers(at) > column(at).count();
-    let over_words = |at: usize| {
-        let kinds: HashSet<&str> = column(at).collect();
-        words(at) && !kinds.contains(first[at].as_str()) && 2 * kinds.len() <= below.len()
-    };
-    (0..first.len()).any(over_numbers) || (0..first.len()).all(over_words)
+    let word = |at: &usize| !first[*at].is_empty() && first[*at].parse::<f32>().is_err();
+    let over_numbers = |at: usize| 2 * numbers(at) > column(at).count();
+    let comes_again = |at: usize| !first[at].is_empty() && column(at).any(|cell| cell == first[at]);
+    let repeats = |at: usize| column(at).collect::<HashSet<&str>>().len() < column(at).count();
+    let names = || (0..first.len()).filter(word);
+    !first.iter().any(|cell| cell.parse::<f32>().is_ok_and(|number| number.fract() != 0.0))
+        && (names().any(over_numbers) || !(0..first.len()).any(comes_again) && names().any(repeats))
 }
 
 /// The cells of a line; none if a quote is not closed. Within quotes dividers are text and `""` is a quote.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::csv::TextTable;
+use super::csv::{TextTable, counted};
 use super::source::{Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Unlabelled, name, right, sorted};
 use super::{Dataset, Targets};
 
@@ -15,15 +15,30 @@ const FEW_VALUES: usize = 20;
 /// A column of more words than this holds names rather than kinds.
 const MOST_WORDS: usize = 64;
 
-/// The rows of a table, of text or of Parquet.
-fn read_rows(path: &Path) -> Result<TextTable> {
+/// The rows of a table, of text, of which somebody may know whether its first line has names, or of Parquet.
+fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>) -> Result<TextTable> {
     if !name(path).ends_with(".parquet") {
-        return TextTable::read(path);
+        return TextTable::read_named(path, known);
     }
     #[cfg(feature = "parquet")]
     return super::parquet::read(path);
     #[cfg(not(feature = "parquet"))]
     Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
+}
+
+/// An error if one of these columns has the name of another, read or not: by name the wrong one would be found.
+fn check_names(table: &TextTable, mut columns: impl Iterator<Item = usize>, path: &Path) -> Result<()> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    table.names.iter().enumerate().for_each(|(at, name)| places.entry(name).or_default().push(at + 1));
+    match columns.find_map(|column| places.get(table.names[column].as_str()).filter(|places| places.len() > 1)) {
+        Some(places) => {
+            let (first, second, name) = (places[0], places[1], &table.names[places[0] - 1]);
+            let message = format!("{}: columns {first} and {second} are both named `{name}`", path.display());
+            let without = format!("or leave both out: `--without {first} --without {second}`");
+            Err(Error::corrupt(message).note(format!("give one another name, {without}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A column that is learned from.
@@ -40,15 +55,29 @@ impl Column<'_> {
     }
 }
 
-/// The words of those columns that hold no number at all.
+/// A cell of a column of words that is none: empty, a number, or what stands for a number that is missing.
+fn is_no_word(cell: &str) -> bool {
+    cell.is_empty() || cell.parse::<f32>().is_ok_and(|number| !number.is_infinite())
+}
+
+/// The words of those columns that hold more of them than numbers; all that they hold must be words.
 fn words_of(table: &TextTable, columns: &[usize], path: &Path) -> Result<BTreeMap<String, Vec<String>>> {
     let mut found = BTreeMap::new();
     for column in columns {
         let cells: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[*column].as_str()).collect();
-        if cells.iter().any(|cell| cell.is_empty() || cell.parse::<f32>().is_ok()) {
+        let (no_words, all) = (cells.iter().filter(|cell| is_no_word(cell)), cells.len());
+        let numbers = no_words.clone().filter(|cell| cell.parse::<f32>().is_ok_and(f32::is_finite)).count();
+        if all - no_words.count() <= numbers {
             continue;
         }
         let (name, words) = (&table.names[*column], sorted(&cells));
+        if let Some(row) = cells.iter().position(|cell| is_no_word(cell)) {
+            let cell =
+                if cells[row].is_empty() { "it is empty".into() } else { format!("`{}` is no word", cells[row]) };
+            let line = table.rows[row].0;
+            let message = format!("{}:{line}: {name}: {cell}, in a column of words", path.display());
+            return Err(Error::corrupt(message).note(format!("`--without {name:?}` leaves the column out")));
+        }
         if words.len() > MOST_WORDS {
             let message =
                 format!("{}: {name}: {} different words are no kinds of anything", path.display(), words.len());
@@ -76,7 +105,7 @@ struct Examples<'a> {
 
 impl<'a> Examples<'a> {
     /// Examples in the order in which they begin.
-    fn of(table: &'a TextTable, path: &'a Path, sequence: Option<usize>) -> Examples<'a> {
+    fn of(table: &'a TextTable, path: &'a Path, sequence: Option<usize>) -> Result<Examples<'a>> {
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
         for (row, (_, cells)) in table.rows.iter().enumerate() {
@@ -86,7 +115,12 @@ impl<'a> Examples<'a> {
                 None => rows.push(vec![row]),
             }
         }
-        Examples { table, path, rows, sequence }
+        let examples = Examples { table, path, rows, sequence };
+        match sequence.and_then(|column| Some((column, *places.get("")?))) {
+            Some((column, blank)) => Err(Error::corrupt(format!("{}: it is empty", examples.at(blank, column)))
+                .note("each row says of which sequence it is")),
+            None => Ok(examples),
+        }
     }
 
     /// Rows of the longest.
@@ -130,7 +164,11 @@ impl<'a> Examples<'a> {
     /// The numbers of some columns, with zeros behind the end of what has fewer rows than this, and lengths of an example's axes.
     fn numbers(&self, columns: &[Column<'_>], time: usize) -> Result<(Vec<f32>, Vec<usize>)> {
         let width = columns.iter().map(Column::width).sum::<usize>();
-        let mut numbers = Vec::with_capacity(self.rows.len() * time * width);
+        let count = self.rows.len().checked_mul(time).and_then(|count| count.checked_mul(width));
+        let mut numbers = Vec::new();
+        if count.is_none_or(|count| numbers.try_reserve_exact(count).is_err()) {
+            return Err(self.too_many(time, width));
+        }
         for (example, rows) in self.rows.iter().enumerate() {
             for row in rows {
                 columns.iter().try_for_each(|column| self.read(*row, column, &mut numbers))?;
@@ -138,6 +176,21 @@ impl<'a> Examples<'a> {
             numbers.resize((example + 1) * time * width, 0.0);
         }
         Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
+    }
+
+    /// Memory does not hold them.
+    fn too_many(&self, time: usize, width: usize) -> Error {
+        let (path, examples) = (self.path.display(), self.rows.len());
+        let what = format!("{path}: {examples} examples of {time} rows of {width} numbers do not fit into memory");
+        let longest = self.rows.iter().max_by_key(|rows| rows.len());
+        match (self.sequence, longest) {
+            (Some(column), Some(rows)) => {
+                let (id, named) = (self.cell(rows[0], column), &self.table.names[column]);
+                let longest = format!("the longest sequence, of {} rows, is {named} `{id}`", rows.len());
+                Error::mistake(what).note(format!("{longest}; shorter ones take as much"))
+            }
+            _ => Error::mistake(what).note("`--without COLUMN` leaves a column out"),
+        }
     }
 
     /// What a row has in a column: a number, or a 1 in the place of its word.
@@ -167,7 +220,9 @@ impl<'a> Examples<'a> {
 
 /// Reads examples with what is to be learned of them.
 pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
-    let table = &read_rows(path)?;
+    let said = || reading.label.iter().chain(&reading.sequence).chain(&reading.without);
+    let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
+    let table = &read_rows(path, |first| first.iter().any(is_said).then_some(true))?;
     let label = table.label(reading.label.as_deref())?;
     let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
     if sequence == Some(label) {
@@ -190,7 +245,8 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
         return Err(Error::corrupt(message));
     }
-    let examples = Examples::of(table, path, sequence);
+    check_names(table, columns.iter().copied().chain([label]).chain(sequence), path)?;
+    let examples = Examples::of(table, path, sequence)?;
     let words = examples.words(label)?;
     if let Some(at) = words.iter().position(|word| word.is_empty()) {
         return Err(Error::corrupt(format!("{}: it is empty", examples.at(at, label))));
@@ -273,26 +329,30 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// Reads examples to be judged, and what is right where it is known.
     pub fn read(&self, path: &Path) -> Result<Unlabelled> {
-        let needed = self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
-        let needed: Vec<&str> = needed.map(String::as_str).collect();
-        let table = read_rows(path)?.named_after(&needed);
+        let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
+        let table = read_rows(path, |first| {
+            let unnamed = needed().all(|name| (1..=first.len()).any(|column| counted(column) == *name));
+            let named = needed().all(|name| first.contains(name));
+            named.then_some(true).or_else(|| unnamed.then_some(false))
+        })?;
         let place = |name: &str| table.names.iter().position(|known| known == name);
-        let missing: Vec<&str> = needed.into_iter().filter(|name| place(name).is_none()).collect();
+        let missing: Vec<&str> = needed().map(String::as_str).filter(|name| place(name).is_none()).collect();
         if !missing.is_empty() {
             let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
             return Err(Error::corrupt(message));
         }
+        let known = place(self.label);
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
-        let examples = Examples::of(&table, path, sequence);
+        let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
+        check_names(&table, places.iter().copied().chain(known).chain(sequence), path)?;
+        let examples = Examples::of(&table, path, sequence)?;
         let time = self.sequences.map_or(1, |sequences| sequences.time);
         if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
             let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
             let rows = examples.rows[long].len();
             return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
         }
-        let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
         let (features, lengths) = examples.numbers(&columns_of(&table, &places, self.words), time)?;
-        let known = place(self.label);
         let right = |rows: &Vec<usize>| match self.numbers {
             true => examples.cell(rows[0], known?).parse().ok().map(Right::Number),
             false => right(self.classes, examples.cell(rows[0], known?)),

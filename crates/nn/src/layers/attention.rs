@@ -66,6 +66,18 @@ pub(super) fn seen(input: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
     pass.counted(input).map(|counted| counted.unsqueeze(1).unsqueeze(1))
 }
 
+/// Which positions of `source` may be looked at from `input`, if not all may: where it ends is known if both have as many times.
+pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
+    pass.times()?;
+    match (input.dims::<3>(), source.dims::<3>()) {
+        (Ok([_, times, _]), Ok([_, others, _])) if times != others => {
+            let message = format!("it is known where sequences of {times} times end, not where those of {others} do");
+            Some(Tensor::from_mistake(Error::mistake(message).note("look at as many times, or leave out `Pass::over`")))
+        }
+        _ => seen(source, pass),
+    }
+}
+
 impl Layer for MultiHeadAttention {
     /// Every position looks at every position that counts, or at those up to itself.
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {

@@ -3,6 +3,7 @@
 use panoply_tensor::{Attention, Tensor};
 
 use crate::layer::{Layer, Pass};
+use crate::layers::attention::seen_from;
 use crate::layers::{DecoderBlock, MultiHeadAttention, Sequential};
 use crate::module::module;
 
@@ -18,7 +19,8 @@ pub struct CrossAttention {
 impl Layer for CrossAttention {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
         let source = self.source.forward(input, pass);
-        self.attention.attend(input, &source, &Attention::default(), pass)
+        let mask = seen_from(input, &source, pass);
+        self.attention.attend(input, &source, &Attention { mask: mask.as_ref(), ..Attention::default() }, pass)
     }
 }
 

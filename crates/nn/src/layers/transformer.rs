@@ -3,7 +3,7 @@
 use panoply_tensor::{Attention, Rng, Tensor};
 
 use crate::layer::{Layer, Pass};
-use crate::layers::attention::seen;
+use crate::layers::attention::{seen, seen_from};
 use crate::layers::{Dropout, LayerNorm, Linear, MultiHeadAttention};
 use crate::module::module;
 
@@ -117,10 +117,11 @@ impl DecoderBlock {
         }
     }
 
-    /// Each position sees the ones up to itself, and all of `source`.
+    /// Each position sees the ones up to itself, and all of `source` that counts.
     pub fn decode(&self, input: &Tensor, source: &Tensor, pass: &mut Pass<'_>) -> Tensor {
         let causal = Attention { causal: true, ..Attention::default() };
-        let all = Attention::default();
+        let mask = seen_from(input, source, pass);
+        let all = Attention { mask: mask.as_ref(), ..Attention::default() };
         let own = added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, &causal, pass));
         let seen = added(&self.shape, &self.norms[1], &own, pass, |x, pass| self.cross.attend(x, source, &all, pass));
         added(&self.shape, &self.norms[2], &seen, pass, |x, pass| self.dense.forward(x, pass))
