@@ -202,7 +202,7 @@ impl Job {
 
     fn training(&self) -> Training {
         let settings = &self.manifest.settings;
-        let steps = settings.epochs * self.train.len().div_ceil(settings.batch.max(1));
+        let steps = settings.epochs.saturating_mul(self.train.len().div_ceil(settings.batch.max(1)));
         Training {
             patience: settings.patience,
             schedule: settings.schedule.schedule(steps as u64),
@@ -244,11 +244,17 @@ impl Job {
         );
         let absent = absent(&self.train, &data.classes);
         if !absent.is_empty() {
-            eprintln!("no example to learn from is of class {}", absent.join(", "));
+            let more = absent.len().saturating_sub(ABSENT_NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let named: Vec<&str> = absent.into_iter().take(ABSENT_NAMED).collect();
+            eprintln!("no example to learn from is of class {}{more}", named.join(", "));
         }
         if done >= settings.epochs {
-            let message =
-                format!("all {} epochs are made; `--epochs {}` goes on", settings.epochs, 2 * settings.epochs);
+            let message = format!(
+                "all {} epochs are made; `--epochs {}` goes on",
+                settings.epochs,
+                settings.epochs.saturating_mul(2)
+            );
             return Err(Error::mistake(message));
         }
         let plan = self.run.memory(training, &self.train, training.batch)?;
@@ -310,7 +316,8 @@ impl Job {
         let picture = outcome::picture(&data.source);
         println!("saved {}: the model, its history, curves.svg and {picture}", self.folder.0.display());
         println!("try it:   {}", commands.predict);
-        let more = if result.interrupted { String::new() } else { format!(" --epochs {}", 2 * settings.epochs) };
+        let more =
+            if result.interrupted { String::new() } else { format!(" --epochs {}", settings.epochs.saturating_mul(2)) };
         println!("go on:    {}{more}", commands.resume);
     }
 }
@@ -349,6 +356,9 @@ fn divided(labelled: &Labelled, settings: &Settings) -> Result<(Dataset, Dataset
     }
     Ok((train, held, rng))
 }
+
+/// So many classes without an example are named.
+const ABSENT_NAMED: usize = 10;
 
 /// The classes of which there is no example.
 fn absent<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
