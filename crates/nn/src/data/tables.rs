@@ -252,7 +252,9 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         return Err(Error::corrupt(format!("{}: it is empty", examples.at(at, label))));
     }
     let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == super::source::Task::Numbers);
-    let (time, kinds) = (examples.longest(), words_of(table, &columns, path)?);
+    let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[label]);
+    let explained = |error: Error| if reading.label.is_some() { error } else { error.note(learned()) };
+    let (time, kinds) = (examples.longest(), words_of(table, &columns, path).map_err(explained)?);
     let source = Source::Csv {
         columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
         label: table.names[label].clone(),
@@ -265,11 +267,9 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         false => classes_of(&examples, label, &words)?,
     };
     let columns = columns_of(table, &columns, &kinds);
-    let (features, lengths) = examples.numbers(&columns, time).map_err(|error| {
-        let error = error.note("`--without COLUMN` leaves a column out");
-        let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[label]);
-        if reading.label.is_some() { error } else { error.note(learned()) }
-    })?;
+    let (features, lengths) = examples
+        .numbers(&columns, time)
+        .map_err(|error| explained(error.note("`--without COLUMN` leaves a column out")))?;
     let width = lengths.iter().product();
     let data = match targets {
         Targets::Numbers { values, .. } => Dataset::numbers(features, width, values, 1)?,
