@@ -7,8 +7,8 @@
 //!
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
 //! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
-//! and one for the forward direction), `batch` (functions of one example for many), `capture` (functions that are built once), [`random`], [`realize`], `memory_plan`, [`display`],
-//! [`conformance`] (what every device must compute).
+//! and one for the forward direction), `batch` (functions of one example for many), `capture` (functions that are built once),
+//! [`random`], [`realize`], `memory_plan`, [`display`], [`conformance`] (what every device must compute).
 
 #![forbid(unsafe_code)]
 

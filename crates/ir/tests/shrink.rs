@@ -1,0 +1,37 @@
+//! A random kernel is shrunk to what its failure needs.
+
+use panoply_ir::kernel::{Kernel, Op};
+use panoply_ir::random::{Options, case};
+
+fn count(kernel: &Kernel, counts: impl Fn(&Op) -> bool) -> usize {
+    let mut found = 0;
+    kernel.walk(&mut |stmt| found += usize::from(counts(&stmt.op)));
+    found
+}
+
+fn stores(kernel: &Kernel) -> usize {
+    count(kernel, |op| matches!(op, Op::Store { .. }))
+}
+
+#[test]
+fn what_a_failure_does_not_need_goes() {
+    for seed in 0..20 {
+        let large = case(seed, &Options::default());
+        if stores(&large.kernel) == 0 {
+            continue;
+        }
+        let small = large.clone().shrunk(|case| stores(&case.kernel) > 0);
+        assert_eq!(stores(&small.kernel), 1, "seed {seed}\n{}", *small.kernel);
+        let (before, after) = (count(&large.kernel, |_| true), count(&small.kernel, |_| true));
+        // What counts a loop's turns stays, and nothing else that does not hold the store's operands.
+        assert!(after < before && after <= 8, "seed {seed}: {before} statements became {after}\n{}", *small.kernel);
+        small.interpret(1).expect("it runs");
+    }
+}
+
+#[test]
+fn what_never_fails_stays() {
+    let case = case(3, &Options::default());
+    let statements = |kernel: &Kernel| count(kernel, |_| true);
+    assert_eq!(statements(&case.clone().shrunk(|_| false).kernel), statements(&case.kernel));
+}
