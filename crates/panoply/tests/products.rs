@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use panoply::runtime::{DeviceOptions, Registry, Work};
 use panoply::{DType, Device, Kind, Tensor};
+use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, HipDriver};
 use panoply_fake::{Control, library};
 use panoply_ir::routine::{Gemm, Layout, Routine};
@@ -28,6 +29,7 @@ const JOBS: &[(&str, fn())] = &[
     ("the library cannot say", cannot_say),
     ("no room for a workspace", no_workspace),
     ("no library", no_library),
+    ("reported", reported),
     ("a library too new", too_new),
     ("everything is given back", given_back),
     ("rocm agrees", rocm_agrees),
@@ -277,6 +279,7 @@ fn no_workspace() {
 #[test]
 fn without_cublaslt_the_reason_is_named_and_kernels_do_it() {
     run("no library", &[]);
+    run("reported", &[]);
     run("a library too new", &[("PANOPLY_FAKE_CUDA", "cublas=13")]);
 }
 
@@ -310,6 +313,17 @@ fn no_library() {
     );
     assert_eq!(Control::open().calls(CUBLASLT), 0);
     assert_eq!(cpu().products(), None);
+}
+
+/// `panoply devices` says who does them.
+fn reported() {
+    let driver = CudaDriver { library: Some(library()), products: Some(library()) };
+    let registry = Registry::new(vec![Arc::new(driver), Arc::new(CpuDriver::default())], DeviceOptions::default());
+    let report = registry.report().unwrap().to_string();
+    let lines: Vec<&str> = report.lines().filter(|line| line.contains("matrix products")).collect();
+    let place = library().display().to_string();
+    assert_eq!(lines, [format!("        matrix products: cuBLASLt 12.4 ({place})")], "{report}");
+    assert_eq!(Control::open().calls("cublasLtCreate"), 0, "it is found, not started");
 }
 
 fn too_new() {
