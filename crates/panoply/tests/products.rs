@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use panoply::runtime::{DeviceOptions, Registry, Work};
-use panoply::{DType, Device, Kind, Tensor};
+use panoply::runtime::{DeviceOptions, Registry, Verdict, Work};
+use panoply::{Buffer, DType, Device, Kind, Tensor};
 use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, HipDriver};
 use panoply_fake::{Control, library};
@@ -32,6 +32,8 @@ const JOBS: &[(&str, fn())] = &[
     ("reported", reported),
     ("a library too new", too_new),
     ("everything is given back", given_back),
+    ("two queues", two_queues),
+    ("the contract", the_contract),
     ("rocm agrees", rocm_agrees),
     ("rocm, halves of gfx90a", halves_of_gfx90a),
     ("rocm, no kernels", no_kernels),
@@ -343,25 +345,76 @@ fn the_library_is_given_everything_back() {
     run("everything is given back", &[]);
 }
 
+/// `c = a × b` of 5×200 and 200×3, which wants a workspace.
+const DEEP: Gemm =
+    Gemm { dtype: DType::F32, batch: 1, m: 5, n: 3, k: 200, a: by_rows(200), b: by_rows(3), c: by_rows(3) };
+
+const fn by_rows(row: usize) -> Layout {
+    Layout { offset: 0, batch: 0, row, column: 1 }
+}
+
+/// Buffers for [`DEEP`].
+fn buffers(device: &Device) -> [Buffer<f32>; 3] {
+    let Gemm { m, n, k, .. } = DEEP;
+    let [a, b] = [(m * k, 1), (k * n, 2)].map(|(count, seed)| device.buffer(&numbers(count, seed)).unwrap());
+    [a, b, device.zeros::<f32>(m * n).unwrap()]
+}
+
+fn work([a, b, c]: &[Buffer<f32>; 3]) -> Work<'_> {
+    Work::Routine { routine: Routine::Gemm(DEEP), buffers: vec![a.storage(), b.storage(), c.storage()] }
+}
+
 fn given_back() {
     let control = Control::open();
-    let (m, n, k) = (5, 3, 200);
-    let layout = |row| Layout { offset: 0, batch: 0, row, column: 1 };
-    let gemm = Gemm { dtype: DType::F32, batch: 1, m, n, k, a: layout(k), b: layout(n), c: layout(n) };
     {
         let device = cuda(library());
-        let (a, b) = (device.buffer(&numbers(m * k, 1)).unwrap(), device.buffer(&numbers(k * n, 2)).unwrap());
-        let c = device.zeros::<f32>(m * n).unwrap();
-        let work = Work::Routine { routine: Routine::Gemm(gemm), buffers: vec![a.storage(), b.storage(), c.storage()] };
+        let buffers = buffers(&device);
         let kept = control.live();
-        assert!(device.offers(&Routine::Gemm(gemm)));
-        device.submit(&[work]).unwrap();
+        assert!(device.offers(&Routine::Gemm(DEEP)));
+        device.submit(&[work(&buffers)]).unwrap();
         // The library's handle, how it does this product, wherever its matrices begin and where they do, and a workspace.
-        assert!(control.live() >= kept + 1 + 2 * 4 + 1, "{kept} and {}", control.live());
+        let made = 1 + 2 * 4 + 1;
+        assert!(control.live() >= kept + made, "{kept} and {}", control.live());
         assert_eq!(control.calls("cublasLtMatmulPreferenceCreate"), control.calls("cublasLtMatmulPreferenceDestroy"));
     }
     assert_eq!(control.live(), 0, "objects that nobody gave back");
     assert_eq!(control.calls("cuCtxPushCurrent_v2"), control.calls("cuCtxPopCurrent_v2"), "contexts are popped");
+}
+
+#[test]
+fn queues_have_workspaces_of_their_own() {
+    run("two queues", &[]);
+}
+
+fn two_queues() {
+    let (device, control) = (cuda(library()), Control::open());
+    let queues = [device.default_queue(), device.queue().unwrap()];
+    let runs: Vec<[Buffer<f32>; 3]> = (0..6).map(|_| buffers(&device)).collect();
+    let before = control.calls("cuMemAlloc_v2");
+    for (buffers, queue) in runs.iter().zip(queues.iter().cycle()) {
+        device.submit_to(queue, &[work(buffers)], false).unwrap();
+    }
+    let first = runs[0][2].to_vec().unwrap();
+    let (a, b) = (runs[0][0].to_vec().unwrap(), runs[0][1].to_vec().unwrap());
+    let sum =
+        |i: usize| (0..DEEP.k).map(|p| f64::from(a[i / 3 * DEEP.k + p]) * f64::from(b[p * 3 + i % 3])).sum::<f64>();
+    assert!((0..15).all(|i| (sum(i) - f64::from(first[i])).abs() < 1e-4), "{first:?}");
+    runs.iter().for_each(|run| assert_eq!(run[2].to_vec().unwrap(), first, "the same bits in every run"));
+    assert_eq!((control.calls(CUBLASLT), control.calls("cuMemAlloc_v2") - before), (6, 2));
+}
+
+#[test]
+fn a_device_with_a_library_keeps_the_contract() {
+    run("the contract", &[]);
+}
+
+/// The suite that every device passes; here its products are the library's.
+fn the_contract() {
+    let (device, control) = (cuda(library()), Control::open());
+    for outcome in device.conformance() {
+        assert!(!matches!(outcome.verdict, Verdict::Failed(_)), "{}: {:?}", outcome.name, outcome.verdict);
+    }
+    assert_eq!(control.calls(CUBLASLT), 3);
 }
 
 #[test]

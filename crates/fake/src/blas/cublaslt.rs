@@ -69,8 +69,9 @@ struct Preference {
 pub type Algorithm = [u64; 8];
 
 #[repr(C)]
+#[derive(Default)]
 pub struct Heuristic {
-    algorithm: Algorithm,
+    pub algorithm: Algorithm,
     workspace: usize,
     state: i32,
     waves: f32,

@@ -3,6 +3,8 @@
 
 mod cublaslt;
 mod rocblas;
+#[cfg(test)]
+mod tests;
 
 use half::{bf16, f16};
 
