@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use panoply_device::{Device, Driver, Error, Kind, Result};
 
-use crate::library::Wanted;
 pub use crate::stream::device::StreamDevice as CudaDevice;
 use crate::stream::discovery::Found;
+use crate::stream::products::Wanted;
 
 /// Finds the CUDA devices of this machine.
 #[derive(Clone, Debug, Default)]

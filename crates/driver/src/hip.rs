@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use panoply_device::{Device, Driver, Error, Kind, Result, SourceText};
 
-use crate::library::Wanted;
 pub use crate::stream::device::StreamDevice as HipDevice;
 use crate::stream::discovery::Found;
+use crate::stream::products::Wanted;
 
 /// Finds the ROCm devices of this machine.
 #[derive(Clone, Debug, Default)]

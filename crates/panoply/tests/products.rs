@@ -241,6 +241,9 @@ fn a_product_fails() {
 fn does_not_start() {
     let (device, control) = (cuda(library()), Control::open());
     control.fail("cublasLtCreate", 1, 0, u32::MAX);
+    assert!(device.products().unwrap().starts_with("cuBLASLt 12.4 ("), "what is not in use is not started");
+    device.zeros::<f32>(4).unwrap();
+    assert!(device.products().unwrap().starts_with("own kernels"), "what is in use is");
     for (seed, case) in CASES.iter().enumerate() {
         agree(&device, case, DType::F32, seed as u64);
     }

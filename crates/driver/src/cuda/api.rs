@@ -9,12 +9,12 @@ use panoply_device::{Error, ErrorKind, Form, Format, Kind, Language, Result, Sou
 
 use super::cublaslt::CublasLt;
 use super::{compiler, discovery, errors};
-use crate::library::{DevicePtr, Handle, Opened, Wanted, Words, check, functions};
+use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
 use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::products::Library;
+use crate::stream::products::{Library, Wanted};
 use crate::stream::program::{LOG_BYTES, refusal, source};
 use crate::stream::vendor::{Brand, Vendor, halves};
 

@@ -135,7 +135,7 @@ impl CublasLt {
             kind: Kind::Cuda.name(),
             files: FILES.get(newer..).filter(|files| !files.is_empty()).unwrap_or(FILES),
             prefix: "cublasLt",
-            install: "install cuBLASLt, a part of the CUDA toolkit, for faster ones",
+            install: "install cuBLASLt, a part of the CUDA toolkit, for faster products",
             lacking: "so it is no cuBLASLt of CUDA 11 or later; update the CUDA toolkit",
         };
         let library = Opened::open(&words, chosen)?;

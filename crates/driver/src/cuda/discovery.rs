@@ -6,8 +6,8 @@ use panoply_device::{Error, Result};
 
 use super::api;
 use super::info::{COMPUTE_MODE, capability};
-use crate::library::Wanted;
 use crate::stream::discovery::{self, Found, Place, Query, Traits};
+use crate::stream::products::Wanted;
 
 /// Maxwell: older devices lack instructions that are rendered.
 const OLDEST_CAPABILITY: u32 = 50;

@@ -8,12 +8,12 @@ use panoply_device::{Form, Format, Kind, Language, Result, SourceText};
 
 use super::rocblas::RocBlas;
 use super::{compiler, discovery, errors};
-use crate::library::{DevicePtr, Handle, Opened, Wanted, Words, check, functions};
+use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
 use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
-use crate::stream::products::Library;
+use crate::stream::products::{Library, Wanted};
 use crate::stream::vendor::{Brand, Vendor, halves};
 
 /// Words and numbers of ROCm.

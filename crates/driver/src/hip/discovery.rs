@@ -7,8 +7,8 @@ use panoply_device::{Error, Result};
 
 use super::api;
 use super::info::{MAX_GRID, WAVE};
-use crate::library::Wanted;
 use crate::stream::discovery::{self, Found, Place, Query, Traits};
+use crate::stream::products::Wanted;
 
 /// GFX 9, Vega: the oldest that ROCm 5 serves.
 const OLDEST_MAJOR: u32 = 9;

@@ -67,7 +67,7 @@ const WORDS: Words = Words {
         "/opt/rocm/lib/librocblas.so",
     ],
     prefix: "rocblas_",
-    install: "install rocBLAS, a part of ROCm, for faster ones",
+    install: "install rocBLAS, a part of ROCm, for faster products",
     lacking: "so it is no rocBLAS of ROCm 5 or later; update ROCm",
 };
 
@@ -101,6 +101,10 @@ pub struct RocBlas {
 impl RocBlas {
     /// A library, or the one the system finds.
     pub fn open(chosen: Option<&Path>) -> Result<RocBlas> {
+        if cfg!(not(target_os = "linux")) {
+            let message = "rocm: rocBLAS is looked for on Linux only, where its kernels are found before it is started";
+            return Err(Error::unavailable(message));
+        }
         let library = Opened::open(&WORDS, chosen)?;
         let functions = Roc::find(&library, &WORDS)?;
         let mut text = [0u8; 64];

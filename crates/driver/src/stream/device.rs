@@ -43,6 +43,12 @@ struct Open {
     context: Arc<Context>,
 }
 
+impl Open {
+    fn products(&self, library: &Arc<dyn Library>) -> &Products {
+        self.products.get_or_init(|| Products::new(library.clone(), self.context.clone()))
+    }
+}
+
 impl StreamDevice {
     /// The device at a place, not yet used.
     pub fn new(place: Place, info: DeviceInfo, target: Target) -> StreamDevice {
@@ -114,16 +120,16 @@ impl Device for StreamDevice {
         let Routine::Gemm(gemm) = routine else { return false };
         // Without a library nothing need be opened.
         let Ok(library) = self.library() else { return false };
-        self.open()
-            .is_ok_and(|open| open.products.get_or_init(|| Products::new(library, open.context.clone())).offers(gemm))
+        self.open().is_ok_and(|open| open.products(&library).offers(gemm))
     }
 
     fn products(&self) -> Option<String> {
-        let started = self.open.get().and_then(|open| open.products.get());
-        Some(match (self.library(), started.and_then(Products::obstacle)) {
-            (Ok(_), Some(why)) | (Err(why), _) => format!("own kernels: {}", why.message()),
-            (Ok(library), None) => library.title().to_string(),
-        })
+        let works = self.library().and_then(|library| {
+            // What is not in use is not started to look at it.
+            let obstacle = self.open.get().and_then(|open| open.products(&library).obstacle());
+            obstacle.map_or(Ok(library), Err)
+        });
+        Some(works.map_or_else(|why| format!("own kernels: {}", why.message()), |library| library.title().to_string()))
     }
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {

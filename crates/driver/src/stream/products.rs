@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -24,6 +25,37 @@ use crate::lock::locked;
 const KEPT: usize = 1024;
 /// The alignment in bytes beyond which no algorithm asks for more.
 const WIDEST: u32 = 256;
+
+/// Which library of matrix products is looked for.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// The one that the system finds.
+    Any,
+    /// This one.
+    This(PathBuf),
+    /// None: the driver's library was chosen, and another's would not know its memory.
+    None,
+}
+
+impl Wanted {
+    /// What is wanted beside a driver's library: the one that was chosen, or any beside the system's own driver.
+    pub fn beside(library: Option<&Path>, chosen: Option<&Path>) -> Wanted {
+        match (library, chosen) {
+            (_, Some(chosen)) => Wanted::This(chosen.to_path_buf()),
+            (Some(_), None) => Wanted::None,
+            (None, None) => Wanted::Any,
+        }
+    }
+
+    /// The path to open, if it is not for the system to find.
+    pub fn path(&self, kind: &str) -> Result<Option<&Path>> {
+        match self {
+            Wanted::Any => Ok(None),
+            Wanted::This(path) => Ok(Some(path)),
+            Wanted::None => Err(Error::unavailable(format!("{kind}: no library of them was chosen with the driver's"))),
+        }
+    }
+}
 
 /// A vendor's library of linear algebra, found and not yet started.
 pub trait Library: Send + Sync {
@@ -78,9 +110,9 @@ impl Products {
         !self.given_up.load(Ordering::Relaxed) && known().unwrap_or(false)
     }
 
-    /// Why the library does not start, if it was tried and does not.
+    /// Why the library does not start, if it does not.
     pub fn obstacle(&self) -> Option<Error> {
-        self.blas.get()?.as_ref().err().cloned()
+        self.blas().err()
     }
 
     /// Gives a product to a queue; its buffers begin at these addresses.
