@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use panoply::runtime::{DeviceOptions, Registry, Verdict, Work};
-use panoply::{Buffer, DType, Device, Kind, Tensor};
+use panoply::{Buffer, DType, Device, Kind, Tensor, capture};
 use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, HipDriver};
 use panoply_fake::{Control, library};
@@ -25,6 +25,7 @@ const JOBS: &[(&str, fn())] = &[
     ("cuda, before Ampere", before_ampere),
     ("cuda trains", trains),
     ("a product fails", a_product_fails),
+    ("a replay fails", a_replay_fails),
     ("the library does not start", does_not_start),
     ("the library cannot say", cannot_say),
     ("no room for a workspace", no_workspace),
@@ -220,6 +221,8 @@ fn what_cublaslt_refuses_is_said_once_and_kernels_do_it() {
         ),
         "{said}"
     );
+    let said = run("a replay fails", &[]);
+    assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 2, "{said}");
     let said = run("the library does not start", &[]);
     assert_eq!(said.matches("starting: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{said}");
     let said = run("the library cannot say", &[]);
@@ -236,6 +239,28 @@ fn a_product_fails() {
     }
     agree(&device, &CASES[1], DType::F32, 3);
     assert_eq!(control.calls(CUBLASLT), 2, "another one is the library's");
+}
+
+/// The third run of a plan is that of its tape, and so is a captured function's.
+fn a_replay_fails() {
+    let (device, control) = (cuda(library()), Control::open());
+    control.fail(CUBLASLT, 14, 2, 1);
+    for seed in 0..6 {
+        agree(&device, &CASES[0], DType::F32, seed);
+    }
+    assert_eq!(control.calls(CUBLASLT), 3, "two that were done, and one that was not");
+    let weight = Tensor::from_slice(&numbers(35, 7), [5, 7]).to(&device);
+    let captured = capture(|[x]| [x.matmul(&weight).relu()]);
+    control.fail(CUBLASLT, 14, 3, 1);
+    for seed in 0..8 {
+        let x = Tensor::from_slice(&numbers(20, seed), [4, 5]);
+        let [found] = captured.run([&x.to(&device)]).unwrap();
+        let found: Vec<f32> = found.to_vec().unwrap();
+        let expected: Vec<f32> = x.to(&cpu()).matmul(&weight.to(&cpu())).relu().to_vec().unwrap();
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?}, not {expected:?}");
+    }
+    assert_eq!(control.calls(CUBLASLT), 3 + 4);
+    assert!(panoply::plan_counts().replays >= 4, "{:?}", panoply::plan_counts());
 }
 
 fn does_not_start() {
