@@ -2,9 +2,7 @@
 //!
 //! The library is opened and started when somebody first asks for a product. How it does a product is asked
 //! once for each shape and alignment and kept. What fails is the error of one run and is not offered again, so whoever plans anew gets
-//! kernels.
-//!
-//! An epilogue, once routines have one, is part of a [`Product`] and so of what a library is asked to be ready for.
+//! kernels. What a product's result goes through is a kernel behind it.
 
 use std::collections::HashMap;
 use std::fmt::Display;
