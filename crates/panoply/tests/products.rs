@@ -37,7 +37,7 @@ const JOBS: &[(&str, fn())] = &[
     ("the contract", the_contract),
     ("rocm agrees", rocm_agrees),
     ("rocm, halves of gfx90a", halves_of_gfx90a),
-    ("rocm, no kernels", no_kernels),
+    ("rocm, no kernels", || on_linux(no_kernels)),
     ("rocm, a product fails", || executed(rocm_fails)),
 ];
 
@@ -81,8 +81,20 @@ fn rocm(products: PathBuf) -> Device {
     registry.devices(Kind::Rocm).expect("the pretended driver has a device").swap_remove(0)
 }
 
-/// Does something if clang is here, which makes programs for the host of HIP's kernels.
+/// Does something where rocBLAS is looked for.
+fn on_linux(act: impl FnOnce()) {
+    if cfg!(target_os = "linux") {
+        return act();
+    }
+    println!("SKIPPED: rocBLAS is looked for on Linux only");
+}
+
+/// Does something there if clang is here, which makes programs for the host of HIP's kernels.
 fn executed(act: impl FnOnce()) {
+    on_linux(|| executed_there(act));
+}
+
+fn executed_there(act: impl FnOnce()) {
     if Control::open().execute() {
         return act();
     }
