@@ -104,6 +104,9 @@ impl Row<'_> {
                 Ok(()) => println!("    ✓ {device} computes, first launch and compilation in {:.0} ms", seconds * 1e3),
                 Err(error) => println!("    ✗ {device}: {error}"),
             }
+            if let Some(products) = device.products() {
+                println!("      matrix products: {products}");
+            }
         }
     }
 
@@ -116,7 +119,10 @@ impl Row<'_> {
             .map_or(Value::Null, |Finding { what, remedy }| json!({"what": what, "remedy": remedy}));
         let tried = |Tried { device, seconds, outcome }: &Tried| {
             let error = outcome.as_ref().err().map(ToString::to_string);
-            json!({"device": device.spelling(), "computes": outcome.is_ok(), "seconds": seconds, "error": error})
+            json!({
+                "device": device.spelling(), "computes": outcome.is_ok(), "seconds": seconds, "error": error,
+                "matrix_products": device.products(),
+            })
         };
         document["tried"] = self.tried.iter().map(tried).collect();
         document

@@ -49,6 +49,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Whether it takes this routine.
     fn offers(&self, routine: &Routine) -> bool;
 
+    /// Who does matrix products, where that is a matter of what is installed: a vendor's library and its place, or its own kernels and
+    /// why. Looking may take a tenth of a second.
+    fn products(&self) -> Option<String> {
+        None
+    }
+
     /// Reserves bytes, at least 1, aligned to 64 or more; contents are undefined. `OutOfMemory` when there are none.
     fn allocate(&self, bytes: u64) -> Result<AllocId>;
 

@@ -26,7 +26,7 @@ pub use info::{DeviceInfo, Kind, MemoryInfo};
 /// What a driver needs of the IR: plain descriptions, never a kernel.
 pub use panoply_ir::{
     DType, Error, ErrorKind, Result, Scalar, Target, Type,
-    routine::Routine,
+    routine::{Gemm, Layout, Routine},
     target::{Language, Style},
 };
 pub use program::{Form, Format, Image, ParamType, Program, Signature, SourceText};

@@ -1,7 +1,7 @@
 //! ROCm: AMD's GPUs through `libamdhip64` and its runtime compiler, found at run time. Kernels are HIP C++ that includes nothing.
 //!
-//! The driver itself is [`crate::stream`]; here is what CUDA has otherwise: the library (`api`), its compiler (`compiler`), which devices
-//! can be used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken
+//! The driver itself is [`crate::stream`]; here is what CUDA has otherwise: the library (`api`), its compiler (`compiler`), matrix products
+//! (`rocblas`), which devices can be used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken
 //! is an answer with its remedy. A device is the calling thread's for the length of a call; the one that was before is put back.
 
 mod api;
@@ -9,25 +9,35 @@ mod compiler;
 mod discovery;
 mod errors;
 mod info;
+mod rocblas;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use panoply_device::{Device, Driver, Error, Kind, Result, SourceText};
 
+use crate::library::Wanted;
 pub use crate::stream::device::StreamDevice as HipDevice;
+use crate::stream::discovery::Found;
 
 /// Finds the ROCm devices of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct HipDriver {
     /// The driver's library, if not the one the system finds.
     pub library: Option<PathBuf>,
+    /// rocBLAS, if not the one the system finds; beside a chosen driver's library the system is not asked.
+    pub products: Option<PathBuf>,
 }
 
 impl HipDriver {
     /// Every device in the driver's order, but for those [`Driver::refused`] names.
     pub fn devices(&self) -> Result<Vec<Arc<HipDevice>>> {
-        discovery::enumerate(self.library.as_deref())?.devices(Kind::Rocm, info::device)
+        self.found()?.devices(Kind::Rocm, info::device)
+    }
+
+    fn found(&self) -> Result<Found> {
+        let (library, products) = (self.library.as_deref(), self.products.as_deref());
+        discovery::enumerate(library, Wanted::beside(library, products))
     }
 }
 
@@ -51,6 +61,6 @@ impl Driver for HipDriver {
     }
 
     fn refused(&self) -> Vec<Error> {
-        discovery::enumerate(self.library.as_deref()).map(|found| found.refused).unwrap_or_default()
+        self.found().map(|found| found.refused).unwrap_or_default()
     }
 }

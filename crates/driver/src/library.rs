@@ -3,7 +3,7 @@
 //! Bindings that know all functions of a version refuse an older library for one that nobody calls; here each is found by itself.
 
 use std::mem::ManuallyDrop;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dlopen2::raw::Library;
 use panoply_device::{Error, Result};
@@ -25,6 +25,37 @@ pub struct Words {
     pub install: &'static str,
     /// What a library is that lacks a function, and the remedy.
     pub lacking: &'static str,
+}
+
+/// Which library of matrix products is looked for.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// The one that the system finds.
+    Any,
+    /// This one.
+    This(PathBuf),
+    /// None: the driver's library was chosen, and another's would not know its memory.
+    None,
+}
+
+impl Wanted {
+    /// What is wanted beside a driver's library: the one that was chosen, or any beside the system's own driver.
+    pub fn beside(library: Option<&Path>, chosen: Option<&Path>) -> Wanted {
+        match (library, chosen) {
+            (_, Some(chosen)) => Wanted::This(chosen.to_path_buf()),
+            (Some(_), None) => Wanted::None,
+            (None, None) => Wanted::Any,
+        }
+    }
+
+    /// The path to open, if it is not for the system to find.
+    pub fn path(&self, kind: &str) -> Result<Option<&Path>> {
+        match self {
+            Wanted::Any => Ok(None),
+            Wanted::This(path) => Ok(Some(path)),
+            Wanted::None => Err(Error::unavailable(format!("{kind}: no library of them was chosen with the driver's"))),
+        }
+    }
 }
 
 /// A library that stays open: its driver has threads of its own, and others may use it.

@@ -5,7 +5,8 @@
 //! thread makes a device its own, and how text becomes machine code.
 //!
 //! In the order of a program's life: `discovery` (which devices are here) → `device` (the contract) → `program` (text to a module) →
-//! `submit` (steps to work on a stream) → `queue` and `ticket` (who waits for what); `graph` (tapes as the driver's graphs).
+//! `submit` (steps to work on a stream) → `queue` and `ticket` (who waits for what); `graph` (tapes as the driver's graphs); `product` and
+//! `products` (matrix products by a vendor's library).
 //!
 //! Invariants: a device is made the thread's own for the length of a call, and what was before is put back after it
 //! ([`handles::Context`]); an id is looked up before it is used; pinned memory that a copy touches is kept until the event behind the
@@ -18,6 +19,8 @@ pub mod functions;
 mod graph;
 pub mod handles;
 mod memory;
+pub mod product;
+pub mod products;
 pub mod program;
 mod queue;
 mod submit;

@@ -14,7 +14,7 @@ use panoply_driver::CudaDriver;
 const SEED: u64 = 0x5eed;
 
 fn cuda() -> Device {
-    let driver = CudaDriver { library: Some(panoply_fake::library()) };
+    let driver = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
     registry.devices(Kind::Cuda).expect("the pretended driver has a device").swap_remove(0)
 }

@@ -218,7 +218,7 @@ fn rocm() -> Option<Device> {
         eprintln!("SKIPPED: no HIP was executed: clang-19 is not installed; `cargo xtask install` installs it");
         return None;
     }
-    let driver = HipDriver { library: Some(panoply_fake::library()) };
+    let driver = HipDriver { library: Some(panoply_fake::library()), ..HipDriver::default() };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
     Some(registry.devices(Kind::Rocm).expect("the pretended driver has a device").swap_remove(0))
 }

@@ -11,6 +11,7 @@ use panoply_ir::routine::Routine;
 use panoply_ir::{Element, Error, Result, Target, Verified};
 
 use crate::env::{self, PoolSetting};
+use crate::log;
 use crate::memory::buffer::Buffer;
 use crate::memory::pool::Pool;
 use crate::memory::stats::{Holder, Stats};
@@ -96,6 +97,21 @@ impl Device {
     /// Whether it takes this routine.
     pub fn offers(&self, routine: &Routine) -> bool {
         self.0.raw.offers(routine)
+    }
+
+    /// Whether it stopped offering one of these routines when work with them failed: planned anew, kernels do the same. The user is told.
+    pub fn gave_up<'r>(&self, routines: impl IntoIterator<Item = &'r Routine>, failure: &Error) -> bool {
+        let gone = routines.into_iter().any(|routine| !self.offers(routine));
+        if gone {
+            log::warn(|| format!("{}; kernels do it from now on", failure.message()));
+        }
+        gone
+    }
+
+    /// Who does matrix products, where that is a matter of what is installed: a vendor's library and its place, or its own kernels and
+    /// why. Looking may take a tenth of a second.
+    pub fn products(&self) -> Option<String> {
+        self.0.raw.products()
     }
 
     /// Waits for everything submitted to every queue.

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use panoply_compile::plan::{BufferId, Plan, PlanArg, PlanBuffer, PlanStep, Role, plan};
 use panoply_ir::graph::Graph;
@@ -51,12 +51,15 @@ pub fn counts() -> PlanCounts {
 
 /// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a routine.
 pub(crate) struct Ready {
+    graph: Arc<Graph>,
     plan: Plan,
     kernels: Vec<Option<Arc<Prepared>>>,
     /// The plan's work, recorded when it runs a second time.
     recordings: Mutex<Recordings>,
     /// Whether it ran.
     ran: AtomicBool,
+    /// What runs in its place, once the device gave up a routine of it.
+    instead: OnceLock<Arc<Ready>>,
 }
 
 /// A plan's work as it was recorded, for each way in which the leaves lie.
@@ -71,12 +74,13 @@ struct Recordings {
 struct Memory {
     /// The leaves, then the arena if there is one, then each output.
     bindings: Vec<Storage>,
+    leaves: usize,
     outputs: usize,
 }
 
 impl Memory {
     fn new(device: &Device, plan: &Plan, leaves: Vec<Storage>) -> Result<Memory> {
-        let mut bindings = leaves;
+        let (leaves, mut bindings) = (leaves.len(), leaves);
         if plan.arena_bytes > 0 {
             bindings.push(device.allocate(plan.arena_bytes)?);
         }
@@ -84,7 +88,7 @@ impl Memory {
         for output in plan.buffers.iter().filter(|buffer| buffer.role == Role::Output) {
             bindings.push(device.allocate(output.bytes())?);
         }
-        Ok(Memory { bindings, outputs })
+        Ok(Memory { bindings, leaves, outputs })
     }
 
     /// Where each of the plan's buffers is: a binding, and the first byte in it.
@@ -144,10 +148,29 @@ impl Memory {
 }
 
 impl Ready {
-    /// Runs the plan and gives its outputs.
+    /// Runs the plan and gives its outputs; another plan for the same, if a routine of it failed and is offered no more.
     pub fn run(&self, device: &Device, leaves: Vec<Storage>, slots: &[Scalar]) -> Result<Vec<Storage>> {
+        if let Some(instead) = self.instead.get() {
+            return instead.run(device, leaves, slots);
+        }
+        let mut memory = Memory::new(device, &self.plan, leaves)?;
+        let routines = self.plan.steps.iter().filter_map(|step| match step {
+            PlanStep::Routine { routine, .. } => Some(routine),
+            PlanStep::Kernel { .. } | PlanStep::Copy { .. } => None,
+        });
+        match self.run_on(device, &memory, slots) {
+            // The leaves are as they were: a plan only reads them.
+            Err(failure) if device.gave_up(routines, &failure) => {
+                memory.bindings.truncate(memory.leaves);
+                let instead = Arc::new(Ready::new(device, self.graph.clone())?);
+                self.instead.get_or_init(|| instead).run(device, memory.bindings, slots)
+            }
+            done => done.map(|()| memory.outputs(&self.plan)),
+        }
+    }
+
+    fn run_on(&self, device: &Device, memory: &Memory, slots: &[Scalar]) -> Result<()> {
         let plan = &self.plan;
-        let memory = Memory::new(device, plan, leaves)?;
         let bindings: Vec<&Storage> = memory.bindings.iter().collect();
         let recordings = self.recordings().clone();
         for recorded in &recordings.made {
@@ -157,7 +180,7 @@ impl Ready {
                 Err(error) => return Err(error),
                 Ok(_) => {
                     COUNTS.replays.fetch_add(1, Ordering::Relaxed);
-                    return Ok(memory.outputs(plan));
+                    return Ok(());
                 }
             }
         }
@@ -167,7 +190,20 @@ impl Ready {
         if self.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
             self.keep(recordings.tried, device.record(&work, &bindings, slots, memory.places(plan)));
         }
-        Ok(memory.outputs(plan))
+        Ok(())
+    }
+
+    /// Plans a graph and makes its kernels ready.
+    fn new(device: &Device, graph: Arc<Graph>) -> Result<Ready> {
+        COUNTS.plans.fetch_add(1, Ordering::Relaxed);
+        let plan = plan(&graph, device.target(), &|routine| device.offers(routine))?;
+        let kernels = plan.steps.iter().map(|step| match step {
+            PlanStep::Kernel { kernel, .. } => device.prepare(kernel).map(Some),
+            PlanStep::Routine { .. } | PlanStep::Copy { .. } => Ok(None),
+        });
+        let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
+        let (recordings, ran, instead) = (Mutex::default(), AtomicBool::new(false), OnceLock::new());
+        Ok(Ready { graph, plan, kernels, recordings, ran, instead })
     }
 
     fn recordings(&self) -> MutexGuard<'_, Recordings> {
@@ -234,14 +270,7 @@ pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
         return Ok(ready.clone());
     }
     // Planning is slow: others may use the cache meanwhile, and two threads may plan the same graph once each.
-    COUNTS.plans.fetch_add(1, Ordering::Relaxed);
-    let plan = plan(&graph, device.target(), &|routine| device.offers(routine))?;
-    let kernels = plan.steps.iter().map(|step| match step {
-        PlanStep::Kernel { kernel, .. } => device.prepare(kernel).map(Some),
-        PlanStep::Routine { .. } | PlanStep::Copy { .. } => Ok(None),
-    });
-    let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
-    let ready = Arc::new(Ready { plan, kernels, recordings: Mutex::default(), ran: AtomicBool::new(false) });
+    let ready = Arc::new(Ready::new(device, Arc::new(graph))?);
     let mut gone = None;
     let mut plans = lock();
     let programs = plans.entry(device.clone()).or_default();
@@ -249,7 +278,7 @@ pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
         let oldest = programs.iter().min_by_key(|(_, (_, last))| *last).map(|(graph, _)| graph.clone());
         gone = oldest.and_then(|graph| programs.remove(&graph));
     }
-    let replaced = programs.insert(Arc::new(graph), (ready.clone(), used));
+    let replaced = programs.insert(ready.graph.clone(), (ready.clone(), used));
     // Recordings wait for their device as they go, and nobody else for that.
     drop(plans);
     drop((gone, replaced));

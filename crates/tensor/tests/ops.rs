@@ -18,10 +18,10 @@ fn pretend() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let registry = Registry::global().expect("the environment makes sense");
-        registry.register(Arc::new(CudaDriver { library: Some(panoply_fake::library()) }));
+        registry.register(Arc::new(CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() }));
         registry.register(Arc::new(OneApiDriver { software: true, ..OneApiDriver::default() }));
         if panoply_fake::Control::open().execute() {
-            registry.register(Arc::new(HipDriver { library: Some(panoply_fake::library()) }));
+            registry.register(Arc::new(HipDriver { library: Some(panoply_fake::library()), ..HipDriver::default() }));
         }
     });
 }

@@ -3,16 +3,18 @@
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use panoply_device::{Error, ErrorKind, Form, Format, Kind, Language, Result, SourceText};
 
+use super::cublaslt::CublasLt;
 use super::{compiler, discovery, errors};
-use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
+use crate::library::{DevicePtr, Handle, Opened, Wanted, Words, check, functions};
 use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
 use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
+use crate::stream::products::Library;
 use crate::stream::program::{LOG_BYTES, refusal, source};
 use crate::stream::vendor::{Brand, Vendor, halves};
 
@@ -71,11 +73,12 @@ functions! {
 }
 
 /// Opens a library, or the one the system finds.
-pub fn open(chosen: Option<&Path>) -> Result<Api> {
+pub fn open(chosen: Option<&Path>, products: Wanted) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
     let only = Only::find(&library, &BRAND.words)?;
-    Ok(Api { functions, vendor: Box::new(Cuda { only, compiler: OnceLock::new() }), library })
+    let vendor = Cuda { only, compiler: OnceLock::new(), wanted: products, products: OnceLock::new() };
+    Ok(Api { functions, vendor: Box::new(vendor), library })
 }
 
 /// CUDA as a vendor.
@@ -83,6 +86,9 @@ struct Cuda {
     only: Only,
     /// NVRTC, once somebody needed it and it was found.
     compiler: OnceLock<Compiler>,
+    wanted: Wanted,
+    /// Who does matrix products, once a device was found.
+    products: OnceLock<Result<Arc<dyn Library>>>,
 }
 
 impl Vendor for Cuda {
@@ -124,6 +130,12 @@ impl Vendor for Cuda {
                 code => code,
             }
         }
+    }
+
+    fn products(&self, place: &Place) -> Result<Arc<dyn Library>> {
+        let open =
+            || Ok(Arc::new(CublasLt::open(self.wanted.path(BRAND.words.kind)?, place.driver)?) as Arc<dyn Library>);
+        self.products.get_or_init(open).clone()
     }
 
     /// By the driver's linker, because it gives the machine code, which a disk cache can keep.

@@ -6,6 +6,7 @@ use panoply_device::{Error, Result};
 
 use super::api;
 use super::info::{COMPUTE_MODE, capability};
+use crate::library::Wanted;
 use crate::stream::discovery::{self, Found, Place, Query, Traits};
 
 /// Maxwell: older devices lack instructions that are rendered.
@@ -16,8 +17,8 @@ const MAX_GROUPS: [u64; 3] = [i32::MAX as u64, 65_535, 65_535];
 const PROHIBITED: i32 = 2;
 
 /// Asks the driver.
-pub fn enumerate(library: Option<&Path>) -> Result<Found> {
-    discovery::enumerate(api::open(library)?)
+pub fn enumerate(library: Option<&Path>, products: Wanted) -> Result<Found> {
+    discovery::enumerate(api::open(library, products)?)
 }
 
 /// What a device has, or why it cannot be used.

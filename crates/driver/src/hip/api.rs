@@ -2,15 +2,18 @@
 
 use std::ffi::{CStr, c_void};
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use panoply_device::{Form, Format, Kind, Language, Result, SourceText};
 
+use super::rocblas::RocBlas;
 use super::{compiler, discovery, errors};
-use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
+use crate::library::{DevicePtr, Handle, Opened, Wanted, Words, check, functions};
 use crate::stream::compiler::Compiler;
 use crate::stream::discovery::{Api, Place, Traits};
 use crate::stream::functions::Functions;
 use crate::stream::handles::Context;
+use crate::stream::products::Library;
 use crate::stream::vendor::{Brand, Vendor, halves};
 
 /// Words and numbers of ROCm.
@@ -69,12 +72,13 @@ const ARCHITECTURE_AT: [usize; 2] = [396, 1160];
 const PROPERTIES_WORDS: usize = 1024;
 
 /// Opens a library, or the one the system finds, and its compiler.
-pub fn open(chosen: Option<&Path>) -> Result<Api> {
+pub fn open(chosen: Option<&Path>, products: Wanted) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
     let only = Only::find(&library, &BRAND.words)?;
     let compiler = Compiler::of(&compiler::HIPRTC, &library)?;
-    Ok(Api { functions, vendor: Box::new(Hip { only, compiler }), library })
+    let vendor = Hip { only, compiler, wanted: products, products: OnceLock::new() };
+    Ok(Api { functions, vendor: Box::new(vendor), library })
 }
 
 /// A library's compiler and the driver's version, as the driver counts.
@@ -92,6 +96,9 @@ pub fn compiler(chosen: Option<&Path>) -> Result<(Compiler, i32)> {
 struct Hip {
     only: Only,
     compiler: Compiler,
+    wanted: Wanted,
+    /// Who does matrix products, once a device was found.
+    products: OnceLock<Result<Arc<RocBlas>>>,
 }
 
 impl Hip {
@@ -166,6 +173,12 @@ impl Vendor for Hip {
             }
             code
         }
+    }
+
+    fn products(&self, place: &Place) -> Result<Arc<dyn Library>> {
+        let open = || Ok(Arc::new(RocBlas::open(self.wanted.path(BRAND.words.kind)?)?));
+        let library = self.products.get_or_init(open).clone()?;
+        library.serves(&place.traits.architecture).map(|()| library as Arc<dyn Library>)
     }
 
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {

@@ -7,6 +7,7 @@ use panoply_device::{Error, Result};
 
 use super::api;
 use super::info::{MAX_GRID, WAVE};
+use crate::library::Wanted;
 use crate::stream::discovery::{self, Found, Place, Query, Traits};
 
 /// GFX 9, Vega: the oldest that ROCm 5 serves.
@@ -26,8 +27,8 @@ const KNOWN: [(i32, &[&str]); 2] = [
 ];
 
 /// Asks the driver.
-pub fn enumerate(library: Option<&Path>) -> Result<Found> {
-    discovery::enumerate(api::open(library)?).map_err(|error| match obstacle(Path::new("/dev/kfd")) {
+pub fn enumerate(library: Option<&Path>, products: Wanted) -> Result<Found> {
+    discovery::enumerate(api::open(library, products)?).map_err(|error| match obstacle(Path::new("/dev/kfd")) {
         Some(why) if cfg!(target_os = "linux") => error.note(why),
         _ => error,
     })

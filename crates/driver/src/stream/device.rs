@@ -16,6 +16,7 @@ use super::discovery::{Place, Query};
 use super::functions::Functions;
 use super::handles::{Context, Event};
 use super::memory::Room;
+use super::products::{Library, Products};
 use super::program::Builder;
 use super::queue::Queue;
 use super::submit::{Encoder, Tables};
@@ -37,6 +38,8 @@ struct Open {
     tables: RwLock<Tables>,
     /// The moment from which times count, once somebody asked for some.
     clock: OnceLock<Arc<Event>>,
+    /// Who does matrix products, if kernels do not, once somebody asked.
+    products: OnceLock<Products>,
     context: Arc<Context>,
 }
 
@@ -63,9 +66,13 @@ impl StreamDevice {
             let context = Context::retain(&self.place, self.info.spelling())?;
             let queues = vec![Arc::new(Queue::new(&context)?)];
             let tables = RwLock::new(Tables { queues, ..Tables::default() });
-            let _ = self.open.set(Open { tables, clock: OnceLock::new(), context });
+            let _ = self.open.set(Open { tables, clock: OnceLock::new(), products: OnceLock::new(), context });
         }
         Ok(self.open.get().expect("it was set above or before"))
+    }
+
+    fn library(&self) -> Result<Arc<dyn Library>> {
+        self.place.api.vendor.products(&self.place)
     }
 
     fn queue_of<'a>(&self, tables: &'a Tables, queue: QueueId) -> Result<&'a Arc<Queue>> {
@@ -103,8 +110,20 @@ impl Device for StreamDevice {
         MemoryInfo { total: self.room.total, free: known.then_some(free as u64) }
     }
 
-    fn offers(&self, _routine: &Routine) -> bool {
-        false
+    fn offers(&self, routine: &Routine) -> bool {
+        let Routine::Gemm(gemm) = routine else { return false };
+        // Without a library nothing need be opened.
+        let Ok(library) = self.library() else { return false };
+        self.open()
+            .is_ok_and(|open| open.products.get_or_init(|| Products::new(library, open.context.clone())).offers(gemm))
+    }
+
+    fn products(&self) -> Option<String> {
+        let started = self.open.get().and_then(|open| open.products.get());
+        Some(match (self.library(), started.and_then(Products::obstacle)) {
+            (Ok(_), Some(why)) | (Err(why), _) => format!("own kernels: {}", why.message()),
+            (Ok(library), None) => library.title().to_string(),
+        })
     }
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
@@ -164,7 +183,7 @@ impl Device for StreamDevice {
         if timed && open.clock.get().is_none() {
             let _ = open.clock.set(Arc::new(Event::timed(&queue.stream)?));
         }
-        Encoder { queue, tables: &tables }.run(steps, open.clock.get().filter(|_| timed))
+        Encoder { queue, tables: &tables, products: open.products.get() }.run(steps, open.clock.get().filter(|_| timed))
     }
 
     fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
@@ -176,12 +195,14 @@ impl Device for StreamDevice {
 
     fn replay(&self, queue: QueueId, tape: &mut Tape, bindings: &[Region], slots: &[Scalar]) -> Result<Ticket> {
         tape.set(bindings, slots);
-        let tables = shared(&self.open()?.tables);
+        let open = self.open()?;
+        let tables = shared(&open.tables);
         let queue = self.queue_of(&tables, queue)?;
         let graph = tables.graphs.get(tape.graph);
         let graph = graph.ok_or_else(|| Error::mistake(format!("{}: the tape was forgotten", self.info.spelling())))?;
         let _order = queue.order();
-        locked(graph).replay(&Encoder { queue, tables: &tables }, tape.steps())?;
+        let encoder = Encoder { queue, tables: &tables, products: open.products.get() };
+        locked(graph).replay(&encoder, tape.steps())?;
         Ok(Submitted::ticket(queue, queue.stream.mark()?, None, None))
     }
 

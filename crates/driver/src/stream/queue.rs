@@ -1,12 +1,14 @@
 //! A stream, and the pinned memory that copies under way still read.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use panoply_device::{Region, Result, Ticket};
 
-use super::handles::{Block, Context, Event, Stream};
+use super::functions::Functions;
+use super::handles::{Block, Context, Event, Memory, Stream};
 use super::ticket::{Data, Submitted};
+use crate::library::DevicePtr;
 use crate::lock::locked;
 
 /// Writes up to this many bytes are staged in pinned memory; of larger ones the driver takes a copy, or they are waited for.
@@ -20,6 +22,7 @@ const PINNED_LIMIT: u64 = 64 << 20;
 pub struct Queue {
     pub stream: Stream,
     staged: Mutex<Staged>,
+    workspace: OnceLock<Memory>,
 }
 
 /// Blocks that writes under way still read, the oldest first.
@@ -27,12 +30,25 @@ type Staged = VecDeque<(Event, Block)>;
 
 impl Queue {
     pub fn new(context: &Arc<Context>) -> Result<Queue> {
-        Ok(Queue { stream: Stream::new(context)?, staged: Mutex::default() })
+        Ok(Queue { stream: Stream::new(context)?, staged: Mutex::default(), workspace: OnceLock::new() })
     }
 
     /// Keeps other threads' work from coming between that of the holder.
     pub fn order(&self) -> MutexGuard<'_, Staged> {
         locked(&self.staged)
+    }
+
+    /// Memory for what work in the queue's order needs between its kernels: so many bytes, the same in every call.
+    pub fn workspace(&self, bytes: usize) -> Result<DevicePtr> {
+        if let Some(memory) = self.workspace.get() {
+            return Ok(memory.address);
+        }
+        let (context, mut address) = (&self.stream.context, 0);
+        // SAFETY: the pointer is valid.
+        let allocate = |functions: &Functions| unsafe { (functions.allocate)(&mut address, bytes) };
+        context.ask(format_args!("allocating a workspace of {bytes} bytes"), allocate)?;
+        let memory = Memory { address, context: context.clone() };
+        Ok(self.workspace.get_or_init(|| memory).address)
     }
 
     /// Copies host bytes to an address; they may be reused at return.

@@ -4,11 +4,12 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use panoply_device::{Dispatch, Error, Region, Result, Step, Ticket};
+use panoply_device::{Dispatch, Error, Region, Result, Routine, Step, Ticket};
 
 use super::graph::Graph;
 use super::handles::{Context, Event};
 use super::memory::Allocation;
+use super::products::Products;
 use super::program::Program;
 use super::queue::Queue;
 use super::ticket::{Submitted, Times};
@@ -70,6 +71,8 @@ pub struct Encoder<'a> {
     pub queue: &'a Arc<Queue>,
     /// The device's memory and programs.
     pub tables: &'a Tables,
+    /// Who does matrix products, if kernels do not.
+    pub products: Option<&'a Products>,
 }
 
 impl Encoder<'_> {
@@ -105,9 +108,7 @@ impl Encoder<'_> {
                 })?;
                 self.queue.stream.wait(&event)
             }
-            Step::Routine(routine, _) => {
-                Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
-            }
+            Step::Routine(routine, regions) => self.routine(routine, regions),
         }
     }
 
@@ -162,6 +163,15 @@ impl Encoder<'_> {
             let params = pointers.as_ptr();
             (functions.launch)(program.function, gx, gy, gz, bx, by, bz, 0, stream, params, ptr::null())
         })
+    }
+
+    fn routine(&self, routine: &Routine, regions: &[Region]) -> Result<()> {
+        let label = &self.context().label;
+        let (Routine::Gemm(gemm), [a, b, c], Some(products)) = (routine, regions, self.products) else {
+            return Err(Error::unsupported(format!("{label}: offers no {routine}")));
+        };
+        let address = |region| self.tables.address(region, label);
+        products.run(gemm, [address(a)?, address(b)?, address(c)?], self.queue)
     }
 
     fn copy(&self, from: &Region, to: &Region) -> Result<()> {

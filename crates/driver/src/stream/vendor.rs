@@ -1,12 +1,14 @@
 //! What CUDA and HIP do differently: data in [`Brand`], behaviour in [`Vendor`].
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use panoply_device::{Form, Result, SourceText};
 
 use super::discovery::{Place, Traits};
 use super::functions::Functions;
 use super::handles::Context;
+use super::products::Library;
 use crate::codes::Codes;
 use crate::library::{DevicePtr, Handle, Words};
 
@@ -81,6 +83,8 @@ pub trait Vendor: Send + Sync {
     fn leave(&self, device: i32, before: Handle);
     /// Fills with words of 64 bits; the address is a multiple of 8.
     fn fill_64(&self, functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32;
+    /// Who does matrix products on a device, or why kernels do.
+    fn products(&self, place: &Place) -> Result<Arc<dyn Library>>;
     /// Machine code for a context's device.
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>>;
 }

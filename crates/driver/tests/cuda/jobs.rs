@@ -55,7 +55,7 @@ const ADD: &str = "\
 ";
 
 fn driver() -> CudaDriver {
-    CudaDriver { library: Some(library()) }
+    CudaDriver { library: Some(library()), ..CudaDriver::default() }
 }
 
 fn device() -> Arc<CudaDevice> {

@@ -39,7 +39,7 @@ extern \"C\" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(
 ";
 
 fn driver() -> HipDriver {
-    HipDriver { library: Some(library()) }
+    HipDriver { library: Some(library()), ..HipDriver::default() }
 }
 
 fn device() -> Arc<HipDevice> {

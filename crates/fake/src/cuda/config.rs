@@ -6,6 +6,8 @@ pub struct Config {
     pub devices: usize,
     pub driver: i32,
     pub capability: i32,
+    /// The version of cuBLASLt.
+    pub cublas: i32,
     /// The version of HIP's driver.
     pub hip: i32,
     /// The architecture of HIP's devices, its digits read as hexadecimal ones.
@@ -26,6 +28,7 @@ impl Config {
             devices: 1,
             driver: 12040,
             capability: 86,
+            cublas: 12,
             hip: 60_032_831,
             architecture: 0x90a,
             execute: false,
@@ -44,6 +47,7 @@ impl Config {
             match name {
                 "devices" => config.devices = number as usize,
                 "driver" => config.driver = number as i32,
+                "cublas" => config.cublas = number as i32,
                 "hip" => config.hip = number as i32,
                 "execute" => config.execute = number != 0,
                 "architecture" => config.architecture = number,

@@ -1,7 +1,7 @@
 //! NVIDIA's driver API, as far as Panoply's driver calls it.
 //!
 //! What a test chooses stands in the environment variable `PANOPLY_FAKE_CUDA` as `name=number` pairs with commas between:
-//! `devices` (1), `driver` (its version, 12040), `capability` (86), `memory` (bytes of a device, 256 MiB), `pools` (1), `init` (what
+//! `devices` (1), `driver` (its version, 12040), `capability` (86), `cublas` (cuBLASLt's version, 12), `memory` (bytes of a device, 256 MiB), `pools` (1), `init` (what
 //! `cuInit` answers, 0), `broken` (the device whose context cannot be had), `prohibited` (the device nobody may use).
 //!
 //! Work given to a stream is done when somebody waits for it, asks after it or needs it, not before: a driver that forgets to wait

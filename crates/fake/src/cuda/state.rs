@@ -9,6 +9,7 @@ use super::codes::*;
 use super::config::Config;
 use super::graphs::Node;
 use super::streams::{Event, Stream};
+use crate::blas;
 use crate::hip::host::Program;
 use crate::hip::{Code, Source};
 use crate::level_zero::Objects;
@@ -43,6 +44,10 @@ pub struct State {
     pub sources: HashMap<u64, Source>,
     /// What Level Zero made.
     pub level_zero: Objects,
+    /// What cuBLASLt made.
+    pub cublaslt: blas::Objects,
+    /// rocBLAS' handles.
+    pub rocblas: HashMap<u64, blas::Handle>,
     /// Pinned host memory by address.
     pub pinned: BTreeMap<u64, Box<[u8]>>,
     pub started: Instant,
@@ -95,6 +100,8 @@ impl State {
             executables: HashMap::new(),
             sources: HashMap::new(),
             level_zero: Objects::default(),
+            cublaslt: blas::Objects::default(),
+            rocblas: HashMap::new(),
             pinned: BTreeMap::new(),
             started: Instant::now(),
             calls: HashMap::new(),
@@ -128,7 +135,7 @@ impl State {
     /// A call that needs the current context, given its device.
     pub fn on_device(name: &'static str, f: impl FnOnce(&mut State, usize) -> Answer) -> i32 {
         // A thread's device is the first of HIP until it says otherwise.
-        let first = name.starts_with("hip").then_some(0);
+        let first = (name.starts_with("hip") || name.starts_with("rocblas")).then_some(0);
         let current = CURRENT.with_borrow(|stack| stack.last().copied()).or(first);
         State::call(name, |state| {
             let device = current.ok_or(INVALID_CONTEXT)?;
@@ -165,9 +172,12 @@ impl State {
         let memory: usize = self.devices.iter().map(|device| device.memory.count()).sum();
         let events = self.events.values().filter(|event| event.live).count();
         let programs = self.modules.len() + self.links.len() + self.code.len() + self.sources.len();
+        let blas = self.cublaslt.live() + self.rocblas.len();
         let graphs = self.graphs.len() + self.instances.len();
         let level_zero = self.level_zero.live() as u64;
-        contexts + level_zero + (memory + events + programs + graphs + self.streams.len() + self.pinned.len()) as u64
+        contexts
+            + level_zero
+            + (memory + events + programs + graphs + blas + self.streams.len() + self.pinned.len()) as u64
     }
 
     /// A handle nobody has; never 0.

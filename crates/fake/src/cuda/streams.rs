@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::codes::*;
 use super::state::{Answer, State};
+use crate::blas::Product;
 use crate::hip;
 use crate::ptx::Module;
 use crate::ptx::run::{Launch, run};
@@ -94,6 +95,8 @@ pub enum Work {
         event: u64,
         serial: usize,
     },
+    /// A matrix product.
+    Product(Product),
     Free(u64),
 }
 
@@ -192,6 +195,7 @@ impl State {
                 Ok(())
             }
             Work::Wait { event, serial } => self.reach(event, serial),
+            Work::Product(product) => product.run(memory),
             Work::Free(address) => {
                 if memory.free(address) {
                     Ok(())

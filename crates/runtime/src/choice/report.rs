@@ -89,7 +89,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for backend in &self.backends {
             writeln!(f, "{backend}")?;
-            backend.state.iter().flatten().try_for_each(|device| writeln!(f, "    {}", line(device)))?;
+            for device in backend.state.iter().flatten() {
+                writeln!(f, "    {}", line(device))?;
+                device.products().map_or(Ok(()), |products| writeln!(f, "        matrix products: {products}"))?;
+            }
             backend.objections().try_for_each(|line| writeln!(f, "    {line}"))?;
         }
         write!(f, "Recommended: {}", self.recommended)

@@ -24,7 +24,7 @@ pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
 
 /// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
 fn cuda() -> Vec<Arc<dyn RawDevice>> {
-    let pretended = CudaDriver { library: Some(panoply_fake::library()) };
+    let pretended = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
     let mut devices = pretended.probe().expect("the pretended driver is always here");
     devices.extend(CudaDriver::default().probe().unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on an NVIDIA GPU: {}", error.message());
@@ -37,7 +37,7 @@ fn cuda() -> Vec<Arc<dyn RawDevice>> {
 fn rocm() -> Vec<Arc<dyn RawDevice>> {
     let mut devices = Vec::new();
     if panoply_fake::Control::open().execute() {
-        let pretended = HipDriver { library: Some(panoply_fake::library()) };
+        let pretended = HipDriver { library: Some(panoply_fake::library()), ..HipDriver::default() };
         devices.extend(pretended.probe().expect("the pretended driver is always here"));
     } else {
         eprintln!("SKIPPED: no HIP was executed: clang-19 is not installed; `cargo xtask install` installs it");

@@ -1,0 +1,333 @@
+//! rocBLAS, AMD's matrix products, where somebody installed it beside the HIP runtime.
+//!
+//! It ends the process over a GPU that it has no kernels for, so those are looked for first, where it looks for them itself. Its matrices
+//! are stored by columns. It adds with atomics only if it may, which it may not: sums would change from run to run.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+use panoply_device::{DType, Error, ErrorKind, Kind, Result};
+
+use crate::codes::Codes;
+use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
+use crate::lock::locked;
+use crate::stream::handles::Context;
+use crate::stream::product::{Matrix, Product};
+use crate::stream::products::{Blas, Library, Ready};
+
+functions! {
+    /// The library's functions; each is what AMD's documentation says.
+    Roc
+    needed {
+        create(*mut Handle) "rocblas_create_handle";
+        destroy(Handle) "rocblas_destroy_handle";
+        set_stream(Handle, Handle) "rocblas_set_stream";
+        set_workspace(Handle, DevicePtr, usize) "rocblas_set_workspace";
+        set_atomics(Handle, i32) "rocblas_set_atomics_mode";
+        gemm(
+            Handle, i32, i32, i32, i32, i32, *const c_void, DevicePtr, i32, i32, i64, DevicePtr, i32, i32, i64, *const c_void, DevicePtr, i32,
+            i32, i64, DevicePtr, i32, i32, i64, i32, i32, i32, i32, u32,
+        ) "rocblas_gemm_strided_batched_ex";
+    }
+    optional {
+        version(*mut c_char, usize) "rocblas_get_version_string";
+    }
+}
+
+// Numbers of AMD's headers, the same from ROCm 5 to 7.
+/// rocblas_operation_none and transpose.
+const OPERATIONS: [i32; 2] = [111, 112];
+/// rocblas_atomics_not_allowed.
+const NO_ATOMICS: i32 = 0;
+/// rocblas_gemm_algo_standard, no solution's number, rocblas_gemm_flags_none.
+const PLAIN: (i32, i32, u32) = (0, 0, 0);
+/// rocblas_datatype.
+const F16: i32 = 150;
+const F32: i32 = 151;
+const F64: i32 = 152;
+const BF16: i32 = 168;
+
+/// Matrix instructions of this one take subnormal f16 for zero.
+const FLUSHES_F16: &str = "gfx90a";
+/// What rocBLAS takes for itself unless it is given some.
+const WORKSPACE: usize = 32 << 20;
+/// Folders within folders in which kernels are looked for.
+const DEPTH: usize = 3;
+
+const WORDS: Words = Words {
+    kind: Kind::Rocm.name(),
+    files: &[
+        "librocblas.so.5",
+        "librocblas.so.4",
+        "librocblas.so.3",
+        "librocblas.so.0",
+        "librocblas.so",
+        "/opt/rocm/lib/librocblas.so",
+    ],
+    prefix: "rocblas_",
+    install: "install rocBLAS, a part of ROCm, for faster ones",
+    lacking: "so it is no rocBLAS of ROCm 5 or later; update ROCm",
+};
+
+const CODES: Codes = Codes {
+    prefix: "rocblas_status_",
+    known: &[
+        (1, "invalid_handle", ErrorKind::Driver, UPDATE),
+        (2, "not_implemented", ErrorKind::Unsupported, UPDATE),
+        (3, "invalid_pointer", ErrorKind::Driver, UPDATE),
+        (4, "invalid_size", ErrorKind::Driver, UPDATE),
+        (5, "memory_error", ErrorKind::OutOfMemory, "free buffers or use smaller ones"),
+        (6, "internal_error", ErrorKind::Driver, UPDATE),
+        (11, "invalid_value", ErrorKind::Driver, UPDATE),
+    ],
+    unknown: "unknown",
+    otherwise: UPDATE,
+};
+
+const UPDATE: &str = "update ROCm or report this";
+
+/// The library, found.
+pub struct RocBlas {
+    functions: Arc<Roc>,
+    title: String,
+    /// Where its kernels are, if that is known.
+    kernels: Option<PathBuf>,
+    /// Never closed.
+    _library: Opened,
+}
+
+impl RocBlas {
+    /// A library, or the one the system finds.
+    pub fn open(chosen: Option<&Path>) -> Result<RocBlas> {
+        let library = Opened::open(&WORDS, chosen)?;
+        let functions = Roc::find(&library, &WORDS)?;
+        let mut text = [0u8; 64];
+        // SAFETY: the buffer has one byte more than it is said to have.
+        let known = functions.version.is_some_and(|version| unsafe { version(text.as_mut_ptr().cast(), 63) } == 0);
+        let version = CStr::from_bytes_until_nul(&text).ok().filter(|_| known).map(CStr::to_string_lossy);
+        // What follows the third number names a commit.
+        let version: Vec<&str> = version.iter().flat_map(|version| version.split('.')).take(3).collect();
+        let title = format!("rocBLAS {} ({})", version.join("."), library.file).replace("  ", " ");
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let kernels = home(&maps, functions.gemm as usize).map(|folder| folder.join("rocblas"));
+        Ok(RocBlas { functions: Arc::new(functions), title, kernels, _library: library })
+    }
+
+    /// An error unless there are kernels for an architecture.
+    pub fn serves(&self, architecture: &str) -> Result<()> {
+        if self.kernels.as_ref().is_some_and(|folder| names(folder, architecture, DEPTH)) {
+            return Ok(());
+        }
+        let place = self.kernels.as_ref().map_or(String::new(), |folder| format!(" in {}", folder.display()));
+        let title = &self.title;
+        Err(Error::unavailable(format!(
+            "rocm: {title} has no kernels for {architecture}{place}; install rocBLAS's for this GPU"
+        )))
+    }
+}
+
+/// The folder of the file that was mapped at an address, by Linux' list of what is mapped.
+fn home(maps: &str, address: usize) -> Option<PathBuf> {
+    let line = maps.lines().find(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let bound = |text| usize::from_str_radix(text, 16).ok();
+        range.and_then(|(from, to)| Some((bound(from)?..bound(to)?).contains(&address))).unwrap_or(false)
+    })?;
+    Path::new(&line[line.find('/')?..]).parent().map(Path::to_path_buf)
+}
+
+/// Whether some file in a folder or those in it is named for an architecture.
+fn names(folder: &Path, architecture: &str, depth: usize) -> bool {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            return depth > 0 && names(&entry.path(), architecture, depth - 1);
+        }
+        is_for(&name.to_string_lossy(), architecture)
+    })
+}
+
+/// Whether a name holds an architecture's whole name.
+fn is_for(name: &str, architecture: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric());
+    !architecture.is_empty() && name.match_indices(architecture).any(|(at, found)| !goes_on(&name[at + found.len()..]))
+}
+
+impl Library for RocBlas {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn codes(&self) -> &'static Codes {
+        &CODES
+    }
+
+    fn start(&self, context: &Arc<Context>) -> Result<Box<dyn Blas>, i32> {
+        let mut raw = 0;
+        // SAFETY: the pointer is valid and the device the thread's own.
+        check(unsafe { (self.functions.create)(&mut raw) })?;
+        let functions = self.functions.clone();
+        let started = Started { raw, functions, context: context.clone(), one_at_a_time: Mutex::default() };
+        // SAFETY: the handle is live.
+        check(unsafe { (self.functions.set_atomics)(raw, NO_ATOMICS) })?;
+        Ok(Box::new(Arc::new(started)))
+    }
+}
+
+/// The library at work on a device.
+struct Started {
+    raw: Handle,
+    functions: Arc<Roc>,
+    context: Arc<Context>,
+    /// The handle has a stream and a workspace, which are another call's the next moment.
+    one_at_a_time: Mutex<()>,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.context.enter() {
+            // SAFETY: nobody else has the handle.
+            unsafe { (self.functions.destroy)(self.raw) };
+        }
+    }
+}
+
+impl Blas for Arc<Started> {
+    fn workspace(&self) -> usize {
+        WORKSPACE
+    }
+
+    fn ready(&self, product: &Product, _alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32> {
+        let (elements, compute) = match product.dtype {
+            DType::F32 => (F32, F32),
+            DType::F64 => (F64, F64),
+            DType::BF16 => (BF16, F32),
+            DType::F16 if self.context.traits.architecture != FLUSHES_F16 => (F16, F32),
+            DType::F16
+            | DType::Bool
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::U8
+            | DType::U16
+            | DType::U32
+            | DType::U64 => return Ok(None),
+        };
+        // Without a workspace it would take memory of its own, without a bound.
+        let ready = Gemm { product: *product, elements, compute, started: self.clone() };
+        Ok((workspace == WORKSPACE).then(|| Arc::new(ready) as Arc<dyn Ready>))
+    }
+}
+
+/// A product in AMD's numbers.
+struct Gemm {
+    product: Product,
+    elements: i32,
+    compute: i32,
+    started: Arc<Started>,
+}
+
+impl Ready for Gemm {
+    fn workspace(&self) -> usize {
+        WORKSPACE
+    }
+
+    fn run(&self, [left, right, result]: [DevicePtr; 3], workspace: DevicePtr, stream: Handle) -> i32 {
+        let (roc, raw) = (&*self.started.functions, self.started.raw);
+        let Product { m, n, k, batch, .. } = self.product;
+        let counts = [m, n, k, batch].map(|count| count as i32);
+        let [a, b, c] = self.product.matrices();
+        let operation = |matrix: Matrix| OPERATIONS[usize::from(matrix.transposed)];
+        let (leading, stride) = (|matrix: Matrix| matrix.leading as i32, |matrix: Matrix| matrix.batch as i64);
+        let (f32s, f64s) = ([1f32, 0.0], [1f64, 0.0]);
+        let pointer = |at: usize| match self.compute {
+            F64 => ptr::from_ref(&f64s[at]).cast::<c_void>(),
+            _ => ptr::from_ref(&f32s[at]).cast(),
+        };
+        let ([m, n, k, batch], ty, (algorithm, solution, flags)) = (counts, self.elements, PLAIN);
+        let _only = locked(&self.started.one_at_a_time);
+        // SAFETY: everything is live; the matrices lie inside their buffers, and the workspace has the size that is said.
+        unsafe {
+            match ((roc.set_stream)(raw, stream), (roc.set_workspace)(raw, workspace, WORKSPACE)) {
+                (0, 0) => {}
+                (0, code) | (code, _) => return code,
+            }
+            (roc.gemm)(
+                raw,
+                operation(a),
+                operation(b),
+                m,
+                n,
+                k,
+                pointer(0),
+                left,
+                ty,
+                leading(a),
+                stride(a),
+                right,
+                ty,
+                leading(b),
+                stride(b),
+                pointer(1),
+                result,
+                ty,
+                leading(c),
+                stride(c),
+                result,
+                ty,
+                leading(c),
+                stride(c),
+                batch,
+                self.compute,
+                algorithm,
+                solution,
+                flags,
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_one_kind_and_a_sentence() {
+        CODES.check(&[
+            (5, ErrorKind::OutOfMemory),
+            (2, ErrorKind::Unsupported),
+            (6, ErrorKind::Driver),
+            (99, ErrorKind::Driver),
+        ]);
+    }
+
+    #[test]
+    fn kernels_are_for_an_architecture_by_its_whole_name() {
+        for (name, architecture, expected) in [
+            ("TensileLibrary_lazy_gfx1030.dat", "gfx1030", true),
+            ("Kernels.so-000-gfx90a-xnack-.hsaco", "gfx90a", true),
+            ("TensileLibrary_lazy_gfx1030.dat", "gfx103", false),
+            ("TensileLibrary_gfx90c_gfx90a.co", "gfx90a", true),
+            ("TensileLibrary_Type_SS_fallback.dat", "gfx1030", false),
+            ("TensileLibrary_lazy_gfx1030.dat", "", false),
+        ] {
+            assert_eq!(is_for(name, architecture), expected, "{name} for {architecture}");
+        }
+    }
+
+    #[test]
+    fn the_folder_of_a_library_is_where_it_was_mapped_from() {
+        let maps = "\
+55d0c8e00000-55d0c8e21000 rw-p 00000000 00:00 0                          [heap]
+7f2a10000000-7f2a10021000 r-xp 00001000 08:01 42                         /opt/rocm 6/lib/librocblas.so.4.1.60000
+7f2a20000000-7f2a20021000 rw-p 00000000 00:00 0
+";
+        assert_eq!(home(maps, 0x7f2a_1000_0010), Some(PathBuf::from("/opt/rocm 6/lib")));
+        assert_eq!(home(maps, 0x7f2a_1002_1000), None);
+        assert_eq!(home(maps, 0x7f2a_2000_0000), None);
+        assert_eq!(home("", 1), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! A matrix product in the words of BLAS, whose matrices are stored by columns.
+//!
+//! A matrix stored by rows is its transpose stored by columns, so `c = a × b` by rows is `cᵀ = bᵀ × aᵀ` by columns. What BLAS cannot
+//! say (both strides other than 1, rows that overlap, an element repeated along an axis) is no product of this kind.
+
+use panoply_device::{DType, Gemm, Layout};
+
+/// `result[i] = left[i] × right[i]`: m×k times k×n gives m×n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Elements of all three; f16 and bf16 are summed in f32.
+    pub dtype: DType,
+    /// Independent products.
+    pub batch: usize,
+    /// Rows of the left factor and the result.
+    pub m: usize,
+    /// Columns of the right factor and the result.
+    pub n: usize,
+    /// Columns of the left factor, rows of the right one.
+    pub k: usize,
+    /// The left factor.
+    pub left: Matrix,
+    /// The right factor.
+    pub right: Matrix,
+    /// The result, which is not transposed.
+    pub result: Matrix,
+}
+
+/// A matrix, stored by columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Which of the routine's buffers holds it.
+    pub buffer: usize,
+    /// Elements before the first.
+    pub offset: usize,
+    /// Whether what is stored is the transpose of what is meant.
+    pub transposed: bool,
+    /// Elements from one stored column to the next, at least as many as a column has.
+    pub leading: usize,
+    /// Elements from one batch to the next.
+    pub batch: usize,
+}
+
+/// Lengths and strides down and across what is meant.
+type Axes = [(usize, usize); 2];
+
+impl Product {
+    /// The product that a routine asks for; none if BLAS cannot say it, or counts of 32 bits do not reach.
+    pub fn of(gemm: &Gemm) -> Option<Product> {
+        let Gemm { dtype, batch, m, n, k, a, b, c } = folded(gemm);
+        if [batch, m, n, k].contains(&0) {
+            return None;
+        }
+        // Down and across a result that is stored by columns, and of its factors.
+        let by_rows = || {
+            let result = Matrix::new(2, c, [(n, c.column), (m, c.row)]).filter(|matrix| !matrix.transposed)?;
+            let left = Matrix::new(1, b, [(n, b.column), (k, b.row)])?;
+            let right = Matrix::new(0, a, [(k, a.column), (m, a.row)])?;
+            Some(Product { dtype, batch, m: n, n: m, k, left, right, result })
+        };
+        let by_columns = || {
+            let result = Matrix::new(2, c, [(m, c.row), (n, c.column)]).filter(|matrix| !matrix.transposed)?;
+            let left = Matrix::new(0, a, [(m, a.row), (k, a.column)])?;
+            let right = Matrix::new(1, b, [(k, b.row), (n, b.column)])?;
+            Some(Product { dtype, batch, m, n, k, left, right, result })
+        };
+        let product = by_rows().or_else(by_columns)?;
+        let [left, right, result] = product.matrices().map(|matrix| matrix.leading);
+        let counts = [product.batch, product.m, product.n, product.k, left, right, result];
+        counts.iter().all(|count| i32::try_from(*count).is_ok()).then_some(product)
+    }
+
+    /// Its matrices: both factors and the result.
+    pub fn matrices(&self) -> [Matrix; 3] {
+        [self.left, self.right, self.result]
+    }
+
+    /// Rows and columns of the matrices as they are stored.
+    pub fn stored(&self) -> [(usize, usize); 3] {
+        let Product { m, n, k, left, right, .. } = *self;
+        let turned =
+            |matrix: Matrix, (rows, columns)| if matrix.transposed { (columns, rows) } else { (rows, columns) };
+        [turned(left, (m, k)), turned(right, (k, n)), (m, n)]
+    }
+}
+
+impl Matrix {
+    fn new(buffer: usize, layout: Layout, [(rows, down), (columns, across)]: Axes) -> Option<Matrix> {
+        // Of an axis of one element the stride says nothing.
+        let straight = (rows == 1 || down == 1) && (columns == 1 || across >= rows);
+        let turned = (columns == 1 || across == 1) && (rows == 1 || down >= columns);
+        let leading = match (straight, turned) {
+            (true, _) if columns == 1 => rows,
+            (true, _) => across,
+            (false, true) => down,
+            (false, false) => return None,
+        };
+        Some(Matrix { buffer, offset: layout.offset, transposed: !straight, leading, batch: layout.batch })
+    }
+}
+
+/// The same with a batch that shares its right factor as more rows.
+fn folded(gemm: &Gemm) -> Gemm {
+    let Gemm { batch, m, a, b, c, .. } = *gemm;
+    let follows = |layout: Layout| Some(layout.batch) == layout.row.checked_mul(m);
+    match batch.checked_mul(m) {
+        Some(m) if batch > 1 && b.batch == 0 && follows(a) && follows(c) => Gemm { batch: 1, m, ..*gemm },
+        Some(_) | None => *gemm,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where element (i, row, column) of what a matrix means lies.
+    fn place(matrix: Matrix, i: usize, row: usize, column: usize) -> usize {
+        let (row, column) = if matrix.transposed { (column, row) } else { (row, column) };
+        matrix.offset + i * matrix.batch + row + column * matrix.leading
+    }
+
+    fn at(layout: Layout, i: usize, row: usize, column: usize) -> usize {
+        layout.offset + i * layout.batch + row * layout.row + column * layout.column
+    }
+
+    /// The elements that are multiplied for each element of the result, by address.
+    fn meant(gemm: &Gemm) -> Vec<(usize, usize, usize)> {
+        let mut all = Vec::new();
+        for i in 0..gemm.batch {
+            for row in 0..gemm.m {
+                for column in 0..gemm.n {
+                    let sum = (0..gemm.k).map(|p| (at(gemm.a, i, row, p), at(gemm.b, i, p, column)));
+                    all.extend(sum.map(|(a, b)| (at(gemm.c, i, row, column), a, b)));
+                }
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+
+    fn said(product: &Product) -> Vec<(usize, usize, usize)> {
+        let mut all = Vec::new();
+        let swapped = product.left.buffer == 1;
+        for i in 0..product.batch {
+            for row in 0..product.m {
+                for column in 0..product.n {
+                    let sum = (0..product.k)
+                        .map(|p| (place(product.left, i, row, p), place(product.right, i, p, column)))
+                        .map(|(left, right)| if swapped { (right, left) } else { (left, right) });
+                    all.extend(sum.map(|(a, b)| (place(product.result, i, row, column), a, b)));
+                }
+            }
+        }
+        all.sort_unstable();
+        all
+    }
+
+    fn layout(batch: usize, row: usize, column: usize) -> Layout {
+        Layout { offset: 3, batch, row, column }
+    }
+
+    /// Every way in which factors and result may lie, and every small shape, names the same addresses.
+    #[test]
+    fn what_is_said_is_what_was_meant() {
+        let shapes = [1, 2, 5].into_iter().flat_map(|m| [1, 3].map(|n| (m, n)));
+        for (m, n, k) in shapes.flat_map(|(m, n)| [1, 4].map(|k| (m, n, k))) {
+            let ways = |rows: usize, columns: usize| {
+                let (wide, high) = (columns + 2, rows + 1);
+                [layout(rows * wide, wide, 1), layout(high * columns, 1, high), layout(0, wide, 1)]
+            };
+            for a in ways(m, k) {
+                for b in ways(k, n) {
+                    for c in &ways(m, n)[..2] {
+                        for batch in [1, 3] {
+                            let gemm = Gemm { dtype: DType::F32, batch, m, n, k, a, b, c: *c };
+                            let product = Product::of(&gemm).unwrap_or_else(|| panic!("{gemm:?}"));
+                            assert_eq!(said(&product), meant(&gemm), "{gemm:?} as {product:?}");
+                            for (matrix, (rows, _)) in product.matrices().into_iter().zip(product.stored()) {
+                                assert!(matrix.leading >= rows, "{gemm:?} as {product:?}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_that_shares_its_right_factor_is_one_product() {
+        let gemm = |a, c| Gemm { dtype: DType::F32, batch: 7, m: 4, n: 5, k: 6, a, b: layout(0, 5, 1), c };
+        let whole = Product::of(&gemm(layout(24, 6, 1), layout(20, 5, 1))).unwrap();
+        assert_eq!((whole.batch, whole.m, whole.n), (1, 5, 28));
+        let apart = Product::of(&gemm(layout(30, 6, 1), layout(20, 5, 1))).unwrap();
+        assert_eq!((apart.batch, apart.m, apart.n), (7, 5, 4), "rows lie between the batches");
+    }
+
+    #[test]
+    fn what_blas_cannot_say_is_no_product() {
+        let plain = Gemm {
+            dtype: DType::F32,
+            batch: 2,
+            m: 4,
+            n: 5,
+            k: 6,
+            a: layout(24, 6, 1),
+            b: layout(30, 5, 1),
+            c: layout(20, 5, 1),
+        };
+        assert!(Product::of(&plain).is_some());
+        for gemm in [
+            Gemm { a: layout(96, 12, 2), ..plain },
+            Gemm { a: layout(0, 0, 1), ..plain },
+            Gemm { a: layout(24, 1, 0), ..plain },
+            Gemm { b: layout(30, 3, 1), ..plain },
+            Gemm { c: layout(80, 10, 2), ..plain },
+            Gemm { k: 0, ..plain },
+            Gemm { m: 0, ..plain },
+            Gemm { batch: 0, ..plain },
+            Gemm { m: 1 << 31, ..plain },
+            Gemm { a: layout(24, 1 << 31, 1), ..plain },
+        ] {
+            assert_eq!(Product::of(&gemm), None, "{gemm:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Matrix products by a vendor's library, for one device: which it does, how, and in what room.
+//!
+//! The library is opened and started when somebody first asks for a product. How it does a product is asked
+//! once for each shape and alignment and kept. What fails is the error of one run and is not offered again, so whoever plans anew gets
+//! kernels.
+//!
+//! An epilogue, once routines have one, is part of a [`Product`] and so of what a library is asked to be ready for.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use panoply_device::{Error, Gemm, Result};
+
+use super::handles::Context;
+use super::product::Product;
+use super::queue::Queue;
+use crate::codes::Codes;
+use crate::library::{DevicePtr, Handle};
+use crate::lock::locked;
+
+/// Products that are kept ready; a program has a few dozen.
+const KEPT: usize = 1024;
+/// The alignment in bytes beyond which no algorithm asks for more.
+const WIDEST: u32 = 256;
+
+/// A vendor's library of linear algebra, found and not yet started.
+pub trait Library: Send + Sync {
+    /// What it is and where, as `cuBLASLt 12.8 (libcublasLt.so.12)`.
+    fn title(&self) -> &str;
+    /// What its codes mean.
+    fn codes(&self) -> &'static Codes;
+    /// Starts it on a device, which is the thread's own.
+    fn start(&self, context: &Arc<Context>) -> Result<Box<dyn Blas>, i32>;
+}
+
+/// A library at work on a device, which is the thread's own in every call.
+pub trait Blas: Send + Sync {
+    /// The most workspace it makes use of, in bytes.
+    fn workspace(&self) -> usize;
+    /// How it does a product whose matrices begin at multiples of these bytes, with so much workspace at most; none if it does not.
+    fn ready(&self, product: &Product, alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32>;
+}
+
+/// A product that a library is ready to do.
+pub trait Ready: Send + Sync {
+    /// Bytes of workspace it needs.
+    fn workspace(&self) -> usize;
+    /// Gives it to a stream: where both factors and the result begin, and where the workspace does.
+    fn run(&self, matrices: [DevicePtr; 3], workspace: DevicePtr, stream: Handle) -> i32;
+}
+
+/// What a device does about matrix products.
+pub struct Products {
+    library: Arc<dyn Library>,
+    context: Arc<Context>,
+    blas: OnceLock<Result<Box<dyn Blas>>>,
+    /// Whether somebody was told that the library does not start.
+    given_up: AtomicBool,
+    known: Mutex<HashMap<Key, Option<Arc<dyn Ready>>>>,
+}
+
+/// A product, what its matrices are aligned to, and whether there is a workspace.
+type Key = (Gemm, [u32; 3], bool);
+
+impl Products {
+    /// Products by a library, which is started at the first.
+    pub fn new(library: Arc<dyn Library>, context: Arc<Context>) -> Products {
+        let (given_up, known) = (AtomicBool::new(false), Mutex::default());
+        Products { library, context, blas: OnceLock::new(), given_up, known }
+    }
+
+    /// Whether the library does a product, wherever in their buffers its matrices begin. If it cannot even be asked, running says so.
+    pub fn offers(&self, gemm: &Gemm) -> bool {
+        let known =
+            || Some(self.ready(gemm, &Product::of(gemm)?, anywhere(gemm), true).map_or(true, |ready| ready.is_some()));
+        !self.given_up.load(Ordering::Relaxed) && known().unwrap_or(false)
+    }
+
+    /// Why the library does not start, if it was tried and does not.
+    pub fn obstacle(&self) -> Option<Error> {
+        self.blas.get()?.as_ref().err().cloned()
+    }
+
+    /// Gives a product to a queue; its buffers begin at these addresses.
+    pub fn run(&self, gemm: &Gemm, buffers: [DevicePtr; 3], queue: &Queue) -> Result<()> {
+        let done = self.attempt(gemm, buffers, queue);
+        // Memory may be there the next time.
+        if done.as_ref().is_err_and(|error| !error.is_out_of_memory()) {
+            locked(&self.known).insert((*gemm, anywhere(gemm), true), None);
+            if self.blas().is_err() {
+                self.given_up.store(true, Ordering::Relaxed);
+            }
+        }
+        done
+    }
+
+    fn attempt(&self, gemm: &Gemm, buffers: [DevicePtr; 3], queue: &Queue) -> Result<()> {
+        let none =
+            || Error::unsupported(format!("{}: {} does not do {gemm}", self.context.label, self.library.title()));
+        let product = Product::of(gemm).ok_or_else(none)?;
+        let width = gemm.dtype.bytes() as u64;
+        let matrices = product.matrices().map(|matrix| buffers[matrix.buffer] + matrix.offset as u64 * width);
+        let alignments = matrices.map(|address| 1 << address.trailing_zeros().min(WIDEST.ilog2()));
+        let mut ready = self.ready(gemm, &product, alignments, true)?.ok_or_else(none)?;
+        let mut workspace = 0;
+        if ready.workspace() > 0 {
+            match queue.workspace(self.blas()?.workspace()) {
+                Ok(address) => workspace = address,
+                // It is slower without, and works.
+                Err(error) if error.is_out_of_memory() => {
+                    ready = self.ready(gemm, &product, alignments, false)?.ok_or(error)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let _current = self.context.enter()?;
+        match ready.run(matrices, workspace, queue.stream.raw) {
+            0 => Ok(()),
+            code => Err(self.failed(gemm, code)),
+        }
+    }
+
+    fn ready(
+        &self,
+        gemm: &Gemm,
+        product: &Product,
+        alignments: [u32; 3],
+        room: bool,
+    ) -> Result<Option<Arc<dyn Ready>>> {
+        let key = (*gemm, alignments, room);
+        if let Some(known) = locked(&self.known).get(&key) {
+            return Ok(known.clone());
+        }
+        // Asking is slow: others may look meanwhile, and two threads may ask the same.
+        let blas = self.blas()?;
+        let _current = self.context.enter()?;
+        let asked = blas.ready(product, alignments, if room { blas.workspace() } else { 0 });
+        let ready = asked.map_err(|code| self.failed(gemm, code))?;
+        let mut known = locked(&self.known);
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(key, ready.clone());
+        Ok(ready)
+    }
+
+    fn blas(&self) -> Result<&dyn Blas> {
+        let start = || {
+            let _current = self.context.enter()?;
+            self.library.start(&self.context).map_err(|code| self.failed("starting", code))
+        };
+        self.blas.get_or_init(start).as_ref().map(|blas| &**blas).map_err(Error::clone)
+    }
+
+    fn failed(&self, doing: impl Display, code: i32) -> Error {
+        self.library.codes().failed(format_args!("{}: {}: {doing}", self.context.label, self.library.title()), code)
+    }
+}
+
+/// Alignments that matrices have wherever they begin.
+fn anywhere(gemm: &Gemm) -> [u32; 3] {
+    [gemm.dtype.bytes() as u32; 3]
+}

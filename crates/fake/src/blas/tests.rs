@@ -1,0 +1,211 @@
+//! What the pretended libraries refuse: each rule of the vendors' documentation, broken by itself.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use super::cublaslt::*;
+use super::rocblas::*;
+use crate::cuda::api::{cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuMemAlloc_v2, cuStreamCreate, cuStreamSynchronize};
+use crate::cuda::devices::{cuDevicePrimaryCtxRetain, cuInit};
+
+/// A product of 4×6 and 6×5 in columns, every part of which a test may spoil.
+#[derive(Clone)]
+struct Asked {
+    compute: i32,
+    scale: i32,
+    types: [i32; 3],
+    /// Rows, columns and what lies between columns, of A, B and C.
+    layouts: [(u64, u64, i64); 3],
+    counts: [i32; 3],
+    offsets: [i64; 3],
+    /// What the heuristic may use, and what the product is given.
+    workspace: (u64, usize),
+    /// Bytes that each matrix begins behind an aligned address.
+    behind: [u64; 3],
+    /// What the heuristic was told they are aligned to.
+    aligned: u32,
+}
+
+const PLAIN: Asked = Asked {
+    compute: 68,
+    scale: 0,
+    types: [0; 3],
+    layouts: [(4, 6, 4), (6, 5, 6), (4, 5, 4)],
+    counts: [1; 3],
+    offsets: [0; 3],
+    workspace: (0, 0),
+    behind: [0; 3],
+    aligned: 256,
+};
+
+/// A context, which every test needs.
+fn current() {
+    let mut context = 0;
+    // SAFETY: the pointers are valid.
+    unsafe {
+        assert_eq!(cuInit(0), 0);
+        assert_eq!(cuDevicePrimaryCtxRetain(&mut context, 0), 0);
+        assert_eq!(cuCtxPushCurrent_v2(context), 0);
+    }
+}
+
+/// A megabyte and a stream.
+fn place() -> (u64, u64) {
+    let (mut memory, mut stream) = (0, 0);
+    // SAFETY: the pointers are valid.
+    unsafe {
+        assert_eq!(cuMemAlloc_v2(&mut memory, 4 << 20), 0);
+        assert_eq!(cuStreamCreate(&mut stream, 0), 0);
+    }
+    (memory, stream)
+}
+
+fn value<T>(value: &T) -> (*const c_void, usize) {
+    (ptr::from_ref(value).cast(), size_of::<T>())
+}
+
+/// What the heuristic answers, and what the product does if it answers.
+fn product(asked: &Asked) -> (i32, i32) {
+    let (memory, stream) = place();
+    // SAFETY: everything is what the functions ask for, but for the values that a test spoiled.
+    unsafe {
+        let (mut handle, mut operation, mut layouts, mut preference) = (0, 0, [0; 3], 0);
+        assert_eq!(cublasLtCreate(&mut handle), 0);
+        assert_eq!(cublasLtMatmulDescCreate(&mut operation, asked.compute, asked.scale), 0);
+        for (at, layout) in layouts.iter_mut().enumerate() {
+            let (rows, columns, leading) = asked.layouts[at];
+            assert_eq!(cublasLtMatrixLayoutCreate(layout, asked.types[at], rows, columns, leading), 0);
+            let ((count, four), (offset, eight)) = (value(&asked.counts[at]), value(&asked.offsets[at]));
+            assert_eq!(cublasLtMatrixLayoutSetAttribute(*layout, 5, count, four), 0);
+            assert_eq!(cublasLtMatrixLayoutSetAttribute(*layout, 6, offset, eight), 0);
+            assert_eq!(cublasLtMatrixLayoutSetAttribute(*layout, 6, offset, four), 7, "an offset has eight bytes");
+        }
+        assert_eq!(cublasLtMatmulPreferenceCreate(&mut preference), 0);
+        let ((room, eight), (schemes, four)) = (value(&asked.workspace.0), value(&2u32));
+        assert_eq!(cublasLtMatmulPreferenceSetAttribute(preference, 1, room, eight), 0);
+        assert_eq!(cublasLtMatmulPreferenceSetAttribute(preference, 3, schemes, four), 0);
+        for attribute in 5..=8 {
+            let (aligned, four) = value(&asked.aligned);
+            assert_eq!(cublasLtMatmulPreferenceSetAttribute(preference, attribute, aligned, four), 0);
+        }
+        let (mut found, mut count) = (Heuristic::default(), 0);
+        let [a, b, c] = layouts;
+        let answer =
+            cublasLtMatmulAlgoGetHeuristic(handle, operation, a, b, c, c, preference, 1, &mut found, &mut count);
+        if answer != 0 {
+            return (answer, -1);
+        }
+        assert_eq!(count, 1);
+        let [x, y, z] = asked.behind;
+        let (left, right, result) = (memory + x, memory + 65_536 + y, memory + 131_072 + z);
+        let (one, nought) = ([1f32, 0.0, 0.0], [0f32; 3]);
+        let done = cublasLtMatmul(
+            handle,
+            operation,
+            one.as_ptr().cast(),
+            left,
+            a,
+            right,
+            b,
+            nought.as_ptr().cast(),
+            result,
+            c,
+            result,
+            c,
+            &found.algorithm,
+            memory + (1 << 20),
+            asked.workspace.1,
+            stream,
+        );
+        assert_eq!(cuStreamSynchronize(stream), 0);
+        // An algorithm of another product.
+        let mut other = found.algorithm;
+        other[0] ^= 2;
+        let (alpha, beta) = (one.as_ptr().cast(), nought.as_ptr().cast());
+        let stolen = cublasLtMatmul(
+            handle, operation, alpha, left, a, right, b, beta, result, c, result, c, &other, 0, 0, stream,
+        );
+        assert_eq!(stolen, 7, "an algorithm belongs to its product");
+        (answer, done)
+    }
+}
+
+#[test]
+fn cublaslt_takes_what_fits_and_nothing_else() {
+    current();
+    let refused = (7, -1);
+    let batch = Asked { counts: [3; 3], offsets: [24, 0, 20], ..PLAIN };
+    let deep = Asked { layouts: [(4, 200, 4), (200, 5, 200), (4, 5, 4)], workspace: (4 << 20, 1 << 20), ..PLAIN };
+    for (what, asked, expected) in [
+        ("plain", PLAIN, (0, 0)),
+        ("a batch that shares a factor", batch.clone(), (0, 0)),
+        ("doubles", Asked { compute: 70, scale: 1, types: [1; 3], ..PLAIN }, (0, 0)),
+        ("halves", Asked { types: [2; 3], ..PLAIN }, (0, 0)),
+        ("bf16", Asked { types: [14; 3], ..PLAIN }, (0, 0)),
+        ("deep, with a workspace", deep.clone(), (0, 0)),
+        ("columns overlap", Asked { layouts: [(4, 6, 3), PLAIN.layouts[1], PLAIN.layouts[2]], ..PLAIN }, refused),
+        ("lengths differ", Asked { layouts: [PLAIN.layouts[0], (7, 5, 7), PLAIN.layouts[2]], ..PLAIN }, refused),
+        (
+            "a result of another shape",
+            Asked { layouts: [PLAIN.layouts[0], PLAIN.layouts[1], (5, 4, 5)], ..PLAIN },
+            refused,
+        ),
+        ("batches of other lengths", Asked { counts: [3, 1, 3], ..batch.clone() }, refused),
+        ("results over each other", Asked { offsets: [24, 0, 8], ..batch }, refused),
+        ("doubles in f32", Asked { types: [1; 3], ..PLAIN }, (15, -1)),
+        ("types mixed", Asked { types: [2, 0, 0], ..PLAIN }, (15, -1)),
+        ("an integer", Asked { types: [10; 3], ..PLAIN }, (15, -1)),
+        ("less aligned than said", Asked { behind: [4, 0, 0], ..PLAIN }, (0, 7)),
+        ("less aligned, and said", Asked { behind: [4, 8, 12], aligned: 4, ..PLAIN }, (0, 0)),
+        ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 7)),
+        ("no workspace where it may have none", Asked { workspace: (0, 0), ..deep }, (0, 0)),
+    ] {
+        assert_eq!(product(&asked), expected, "{what}");
+    }
+    // SAFETY: null is allowed.
+    assert_eq!(unsafe { cuCtxPopCurrent_v2(ptr::null_mut()) }, 0);
+}
+
+#[test]
+fn rocblas_takes_what_fits_and_nothing_else() {
+    current();
+    let (memory, stream) = place();
+    let mut handle = 0;
+    // SAFETY: the pointers are valid, the handle and the stream live.
+    unsafe {
+        assert_eq!(rocblas_create_handle(&mut handle), 0);
+        assert_eq!((rocblas_set_stream(handle, stream), rocblas_set_atomics_mode(handle, 0)), (0, 0));
+    }
+    let (one, nought) = ([1f32, 0.0], [0f32; 2]);
+    let call = |operations: [i32; 2], types: [i32; 2], leading: [i32; 3], result: [u64; 2], algorithm: i32| {
+        let ([x, y], [ty, compute], [a, b, c], [from, to]) = (operations, types, leading, result);
+        let (left, right) = (memory, memory + 65_536);
+        let (alpha, beta) = (one.as_ptr().cast(), nought.as_ptr().cast());
+        // SAFETY: everything is what the function asks for, but for the values that a test spoiled.
+        unsafe {
+            rocblas_gemm_strided_batched_ex(
+                handle, x, y, 4, 5, 6, alpha, left, ty, a, 24, right, ty, b, 30, beta, from, ty, c, 20, to, ty, c, 20,
+                2, compute, algorithm, 0, 0,
+            )
+        }
+    };
+    let (plain, f32s, fits, result) = ([111; 2], [151; 2], [4, 6, 4], [memory + 131_072; 2]);
+    assert_eq!(call(plain, f32s, fits, result, 0), 0);
+    assert_eq!(call([112; 2], f32s, [6, 5, 4], result, 0), 0);
+    assert_eq!(call([112; 2], f32s, fits, result, 0), 4, "columns overlap");
+    assert_eq!(call([0; 2], f32s, fits, result, 0), 11, "no operation");
+    assert_eq!(call(plain, [151, 152], fits, result, 0), 2, "types mixed");
+    assert_eq!(call(plain, f32s, fits, [memory, memory + 131_072], 0), 11, "the result is elsewhere");
+    assert_eq!(call(plain, f32s, fits, [0; 2], 0), 3, "no result");
+    assert_eq!(call(plain, f32s, fits, result, 1), 11, "a solution's number");
+    assert_eq!(call(plain, [150, 151], fits, result, 0), 5, "halves without a workspace");
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(rocblas_set_workspace(handle, memory + (1 << 20), 1 << 20), 0);
+        assert_eq!(call(plain, [150, 151], fits, result, 0), 0);
+        assert_eq!(cuStreamSynchronize(stream), 0);
+        assert_eq!((rocblas_destroy_handle(handle), rocblas_destroy_handle(handle)), (0, 1));
+        assert_eq!(call(plain, f32s, fits, result, 0), 1, "no handle any more");
+        assert_eq!(cuCtxPopCurrent_v2(ptr::null_mut()), 0);
+    }
+}
