@@ -68,6 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             println!("{} trained on {} by panoply {}", settings.model, data.path, manifest.panoply);
             let classes = if data.classes.is_empty() { String::new() } else { format!(": {}", shortened(&data.classes)) };
             println!("{}{classes}", data.learned());
+            println!("by {}; the loss {}", settings.in_words(), manifest.network.loss);
             if let Some(result) = &manifest.result {
                 println!("{}", outcome::headline(manifest, &result.best));
             }

@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if examples.names.is_empty() {
             return Err(Error::mistake("--count 0: there is nothing to show"));
         }
-        let rows = predict(&model, &examples.data)?;
+        let rows = predict(&model, &examples.data, &manifest.network.loss)?;
         match examples.data.targets {
             Targets::Numbers { .. } => numbers(arguments, &choice, &examples, &rows),
             Targets::Classes { .. } => classes(arguments, &choice, &manifest, &examples, &rows),
@@ -164,7 +164,7 @@ fn judge_text(
     path: &Path,
 ) -> Result<()> {
     let data = text::windows(&text::load(path)?, letters, time, path)?;
-    let found = evaluate(model, &data, Loss::default())?;
+    let found = evaluate(model, &data, &Loss::default())?;
     let (characters, perplexity) = (data.features.len(), found.loss.exp());
     if arguments.json {
         output::print_json(&json!({

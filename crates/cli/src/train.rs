@@ -1,6 +1,6 @@
 //! `panoply train`: the main job, on data that ships with Panoply or on your own.
 //!
-//! [`arguments`] is what it is told, [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies,
+//! [`arguments`] is what it is told, [`recipe`] what a file may say as well, [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies,
 //! [`manifest`] what a run says of itself, [`outcome`] what came of it, [`screen`] and [`dashboard`] what a person sees, [`curves`],
 //! [`confusion`] and [`scatter`] the pictures.
 
@@ -12,6 +12,7 @@ pub mod folder;
 pub mod manifest;
 pub mod outcome;
 mod presets;
+mod recipe;
 mod scatter;
 mod screen;
 
@@ -31,15 +32,18 @@ use serde_json::json;
 
 use crate::output::{self, Choice};
 pub use arguments::Arguments;
-use arguments::{Batch, spelled};
 use dashboard::Dashboard;
 use folder::Folder;
 use manifest::{Commands, Data, Manifest, Outcome, Settings};
-use presets::Sizes;
+use presets::{Sizes, Wanted};
+use recipe::{Batch, Recipe, spelled};
 use screen::Screen;
 
 /// Epochs if nobody says how many.
 const EPOCHS: usize = 30;
+
+/// The share that is held out if nobody says how much.
+const HELD_OUT: f64 = 0.2;
 
 /// A run before it begins or goes on.
 struct Job {
@@ -95,33 +99,24 @@ impl Job {
         let reading = arguments.reading();
         let labelled = open(&arguments.data, &reading)?;
         reading.suits(&labelled.source)?;
+        labelled.guesses.iter().for_each(|guess| eprintln!("{guess}"));
         let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labelled.source {
             Source::Text { .. } | Source::Csv { sequences: Some(_), .. } => presets::Choice::Lstm,
             _ => presets::Choice::Mlp,
         });
-        let mut network = model.network(&labelled, &sizes)?;
+        let recipe = arguments.recipe.clone().over(said_in_file(&model)?);
+        let wanted = Wanted { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
+        let mut network = model.network(&labelled, &sizes, &wanted)?;
         if labelled.data.times.is_some() {
             network
                 .heeds_ends()
                 .map_err(|error| error.note("`--model lstm` and `--model transformer` read sequences"))?;
         }
-        let settings = Settings {
-            model: model.name(),
-            epochs: EPOCHS,
-            batch: if let Batch::Count(count) = arguments.batch { count } else { 1 },
-            optimiser: arguments.optimiser,
-            learning_rate: arguments.learning_rate.unwrap_or(arguments.optimiser.rate()),
-            momentum: arguments.momentum()?,
-            clip_norm: arguments.clip_norm,
-            schedule: arguments.schedule,
-            patience: arguments.patience,
-            held_out: arguments.held_out,
-            seed: arguments.seed,
-            precision: spelled(arguments.precision),
-        };
+        let settings = settings(&model, &recipe)?;
         let (train, held, mut rng) = divided(&labelled, &settings)?;
-        if let Some(measured) = measured(&train) {
+        network.loss = network.loss.fitted(&train.targets)?;
+        if let Some(measured) = measured(&train).filter(|_| network.loss.kind.is_of_differences()) {
             if network.loss.scale.is_none() {
                 network.loss.scale = Some(deviation(&measured)?);
             }
@@ -154,6 +149,7 @@ impl Job {
                 label: reading.label,
                 sequence: reading.sequence,
                 without: reading.without,
+                header: reading.header,
                 image_size: reading.image_size,
                 task: reading.task,
                 context: reading.context,
@@ -167,7 +163,7 @@ impl Job {
             },
         };
         let mut job = Job { folder, manifest, train, held, run };
-        if let Batch::Auto = arguments.batch {
+        if let Some(Batch::Auto) = recipe.manner.batch {
             let suggested = job.run.suggest_batch(&job.training(), (&job.train, &job.held))?;
             job.manifest.settings.batch = suggested.ok_or_else(|| {
                 Error::mistake(
@@ -176,7 +172,7 @@ impl Job {
             })?;
         }
         let settings = &mut job.manifest.settings;
-        settings.epochs = arguments.epochs(job.train.len(), settings.batch).unwrap_or(settings.epochs);
+        settings.epochs = recipe.length.epochs(job.train.len(), settings.batch).unwrap_or(settings.epochs);
         Ok(job)
     }
 
@@ -195,22 +191,25 @@ impl Job {
             run.load(&file)?;
         }
         let settings = &mut manifest.settings;
-        settings.epochs = arguments.epochs(train.len(), settings.batch).unwrap_or(settings.epochs);
+        let said = arguments.recipe.length.epochs(train.len(), settings.batch);
+        settings.epochs = said.unwrap_or(settings.epochs);
         manifest.device = choice.report();
         Ok(Job { folder, manifest, train, held, run })
     }
 
     fn training(&self) -> Training {
         let settings = &self.manifest.settings;
-        let steps = settings.epochs.saturating_mul(self.train.len().div_ceil(settings.batch.max(1)));
-        Training {
+        let training = Training {
+            accumulate: settings.accumulate,
+            average: settings.average,
             patience: settings.patience,
-            schedule: settings.schedule.schedule(steps as u64),
+            plateau: settings.schedule.plateau(),
             file: Some(self.folder.training()),
-            loss: self.manifest.network.loss,
+            loss: self.manifest.network.loss.clone(),
             precision: settings.dtype(),
             ..Training::new(settings.epochs, settings.batch)
-        }
+        };
+        Training { schedule: settings.schedule.schedule(training.updates(self.train.len())), ..training }
     }
 
     /// What a dashboard says beside its curves.
@@ -322,6 +321,35 @@ impl Job {
     }
 }
 
+/// What the file of a network says of training.
+fn said_in_file(model: &presets::Choice) -> Result<Recipe> {
+    match model {
+        presets::Choice::File(file) => Recipe::of_file(file, &model.settings()?),
+        _ => Ok(Recipe::default()),
+    }
+}
+
+/// What was said, and what stands for nothing said. How long it goes on is decided when the batch is known.
+fn settings(model: &presets::Choice, Recipe { manner, .. }: &Recipe) -> Result<Settings> {
+    Ok(Settings {
+        model: model.name(),
+        epochs: EPOCHS,
+        batch: if let Batch::Count(count) = manner.batch.unwrap_or_default() { count } else { 1 },
+        accumulate: manner.accumulate.unwrap_or(1),
+        optimiser: manner.optimiser(),
+        learning_rate: manner.learning_rate.unwrap_or(manner.optimiser().rate()),
+        momentum: manner.momentum()?,
+        weight_decay: manner.weight_decay()?,
+        clip_norm: manner.clip_norm,
+        schedule: manner.schedule.unwrap_or_default(),
+        average: manner.average,
+        patience: manner.patience,
+        held_out: manner.held_out.unwrap_or(HELD_OUT),
+        seed: manner.seed.unwrap_or(0),
+        precision: spelled(manner.precision.unwrap_or_default()),
+    })
+}
+
 fn open(data: &str, reading: &Reading) -> Result<Labelled> {
     match data {
         "digits" => source::digits(),
@@ -394,6 +422,7 @@ fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng)
         let last = model.layers.layers.len() - 1;
         model.layers.layers[last] = Box::new(Restore(measured));
     }
-    let optimiser = settings.optimiser.optimiser(settings.learning_rate, settings.momentum.unwrap_or(0.0));
+    let (rate, momentum) = (settings.learning_rate, settings.momentum.unwrap_or(0.0));
+    let optimiser = settings.optimiser.optimiser(rate, momentum, settings.weight_decay);
     Ok(Run::new(model, optimiser.clip_norm(settings.clip_norm.unwrap_or(clip)), rng.clone()))
 }

@@ -70,8 +70,11 @@ fn a_number_of_a_real_table_is_learned() {
     let net = "input = [29]\n[[layer]]\nkind = \"linear\"\noutputs = 1\n";
     place.write("net.toml", net);
     let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
-    assert!(refusal.contains("net.toml: its loss does not fit: 1 numbers are to be learned"), "{refusal}");
-    assert!(refusal.contains("numbers take loss = { kind = \"mse\" }"), "{refusal}");
+    assert!(refusal.contains("the loss cross_entropy does not fit: numbers are to be learned"), "{refusal}");
+    assert!(
+        refusal.contains("\n  numbers take mse, l1, huber") && refusal.contains("is what net.toml says"),
+        "{refusal}"
+    );
     place.write("net.toml", format!("loss = {{ kind = \"l1\", label_smoothing = 0.1 }}\n{net}"));
     let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
     assert!(refusal.contains("label_smoothing is for cross_entropy"), "{refusal}");
@@ -124,7 +127,7 @@ fn numbers_of_any_scale_are_learned_alike() {
     assert_eq!(read(said["folder"].as_str().unwrap())["network"]["loss"]["scale"], 1.0);
     for (loss, what) in [
         ("{ kind = \"mse\", scale = 0.0 }", "scale 0 is not a positive number"),
-        ("{ scale = 2.0 }", "scale is for losses of numbers; cross_entropy compares classes"),
+        ("{ scale = 2.0 }", "scale is for mse, l1 and huber; cross_entropy compares no differences"),
     ] {
         place.write("net.toml", net.replace("{ kind = \"LOSS\" }", loss));
         let refusal = place.refused(&["train", "nano.csv", "--model", "net.toml"]);

@@ -41,7 +41,7 @@ fn models_give_what_they_gave() {
             let (_, held) = source::digits().unwrap().data.split(0.2, &mut rng).unwrap();
             let mut model = network.build(&mut rng).unwrap();
             checkpoint::load(&mut model, &run.join("model.safetensors")).unwrap();
-            let found = evaluate(&model, &held, Loss::default()).unwrap();
+            let found = evaluate(&model, &held, &Loss::default()).unwrap();
             let want = manifest["result"]["best"]["validation_loss"].as_f64().unwrap();
             assert!((found.loss - want).abs() < 1e-4 * want, "{}: loss {}, it was {want}", run.display(), found.loss);
             seen += 1;

@@ -113,13 +113,11 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
     assert!(!place.0.join("killed/training.part4711").exists());
 }
 
-/// Waits for something a child does, for half a minute at most.
-#[track_caller]
 /// Each way to move parameters and each course of the learning rate, both kept over an end without warning.
 #[test]
 fn optimisers_and_schedules_go_on_bit_for_bit() {
     let place = Place::new("movers");
-    let kinds: [(&str, &[&str]); 7] = [
+    let kinds: [(&str, &[&str]); 9] = [
         ("constant", &["adamw", "--clip-norm", "0.1"]),
         ("steps", &["sgd", "--momentum", "0.9"]),
         ("constant", &["sgd"]),
@@ -127,6 +125,8 @@ fn optimisers_and_schedules_go_on_bit_for_bit() {
         ("warmup-cosine", &["rmsprop", "--momentum", "0.5"]),
         ("cosine", &["adagrad"]),
         ("one-cycle", &["lion"]),
+        ("plateau", &["adamw", "--weight-decay", "0.3", "--average", "0.9", "--loss", "bce"]),
+        ("cosine", &["sgd", "--weight-decay", "1e-3", "--accumulate", "3", "--class-weights", "balanced"]),
     ];
     let mut ends = std::collections::BTreeSet::new();
     for (number, (schedule, optimiser)) in kinds.into_iter().enumerate() {
@@ -152,7 +152,7 @@ fn optimisers_and_schedules_go_on_bit_for_bit() {
     assert!(refusal.contains("--momentum 0.9 is not for --optimiser adamw"), "{refusal}");
     for (wrong, right) in [
         (["--optimiser", "adamax"], "adamw, adam, sgd, rmsprop, adagrad, lion"),
-        (["--schedule", "linear"], "constant, cosine, warmup-cosine, one-cycle, steps, exponential"),
+        (["--schedule", "linear"], "constant, cosine, warmup-cosine, one-cycle, steps, exponential, plateau"),
         (["--clip-norm", "-1"], "take a number above 0"),
         (["--momentum", "1"], "take a number in 0 .. 1"),
     ] {
@@ -162,6 +162,8 @@ fn optimisers_and_schedules_go_on_bit_for_bit() {
     }
 }
 
+/// Waits for something a child does, for half a minute at most.
+#[track_caller]
 fn wait_for(child: &mut Child, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {

@@ -6,10 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use panoply_cpu::math::{Fused, single};
+use panoply_cpu::memory::Allocation;
 use panoply_cpu::pool::Pool;
 use panoply_cpu::vm::exec::Buffer;
 use panoply_cpu::vm::isa::Isa;
 use panoply_cpu::vm::launch::{Compiled, scalar_bits};
+use panoply_device::{AllocId, Region};
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::verify::verify;
@@ -27,8 +29,8 @@ fn main() {
     let dump = std::env::args().any(|arg| arg == "dump");
     println!("{isa}, {} threads at most, {} M f32", Pool::for_machine().threads(), n() >> 20);
     println!("{:<34}{:>9}{:>9}   GB/s on 1 and 2 threads", "", 1, 2);
-    let (mut x, mut y, mut z) = (data(1), data(2), data(3));
-    let triad = [1, 2].map(|threads| triad(threads, &mut x, &y, &z));
+    let (x, y, z) = (data(1), data(2), data(3));
+    let triad = [1, 2].map(|threads| triad(threads, x, y, z));
     row("triad a[i] = b[i] + s·c[i] (Rust)", triad, None);
     let kernels: [(&str, Kernel, usize); 6] = [
         ("y = exp(a·x + b)·tanh(x)", exp_tanh(), 2),
@@ -50,7 +52,8 @@ fn main() {
         let scalars = scalars(compiled.kernel());
         let speed = [1, 2].map(|threads| {
             let pool = Pool::new(threads);
-            let buffers = [&mut x, &mut y, &mut z].map(|v| Buffer { ptr: v.as_mut_ptr().cast(), len: v.len() as u64 });
+            let buffers =
+                [&mut *x, &mut *y, &mut *z].map(|v| Buffer { ptr: v.as_mut_ptr().cast(), len: v.len() as u64 });
             let seconds = fastest(|| {
                 // SAFETY: the buffers are vectors of this function.
                 unsafe { compiled.launch(&pool, [items, 1, 1], &buffers, &scalars) }.expect("runs");
@@ -60,7 +63,7 @@ fn main() {
         row(name, speed, Some(triad));
     }
     if wanted("exp, by hand") && Isa::Avx512.is_available() {
-        let native = native_exp_tanh(&x, &mut y);
+        let native = native_exp_tanh(x, y);
         println!("{:<34}{native:9.1}", "exp and tanh in one loop (AVX-512)");
     }
     if wanted("Mandelbrot") {
@@ -93,10 +96,17 @@ fn fastest(mut f: impl FnMut()) -> f64 {
         .fold(f64::MAX, f64::min)
 }
 
-fn data(seed: u32) -> Vec<f32> {
-    (0..n() as u32)
-        .map(|i| ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32) / (1 << 23) as f32 - 1.0)
-        .collect()
+/// Floats in memory of the device's own, which lies in large pages where the system has them.
+fn data(seed: u32) -> &'static mut [f32] {
+    let bytes = 4 * n() as u64;
+    let memory = Box::leak(Box::new(Allocation::new(bytes).expect("there is memory")));
+    let first = memory.address(Region { alloc: AllocId(0), offset: 0, bytes }).cast::<f32>();
+    // SAFETY: the allocation is as long, aligned for anything and never freed.
+    let data = unsafe { std::slice::from_raw_parts_mut(first, n()) };
+    for (i, x) in (0_u32..).zip(&mut *data) {
+        *x = ((i.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 8) as f32) / (1 << 23) as f32 - 1.0;
+    }
+    data
 }
 
 fn triad(threads: usize, a: &mut [f32], b: &[f32], c: &[f32]) -> f64 {

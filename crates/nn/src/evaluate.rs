@@ -44,21 +44,23 @@ pub struct Evaluation {
 }
 
 /// How good a model is on all of a data set. Smoothing of labels is left out of the loss.
-pub fn evaluate(model: &impl Layer, data: &Dataset, loss: Loss) -> Result<Evaluation> {
+pub fn evaluate(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Evaluation> {
     evaluate_feed(model, &Feed::on_host(data), loss)
 }
 
 /// [`evaluate`] of examples that may be on the device.
-pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: Loss) -> Result<Evaluation> {
-    let (data, loss) = (feed.data(), Loss { label_smoothing: 0.0, ..loss });
+pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: &Loss) -> Result<Evaluation> {
+    let data = feed.data();
+    let loss = &Loss { label_smoothing: 0.0, ..loss.fitted(&data.targets)? };
     let (spread, unit) = match &data.targets {
         Targets::Classes { .. } => (0.0, 1.0),
         Targets::Numbers { values, width } => spread(values, *width),
     };
-    let (sum, right) = with_room(at_once(data), |size| {
-        feed.parts(size).try_fold((0.0, 0.0), |(sum, right), part| {
-            let (part_loss, part_right, rows) = on_part(model, &part, loss, unit)?;
-            Ok((sum + part_loss * rows as f64, right + part_right * rows as f64))
+    let (_, sum, right) = with_room(at_once(data), |size| {
+        feed.parts(size).try_fold((0, 0.0, 0.0), |(done, sum, right), part| {
+            let (part_loss, part_right, rows) = on_part(model, &part, (data, loss), unit)?;
+            let mass = loss.mass(&data.targets, done..done + rows);
+            Ok((done + rows, sum + part_loss * mass, right + part_right * rows as f64))
         })
     })?;
     let rows = data.len() as f64;
@@ -66,15 +68,21 @@ pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: Loss) -> 
         Targets::Classes { .. } => right / rows,
         Targets::Numbers { .. } => explained(right * unit.powi(2), spread),
     };
-    Ok(Evaluation { loss: sum / rows, score })
+    Ok(Evaluation { loss: sum / loss.mass(&data.targets, 0..data.len()), score })
 }
 
 /// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences, in this
 /// unit, summed over its numbers; and how many examples they are.
-fn on_part(model: &impl Layer, batch: &Examples, loss: Loss, unit: f64) -> Result<(f64, f64, usize)> {
+fn on_part(
+    model: &impl Layer,
+    batch: &Examples,
+    (data, loss): (&Dataset, &Loss),
+    unit: f64,
+) -> Result<(f64, f64, usize)> {
     let outputs = outputs(model, batch);
     let (targets, rows) = (&batch.targets, batch.examples()?);
     let value = loss.of(&outputs, targets);
+    let outputs = loss.values(&outputs, &data.targets);
     let right = match targets.dtype().is_int() {
         true => outputs.argmax(-1).eq(targets).cast(DType::F32).mean(..),
         // Tiny differences have no squares in f32.
@@ -111,17 +119,14 @@ fn explained(squares: f64, spread: f64) -> f64 {
     }
 }
 
-/// What a model makes of each example, one row after another: the share of each class (at each time), or numbers.
-pub fn predict(model: &impl Layer, data: &Dataset) -> Result<Vec<f32>> {
+/// What a model that was trained by this loss makes of each example, one row after another: the share of each class (at each time), or
+/// numbers.
+pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Vec<f32>> {
     with_room(at_once(data), |size| {
         let mut rows = Vec::new();
         for part in data.parts(size) {
-            let outputs = outputs(model, &part.examples());
-            let outputs = match data.targets {
-                Targets::Classes { .. } => outputs.softmax(-1),
-                Targets::Numbers { .. } => outputs,
-            };
-            rows.extend(outputs.to_vec::<f32>()?);
+            let values = loss.values(&outputs(model, &part.examples()), &data.targets);
+            rows.extend(values.to_vec::<f32>()?);
         }
         Ok(rows)
     })

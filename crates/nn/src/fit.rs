@@ -14,7 +14,7 @@ use crate::layer::{Layer, Pass};
 use crate::memory;
 use crate::module::Module;
 use crate::network::Loss;
-use crate::optimiser::{LossScale, Optimiser, Rule, Schedule};
+use crate::optimiser::{Average, LossScale, Optimiser, Plateau, Rule, Schedule};
 
 /// How to train.
 #[derive(Clone, Debug)]
@@ -27,6 +27,13 @@ pub struct Training {
     pub patience: Option<usize>,
     /// Factor of the learning rate at each step.
     pub schedule: Schedule,
+    /// What lowers the learning rate besides, when the validation loss stops falling.
+    pub plateau: Option<Plateau>,
+    /// Batches whose gradients make one step together, as one batch of so many times the examples would.
+    pub accumulate: usize,
+    /// Share that a running average of the parameters keeps at each step, less at the beginning; the average is what is measured and
+    /// kept as the best. [Polyak and Juditsky 1992]
+    pub average: Option<f64>,
     /// Where the run is saved after every epoch and when it is stopped.
     pub file: Option<PathBuf>,
     /// What is made small.
@@ -44,6 +51,9 @@ impl Training {
             batch,
             patience: None,
             schedule: Schedule::Constant,
+            plateau: None,
+            accumulate: 1,
+            average: None,
             file: None,
             loss: Loss::default(),
             precision: DType::F32,
@@ -55,6 +65,22 @@ impl Training {
         Training::new(steps.div_ceil(examples.div_ceil(batch.max(1)).max(1)), batch)
     }
 
+    /// Steps over so many examples: what a [`Schedule`] counts.
+    pub fn updates(&self, examples: usize) -> u64 {
+        let batches = examples.div_ceil(self.batch.max(1));
+        (self.epochs as u64).saturating_mul(batches.div_ceil(self.accumulate.max(1)) as u64)
+    }
+
+    /// What of a step the batch behind so many others of an epoch is.
+    fn part(&self, batches: usize, examples: usize) -> Part {
+        let (batch, many) = (self.batch.max(1), self.accumulate.max(1));
+        let first = batches / many * many;
+        let count =
+            |from: usize, batches: usize| batch.saturating_mul(batches).min(examples.saturating_sub(from * batch));
+        let share = count(batches, 1) as f64 / count(first, many).max(1) as f64;
+        Part { share, last: (batches + 1).is_multiple_of(many) || (batches + 1).saturating_mul(batch) >= examples }
+    }
+
     /// A training pass over these examples in this precision.
     pub(crate) fn pass<'a>(&self, batch: &Examples, rng: &'a mut Rng) -> Pass<'a> {
         let pass = Pass::train(rng).over(batch.times.as_ref());
@@ -63,6 +89,15 @@ impl Training {
             other => pass.in_precision(other),
         }
     }
+}
+
+/// A batch of those that make one step.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Of the step's examples.
+    share: f64,
+    /// Whether the step is made after it.
+    last: bool,
 }
 
 /// What one epoch reached.
@@ -153,6 +188,8 @@ pub struct Run<M, R> {
     pub progress: Progress,
     /// The model of the best epoch.
     pub best: Option<M>,
+    /// What [`Training::average`] keeps.
+    pub average: Option<Average<M>>,
 }
 
 /// Examples of a step of [`train`].
@@ -181,12 +218,17 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     /// A run that has not begun.
     pub fn new(model: M, optimiser: Optimiser<R>, rng: Rng) -> Run<M, R> {
         let (learning_rate, order) = (optimiser.learning_rate, rng.clone());
-        Run { model, optimiser, learning_rate, rng, order, progress: Progress::default(), best: None }
+        Run { model, optimiser, learning_rate, rng, order, progress: Progress::default(), best: None, average: None }
     }
 
     /// The model of the epoch with the smallest validation loss, or the last one if no epoch has ended.
     pub fn best_model(&self) -> &M {
-        self.best.as_ref().unwrap_or(&self.model)
+        self.best.as_ref().unwrap_or(self.shown())
+    }
+
+    /// The model that is measured: the average if there is one.
+    fn shown(&self) -> &M {
+        self.average.as_ref().map_or(&self.model, |average| &average.model)
     }
 
     /// Trains from where it stands to the end. On error the last good step stands.
@@ -200,6 +242,9 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             let message = format!("{} training and {} validation examples", train.len(), validation.len());
             return Err(Error::mistake(message).note("both parts need at least one"));
         }
+        let training = &Training { loss: training.loss.fitted(&train.targets)?, ..training.clone() };
+        self.average =
+            training.average.map(|decay| self.average.take().unwrap_or_else(|| Average::new(&self.model, decay)));
         if training.precision == DType::F16 && self.optimiser.scale.is_none() {
             self.optimiser.scale = Some(LossScale::default());
         }
@@ -213,8 +258,8 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             if !self.rest_of_epoch(training, train, watch)? {
                 return self.keep(training);
             }
-            let held = evaluate_feed(&self.model, &validation, training.loss)?;
-            let learned = evaluate_feed(&self.model, &seen, training.loss)?;
+            let held = evaluate_feed(self.shown(), &validation, &training.loss)?;
+            let learned = evaluate_feed(self.shown(), &seen, &training.loss)?;
             let validation_loss = held.loss;
             let epoch = self.progress.history.len() + 1;
             let seconds = Duration::as_secs_f64(&start.elapsed());
@@ -229,7 +274,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             };
             let best = self.progress.best.checked_sub(1).map(|at| self.progress.history[at].validation_loss);
             if best.is_none_or(|best| validation_loss < best) {
-                (self.progress.best, self.best) = (epoch, Some(self.model.clone()));
+                (self.progress.best, self.best) = (epoch, Some(self.shown().clone()));
             }
             (self.progress.step, self.progress.loss_sum) = (0, 0.0);
             self.progress.history.push(report.clone());
@@ -252,9 +297,12 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         let (epoch, batch) = (self.progress.history.len() + 1, training.batch.max(1));
         let order = train.data().order(&mut self.order.clone());
         let steps = order.len().div_ceil(batch);
+        let losses = self.progress.history.iter().map(|epoch| epoch.validation_loss);
+        let rate = self.learning_rate * training.plateau.as_ref().map_or(1.0, |plateau| plateau.factor_after(losses));
         let left = &order[self.progress.step.saturating_mul(batch).min(order.len())..];
         train.each(left, batch, |batch| {
-            let stepped = self.step(training, &batch);
+            self.optimiser.learning_rate = rate * training.schedule.factor(self.optimiser.steps);
+            let stepped = self.step(training, &batch, training.part(self.progress.step, order.len()));
             let step = self.progress.step + 1;
             let (loss, examples) =
                 stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
@@ -264,18 +312,26 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         })
     }
 
-    fn step(&mut self, training: &Training, batch: &Examples) -> Result<(f64, usize)> {
-        self.optimiser.learning_rate = self.learning_rate * training.schedule.factor(self.optimiser.steps);
+    fn step(&mut self, training: &Training, batch: &Examples, Part { share, last }: Part) -> Result<(f64, usize)> {
         let before = self.rng.clone();
         let mut pass = training.pass(batch, &mut self.rng);
         let loss = training.loss.of(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
-        let loss = self.optimiser.step(&mut self.model, &loss, pass).map_err(|error| {
-            match self.first_not_finite(training, batch, before) {
-                Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
-                None => error,
-            }
+        let loss = if share < 1.0 { loss * share } else { loss };
+        let stepped = match last {
+            true => self.optimiser.step(&mut self.model, &loss, pass),
+            false => self.optimiser.accumulate(&mut self.model, &loss, pass),
+        };
+        let loss = stepped.map_err(|error| match self.first_not_finite(training, batch, before) {
+            Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
+            None => error,
         })?;
-        Ok((loss, batch.examples()?))
+        if let (true, Some(average), Some(decay)) = (last, &mut self.average, training.average) {
+            // What was at the beginning is forgotten soon.
+            let steps = self.optimiser.steps as f64;
+            average.decay = decay.min((1.0 + steps) / (10.0 + steps));
+            average.update(&self.model)?;
+        }
+        Ok((loss / share, batch.examples()?))
     }
 
     /// Where a forward pass first gives something that is no finite number, if it does.

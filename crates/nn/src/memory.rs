@@ -24,7 +24,8 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         let batch = all.map(|part| part.index_select(0, &places));
         let mut rng = self.rng.clone();
         let mut pass = training.pass(&batch, &mut rng);
-        let loss = training.loss.of(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
+        let loss =
+            training.loss.fitted(&train.targets)?.of(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
         self.optimiser.memory(&self.model, &loss, &pass)
     }
 

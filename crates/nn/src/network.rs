@@ -7,14 +7,16 @@
 mod build;
 pub mod file;
 pub mod layer_spec;
+mod loss;
 mod shape;
 pub mod summary;
 mod times;
 
-use panoply_tensor::{DType, Error, Result, Rng, Tensor};
+use panoply_tensor::{Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use layer_spec::LayerSpec;
+pub use loss::{ClassWeights, Loss, LossKind};
 pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
 
@@ -32,88 +34,6 @@ pub struct Network {
     /// What training makes small.
     #[serde(default)]
     pub loss: Loss,
-}
-
-/// What training makes small.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Loss {
-    /// How outputs and targets are compared.
-    pub kind: LossKind,
-    /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
-    pub label_smoothing: f64,
-    /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
-    /// whatever the targets' unit is. If nothing is said, `panoply train` puts that deviation here; [`Loss::of`] divides by nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scale: Option<f64>,
-}
-
-impl Default for Loss {
-    /// Cross-entropy without settings.
-    fn default() -> Loss {
-        Loss::new(LossKind::default())
-    }
-}
-
-/// How outputs and targets are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LossKind {
-    /// Logits with classes.
-    #[default]
-    CrossEntropy,
-    /// Numbers by the square of their difference.
-    Mse,
-    /// Numbers by the magnitude of their difference.
-    L1,
-    /// Numbers: the square up to a difference of 1 (of [`Loss::scale`] if there is one), then linear. [Huber 1964]
-    Huber,
-}
-
-impl LossKind {
-    /// Whether the targets are classes.
-    pub fn is_of_classes(self) -> bool {
-        self == LossKind::CrossEntropy
-    }
-}
-
-impl Loss {
-    /// Without settings.
-    pub fn new(kind: LossKind) -> Loss {
-        Loss { kind, label_smoothing: 0.0, scale: None }
-    }
-
-    /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
-    /// (`[batch, time, classes]` and `[batch, time]`), or of numbers of equal shapes.
-    pub fn of(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
-        let outputs = outputs.cast(DType::F32);
-        match self.kind {
-            LossKind::CrossEntropy => self.cross_entropy(&outputs, targets),
-            _ if outputs.shape().ok() != targets.shape().ok() && outputs.check().and(targets.check()).is_ok() => {
-                let message = "the outputs of a network and the numbers it is to learn have other shapes";
-                Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
-            }
-            LossKind::Mse => self.scaled(&outputs).mse(&self.scaled(targets)),
-            LossKind::L1 => self.scaled(&outputs).l1(&self.scaled(targets)),
-            LossKind::Huber => self.scaled(&outputs).huber(&self.scaled(targets), 1.0),
-        }
-    }
-
-    fn scaled(&self, numbers: &Tensor) -> Tensor {
-        self.scale.map_or_else(|| numbers.clone(), |scale| numbers * (1.0 / scale))
-    }
-
-    fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
-        let (logits, classes) = match logits.shape().map(|shape| shape.dims()) {
-            Ok([_, _, many]) => (logits.reshape([-1, *many as isize]), classes.flatten(0)),
-            _ => (logits.clone(), classes.clone()),
-        };
-        if self.label_smoothing == 0.0 {
-            return logits.cross_entropy(&classes);
-        }
-        let smoothed = panoply_tensor::CrossEntropy { smoothing: self.label_smoothing, ..Default::default() };
-        logits.cross_entropy_with(&classes, &smoothed)
-    }
 }
 
 impl Network {
@@ -162,19 +82,7 @@ impl Network {
         if self.input.is_empty() || self.input.contains(&0) || size(&self.input).is_none() {
             return Err((None, format!("the input {:?} needs axes of at least 1", self.input)));
         }
-        if !(0.0..1.0).contains(&self.loss.label_smoothing) {
-            return Err((None, format!("label_smoothing {} is not in 0 .. 1", self.loss.label_smoothing)));
-        }
-        if self.loss.label_smoothing > 0.0 && !self.loss.kind.is_of_classes() {
-            return Err((None, "label_smoothing is for cross_entropy; this loss compares numbers".to_string()));
-        }
-        let scale = self.loss.scale.unwrap_or(1.0);
-        if !scale.is_finite() || scale <= 0.0 {
-            return Err((None, format!("scale {scale} is not a positive number")));
-        }
-        if scale != 1.0 && self.loss.kind.is_of_classes() {
-            return Err((None, "scale is for losses of numbers; cross_entropy compares classes".to_string()));
-        }
+        self.loss.check().map_err(|what| (None, what))?;
         shape::through(&self.layers, &self.input).map_err(|(at, what)| (Some(at), what))
     }
 
@@ -202,14 +110,16 @@ pub struct Model {
 }
 
 impl Layer for Model {
-    /// `[batch, …]` in the shape of the network's input, or in rows of as many numbers.
+    /// `[batch, …]` in the shape of the network's input, or in any of as many numbers.
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
         if let Some(Err(mistake)) = pass.times().map(|_| self.network.heeds_ends()) {
             return Tensor::from_mistake(mistake);
         }
         let axes = &self.network.input;
         let shaped = match input.shape().map(|shape| shape.dims()) {
-            Ok([_, row]) if axes.len() > 1 && size(axes) == Some(*row) => input.unflatten(1, axes),
+            Ok([_, given @ ..]) if !given.is_empty() && *given != axes[..] && size(given) == size(axes) => {
+                input.flatten(1).unflatten(1, axes)
+            }
             _ => input.clone(),
         };
         let layers = self.layers.layers.iter().zip(&self.network.layers).enumerate();

@@ -1,7 +1,8 @@
 //! A training under way in one file, so that it goes on bit for bit as if it had never stopped.
 //!
-//! Beside the parameters (`model.NAME`, and `best.NAME` of the best epoch) the file holds what the optimiser remembers
-//! (`optimiser.NAME.INDEX`), and as metadata the steps made, both random generators and the progress.
+//! Beside the parameters (`model.NAME`, `best.NAME` of the best epoch, `average.NAME` if an average is kept) the file holds what the
+//! optimiser remembers (`optimiser.NAME.INDEX`) and gradients that wait for its next step (`waiting.NAME`), and as metadata the steps
+//! made, both random generators and the progress.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::checkpoint::{self, Arrays};
 use crate::fit::{Progress, Run};
 use crate::layer::Layer;
 use crate::module::Module;
-use crate::optimiser::{LossScale, Rule};
+use crate::optimiser::{Average, LossScale, Rule};
 
 /// What is not an array.
 #[derive(Serialize, Deserialize)]
@@ -25,6 +26,9 @@ struct Numbers {
     #[serde(default)]
     scale: Option<LossScale>,
 }
+
+/// What the names of arrays begin with.
+const PARTS: [&str; 5] = ["model", "best", "average", "optimiser", "waiting"];
 
 /// The metadata entry that holds [`Numbers`].
 const KEY: &str = "training";
@@ -40,6 +44,8 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         };
         of("model", &self.model);
         self.best.iter().for_each(|best| of("best", best));
+        self.average.iter().for_each(|average| of("average", &average.model));
+        arrays.extend(self.optimiser.waiting.iter().map(|(name, x)| (format!("waiting.{name}"), x.clone())));
         for (name, state) in &self.optimiser.state {
             arrays.extend(state.iter().enumerate().map(|(i, x)| (format!("optimiser.{name}.{i}"), x.clone())));
         }
@@ -64,43 +70,43 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         if named > epochs {
             return Err(wrong(format!("it calls epoch {named} the best of {epochs}")));
         }
-        let (mut own, mut best, mut state) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::<String, Vec<Tensor>>::new());
+        let mut parts = BTreeMap::<&str, BTreeMap<String, Tensor>>::new();
         for (name, tensor) in file.arrays {
-            if let Some(name) = name.strip_prefix("model.") {
-                own.insert(name.to_string(), tensor);
-            } else if let Some(name) = name.strip_prefix("best.") {
-                best.insert(name.to_string(), tensor);
-            } else if let Some((name, index)) = name.strip_prefix("optimiser.").and_then(|name| name.rsplit_once('.')) {
-                // Names come in order, and a rule remembers fewer than ten arrays.
-                let kept = state.entry(name.to_string()).or_default();
-                if index != kept.len().to_string() {
-                    return Err(wrong(format!("optimiser.{name}.{} is missing", kept.len())));
-                }
-                kept.push(tensor);
-            } else {
+            let of = |part: &&'static str| Some((*part, name.strip_prefix(*part)?.strip_prefix('.')?.to_string()));
+            let Some((part, name)) = PARTS.iter().find_map(of) else {
                 return Err(wrong(format!("{name} is no part of a training")));
-            }
+            };
+            parts.entry(part).or_default().insert(name, tensor);
         }
-        let mut model = self.model.clone();
-        checkpoint::put(&mut model, &own, path)?;
-        let best = match best.is_empty() {
-            true => None,
-            false => {
-                let mut model = model.clone();
-                checkpoint::put(&mut model, &best, path)?;
-                Some(model)
+        let mut state = BTreeMap::<String, Vec<Tensor>>::new();
+        for (place, tensor) in parts.remove("optimiser").unwrap_or_default() {
+            let Some((name, index)) = place.rsplit_once('.') else {
+                return Err(wrong(format!("optimiser.{place} is no part of a training")));
+            };
+            // Names come in order, and a rule remembers fewer than ten arrays.
+            let kept = state.entry(name.to_string()).or_default();
+            if index != kept.len().to_string() {
+                return Err(wrong(format!("optimiser.{name}.{} is missing", kept.len())));
             }
+            kept.push(tensor);
+        }
+        let model = |arrays: BTreeMap<String, Tensor>| {
+            let mut model = self.model.clone();
+            checkpoint::put(&mut model, &arrays, path).map(|()| model)
         };
+        let own = model(parts.remove("model").unwrap_or_default())?;
+        let [best, average] = ["best", "average"].map(|part| parts.remove(part).map(model).transpose());
+        let (best, average) = (best?, average?.map(|model| Average { model, decay: 0.0 }));
         let rng = |[seed, counter, forks]: [u64; 3]| {
             let mut rng = Rng::seed(seed);
             (rng.counter, rng.forks) = (counter, forks);
             rng
         };
-        (self.model, self.best) = (model, best);
+        (self.model, self.best, self.average) = (own, best, average);
         (self.rng, self.order) = (rng(numbers.rng), rng(numbers.order));
         (self.optimiser.steps, self.optimiser.state) = (numbers.steps, state);
         self.optimiser.scale = numbers.scale;
-        self.optimiser.waiting.clear();
+        self.optimiser.waiting = parts.remove("waiting").unwrap_or_default();
         self.progress = numbers.progress;
         Ok(())
     }

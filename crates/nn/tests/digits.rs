@@ -28,13 +28,13 @@ fn it_learns_and_is_the_same_after_a_file() {
         assert_eq!(checkpoint::metadata(&file).unwrap()["kind"], "mlp");
         let mut other = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed(99));
         assert_ne!(
-            evaluate(&other, &held, Loss::default()).unwrap(),
-            evaluate(&model, &held, Loss::default()).unwrap()
+            evaluate(&other, &held, &Loss::default()).unwrap(),
+            evaluate(&model, &held, &Loss::default()).unwrap()
         );
         checkpoint::load(&mut other, &file).unwrap();
         assert_eq!(
-            evaluate(&other, &held, Loss::default()).unwrap(),
-            evaluate(&model, &held, Loss::default()).unwrap()
+            evaluate(&other, &held, &Loss::default()).unwrap(),
+            evaluate(&model, &held, &Loss::default()).unwrap()
         );
         // Another network does not fit, says so, and is left alone.
         let mut wider = Mlp::new(&[64, 33, 10], 0.0, &mut Rng::seed(99));

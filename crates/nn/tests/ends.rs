@@ -134,8 +134,8 @@ fn what_stands_behind_ends_is_not_learned() {
             let mut run = Run::new(model, AdamW::new(1e-2), rng);
             let training = Training { precision, ..Training::new(3, 16) };
             run.fit(&training, (&data, &data.select(&[5, 0, 9, 20])), &mut Quiet).unwrap();
-            let judged = evaluate(&run.model, &data, Loss::default()).unwrap();
-            let shares = predict(&run.model, &data).unwrap();
+            let judged = evaluate(&run.model, &data, &Loss::default()).unwrap();
+            let shares = predict(&run.model, &data, &Loss::default()).unwrap();
             (run, data, judged, shares)
         };
         for precision in [DType::F32, DType::BF16] {
@@ -144,11 +144,15 @@ fn what_stands_behind_ends_is_not_learned() {
         }
         let (run, data, _, shares) = learned(0.0, DType::F32);
         let ready = compile(&run.model, &Options::default()).unwrap();
-        for (have, want) in predict(&ready, &data).unwrap().iter().zip(&shares) {
+        for (have, want) in predict(&ready, &data, &Loss::default()).unwrap().iter().zip(&shares) {
             assert!((have - want).abs() < 1e-5, "{have} instead of {want}");
         }
         let longest = Dataset { times: None, ..data.clone() };
-        assert_ne!(predict(&run.model, &longest).unwrap(), shares, "all times count if nothing is said");
+        assert_ne!(
+            predict(&run.model, &longest, &Loss::default()).unwrap(),
+            shares,
+            "all times count if nothing is said"
+        );
         assert_ne!(longest.digest(), data.digest());
     });
 }

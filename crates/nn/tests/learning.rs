@@ -75,7 +75,7 @@ fn one_call_trains() {
         let best = run.progress.history[run.progress.best - 1].score;
         assert!(run.progress.history.len() == 8 && best > 0.93, "{best} of the held-out digits right");
         // Nearly nine in ten of all are those it learned from.
-        let evaluated = evaluate(run.best_model(), &all, Loss::default()).unwrap();
+        let evaluated = evaluate(run.best_model(), &all, &Loss::default()).unwrap();
         assert!(evaluated.score > best - 0.01, "{evaluated:?}");
         let one = all.select(&[0]);
         let error = train(run.model.clone(), &one, AdamW::new(5e-3), Loss::default(), 8).unwrap_err();

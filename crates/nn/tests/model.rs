@@ -114,7 +114,7 @@ fn groups_move_at_their_own_rate() {
         let mut model = Linear::new(2, 2, &mut rng);
         let before = values(&model);
         // No gradient: only decay moves anything, and the bias is exempt.
-        let mut optimiser = AdamW::new(0.1).weight_decay(0.5).group(|name| name.ends_with("bias"), 1.0, false);
+        let mut optimiser = AdamW::new(0.1).weight_decay(0.5).group(|name, _| name.ends_with("bias"), 1.0, false);
         let pass = Pass::train(&mut rng);
         let loss = ((model.weight.tensor() * 0.0).sum(..)) + (model.bias.as_ref().unwrap().tensor() * 0.0).sum(..);
         optimiser.step(&mut model, &loss, pass).unwrap();
@@ -193,7 +193,7 @@ fn a_score_knows_no_unit() {
             let scaled = |numbers: [f32; 4]| numbers.map(|x| x * unit).to_vec();
             let data = Dataset::numbers(scaled([2.0, 2.0, 2.0, 6.0]), 1, scaled([3.0, 1.0, 2.0, 6.0]), 1).unwrap();
             let model = Map(|x: &Tensor| x.clone());
-            let score = evaluate(&model, &data, Loss::new(LossKind::L1)).unwrap().score;
+            let score = evaluate(&model, &data, &Loss::new(LossKind::L1)).unwrap().score;
             assert!((score - (1.0 - 2.0 / 14.0)).abs() < 1e-5, "{unit}: {score}");
         }
     });

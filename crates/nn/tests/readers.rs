@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use panoply_nn::data::source::{self, Reading, Source, Task};
+#[cfg(feature = "parquet")]
+use panoply_nn::data::source::Task;
+use panoply_nn::data::source::{self, Reading, Source};
 use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 

@@ -8,8 +8,8 @@ use panoply::nn::{EpochReport, Model, Network, checkpoint};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Course, Mover};
 use super::outcome::Measures;
+use super::recipe::{Course, Mover, spelled};
 
 /// The metadata entry of a model file that holds a manifest.
 const KEY: &str = "manifest";
@@ -60,6 +60,9 @@ pub struct Data {
     /// Columns that are not read.
     #[serde(default)]
     pub without: Vec<String>,
+    /// Whether the first line of a table names its columns, if it was said.
+    #[serde(default)]
+    pub header: Option<bool>,
     /// What images were scaled to, if it was said.
     pub image_size: Option<(usize, usize)>,
     /// What is learned, if it was said.
@@ -77,8 +80,11 @@ pub struct Settings {
     pub model: String,
     /// How often every example is seen.
     pub epochs: usize,
-    /// Examples of a step.
+    /// Examples of a batch.
     pub batch: usize,
+    /// Batches whose gradients make one step together.
+    #[serde(default = "alone")]
+    pub accumulate: usize,
     /// What moves the parameters.
     #[serde(default)]
     pub optimiser: Mover,
@@ -87,11 +93,18 @@ pub struct Settings {
     /// How much of its last step it keeps, if it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
+    /// The pull of the weights towards zero, not of biases and norms. Without it, in runs of early versions, the usual pull is one of
+    /// all parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_decay: Option<f64>,
     /// Length to which longer gradients are cut, if it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
     /// What becomes of the learning rate.
     pub schedule: Course,
+    /// Share that a running average of the parameters keeps, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<f64>,
     /// Epochs without a better validation loss after which to stop.
     pub patience: Option<usize>,
     /// Share held out.
@@ -154,11 +167,34 @@ impl Data {
     /// How its files are read.
     pub fn reading(&self) -> Reading {
         let (label, sequence, without) = (self.label.clone(), self.sequence.clone(), self.without.clone());
-        Reading { label, sequence, without, image_size: self.image_size, task: self.task, context: self.context }
+        let (header, image_size) = (self.header, self.image_size);
+        Reading { label, sequence, without, header, image_size, task: self.task, context: self.context }
     }
 }
 
+/// Batches of a step in runs that do not say it.
+fn alone() -> usize {
+    1
+}
+
 impl Settings {
+    /// In a few words, but for the defaults that say nothing.
+    pub fn in_words(&self) -> String {
+        let mut words = format!("{} at {}", spelled(self.optimiser), self.learning_rate);
+        let said = [
+            self.momentum.map(|momentum| format!("momentum {momentum}")),
+            self.weight_decay.filter(|decay| *decay > 0.0).map(|decay| format!("weight decay {decay}")),
+            self.clip_norm.map(|norm| format!("gradients up to {norm}")),
+            (self.schedule != Course::Constant).then(|| format!("schedule {}", spelled(self.schedule))),
+            Some(format!("batches of {}", self.batch)),
+            (self.accumulate > 1).then(|| format!("{} of them a step", self.accumulate)),
+            self.average.map(|share| format!("an average that keeps {share}")),
+            (self.precision != "f32").then(|| self.precision.clone()),
+        ];
+        said.into_iter().flatten().for_each(|said| words += &format!(", {said}"));
+        words
+    }
+
     /// What layers compute in.
     pub fn dtype(&self) -> DType {
         match self.precision.as_str() {

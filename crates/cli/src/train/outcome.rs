@@ -70,7 +70,7 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &Fold
         folder.write("sample.txt", &(text + "\n"))?;
         return Ok(Measures::default());
     }
-    let rows = predict(model, held)?;
+    let rows = predict(model, held, &manifest.network.loss)?;
     match &held.targets {
         Targets::Classes { labels: right, classes, .. } => {
             let read: Vec<i32> = rows.chunks_exact(*classes).map(|row| largest(row) as i32).collect();

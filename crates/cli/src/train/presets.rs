@@ -1,12 +1,13 @@
 //! The networks that `panoply train` knows by name, for the examples at hand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use panoply::nn::data::Targets;
 use panoply::nn::data::source::{Labelled, Source};
+use panoply::nn::network::file::Setting;
 use panoply::nn::network::layer_spec::{Block, Memory};
-use panoply::nn::{LayerSpec, Loss, LossKind, Network};
+use panoply::nn::{ClassWeights, LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
 
 /// Which network to train.
@@ -51,14 +52,38 @@ impl Choice {
         }
     }
 
-    /// The network for this data.
-    pub fn network(&self, labelled: &Labelled, sizes: &Sizes) -> Result<Network> {
-        if let Choice::File(file) = self {
-            return from_file(file, labelled);
+    /// What is said of training beside it.
+    pub fn settings(&self) -> Result<Vec<Setting>> {
+        match self {
+            Choice::File(file) => Network::read_with_settings(file).map(|(_, settings)| settings),
+            Choice::Mlp | Choice::Cnn | Choice::Lstm | Choice::Transformer => Ok(Vec::new()),
         }
-        if let Source::Text { .. } = labelled.source {
-            return self.text(labelled, sizes);
-        }
+    }
+
+    /// The network for this data, with its loss.
+    pub fn network(&self, labelled: &Labelled, sizes: &Sizes, wanted: &Wanted) -> Result<Network> {
+        let network = match (self, &labelled.source) {
+            (Choice::File(file), _) => {
+                let network = Network::read(file)?;
+                let own = wanted.kind.is_none().then(|| format!("the loss is what {} says", file.display()));
+                let loss = wanted.loss(network.loss.clone(), labelled);
+                let loss = loss.map_err(|error| own.map_or(error.clone(), |own| error.note(own)))?;
+                fits(&network, &loss, labelled, file)?;
+                network.loss(loss)
+            }
+            (_, Source::Text { .. }) => self.text(labelled, sizes)?.loss(wanted.loss(Loss::default(), labelled)?),
+            _ => {
+                let classes = matches!(labelled.data.targets, Targets::Classes { .. });
+                let usual = if classes { LossKind::CrossEntropy } else { LossKind::Mse };
+                self.preset(labelled, sizes, wanted.loss(Loss::new(usual), labelled)?)?
+            }
+        };
+        network.shapes()?;
+        Ok(network)
+    }
+
+    /// A network that is known by name.
+    fn preset(&self, labelled: &Labelled, sizes: &Sizes, loss: Loss) -> Result<Network> {
         let lengths = &labelled.data.lengths;
         let hidden = self.hidden(sizes.hidden.as_deref())?;
         let mut network = Network::with_input(lengths);
@@ -84,15 +109,8 @@ impl Choice {
                 })
             }
         };
-        let network = match &labelled.data.targets {
-            Targets::Classes { classes, .. } => network.add_layer(LayerSpec::linear(*classes)),
-            Targets::Numbers { width, .. } => network
-                .add_layer(LayerSpec::linear(*width))
-                .add_layer(LayerSpec::Restore {})
-                .loss(Loss::new(LossKind::Mse)),
-        };
-        network.shapes()?;
-        Ok(network)
+        let network = network.add_layer(LayerSpec::linear(loss.outputs(&labelled.data.targets)));
+        Ok(if loss.kind.is_of_differences() { network.add_layer(LayerSpec::Restore {}) } else { network }.loss(loss))
     }
 
     /// A network that tells from characters the next one, at each of them.
@@ -114,9 +132,7 @@ impl Choice {
                 return Err(Error::mistake(message).note("`--model lstm` and `--model transformer` do"));
             }
         };
-        let network = network.add_layer(LayerSpec::linear(classes));
-        network.shapes()?;
-        Ok(network)
+        Ok(network.add_layer(LayerSpec::linear(classes)))
     }
 
     /// The widths asked for, or the usual ones.
@@ -143,6 +159,40 @@ pub struct Sizes {
     /// Probability of dropping an activation in training.
     pub dropout: f64,
 }
+
+/// What may be said about the loss.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// How outputs and targets are compared.
+    pub kind: Option<LossKind>,
+    /// How much each class counts.
+    pub class_weights: Option<ClassWeights>,
+}
+
+impl Wanted {
+    /// The usual loss, or the one that is wanted, if it is one for these examples. Balanced weights stay to be computed.
+    fn loss(&self, usual: Loss, labelled: &Labelled) -> Result<Loss> {
+        let class_weights = self.class_weights.clone().or(usual.class_weights);
+        let loss = Loss { kind: self.kind.unwrap_or(usual.kind), class_weights, ..usual };
+        if let (Source::Text { .. }, false) = (&labelled.source, loss.kind == LossKind::CrossEntropy) {
+            let message = format!("the loss {} does not fit: characters are to be learned", loss.kind.name());
+            return Err(Error::mistake(message).note("texts take cross_entropy"));
+        }
+        let (fitted, classes) = (loss.fitted(&labelled.data.targets), &labelled.classes);
+        match (fitted, &loss.class_weights) {
+            (Ok(_), _) => Ok(loss),
+            (Err(error), Some(ClassWeights::Each(weights))) if weights.len() != classes.len() => {
+                let first: Vec<&str> = classes.iter().take(NAMED).map(String::as_str).collect();
+                let more = if classes.len() > NAMED { ", …" } else { "" };
+                Err(error.note(format!("the classes are, in this order, {}{more}", first.join(", "))))
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+}
+
+/// So many classes are named in a message.
+const NAMED: usize = 20;
 
 /// Images as rows one under another, numbers of a row as a time each; sequences are what they are.
 fn in_rows(network: Network, lengths: &[usize]) -> Network {
@@ -190,8 +240,8 @@ fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Net
     (0..count).fold(start, |network, _| network.add_layer(block.clone())).add_layer(LayerSpec::layer_norm())
 }
 
-fn from_file(file: &std::path::Path, labelled: &Labelled) -> Result<Network> {
-    let network = Network::read(file)?;
+/// A mistake if a network of a file does not take these examples and give what this loss compares with their targets.
+fn fits(network: &Network, loss: &Loss, labelled: &Labelled, file: &Path) -> Result<()> {
     let lengths = &labelled.data.lengths;
     let size = |lengths: &[usize]| lengths.iter().product::<usize>();
     if size(&network.input) != size(lengths) || (labelled.data.times.is_some() && network.input != *lengths) {
@@ -199,25 +249,18 @@ fn from_file(file: &std::path::Path, labelled: &Labelled) -> Result<Network> {
             format!("{}: input {:?} does not hold these examples of {lengths:?}", file.display(), network.input);
         return Err(Error::mistake(message));
     }
-    let output = network.output()?;
+    let (output, outputs) = (network.output()?, loss.outputs(&labelled.data.targets));
     let (wanted, what) = match &labelled.data.targets {
-        Targets::Classes { classes, places: 1, .. } => (vec![*classes], format!("there are {classes} classes")),
+        Targets::Classes { classes, places: 1, .. } => (vec![outputs], format!("there are {classes} classes")),
         Targets::Classes { classes, places, .. } => {
-            (vec![*places, *classes], format!("there are {classes} characters at {places} times"))
+            (vec![*places, outputs], format!("there are {classes} characters at {places} times"))
         }
-        Targets::Numbers { width, .. } => (vec![*width], format!("{width} numbers are to be learned")),
+        Targets::Numbers { width, .. } => (vec![outputs], format!("{width} numbers are to be learned")),
     };
-    let outputs = wanted[wanted.len() - 1];
     if output != wanted {
         let message = format!("{}: it gives {output:?}, but {what}", file.display());
-        return Err(Error::mistake(message).note(format!("the last layer must have outputs = {outputs}")));
+        let note = format!("for {} the last layer must have outputs = {outputs}", loss.kind.name());
+        return Err(Error::mistake(message).note(note));
     }
-    if network.loss.kind.is_of_classes() != matches!(labelled.data.targets, Targets::Classes { .. }) {
-        let note = match network.loss.kind.is_of_classes() {
-            true => "numbers take loss = { kind = \"mse\" }, \"l1\" or \"huber\"",
-            false => "classes take loss = { kind = \"cross_entropy\" }",
-        };
-        return Err(Error::mistake(format!("{}: its loss does not fit: {what}", file.display())).note(note));
-    }
-    Ok(network)
+    Ok(())
 }

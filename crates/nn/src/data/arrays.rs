@@ -149,7 +149,12 @@ fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
         FileKind::Idx => Source::Idx { lengths: lengths.clone() },
         _ => Source::Npy { lengths: lengths.clone() },
     };
-    Ok(Labelled { source, data: Dataset::new(features, width, labels, count)?.shaped(&lengths)?, classes })
+    Ok(Labelled {
+        source,
+        data: Dataset::new(features, width, labels, count)?.shaped(&lengths)?,
+        classes,
+        guesses: Vec::new(),
+    })
 }
 
 impl Place {

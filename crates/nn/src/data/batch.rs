@@ -9,7 +9,7 @@ pub type Batch = (Tensor, Tensor);
 
 /// A [`Batch`] of examples that may end before the last time.
 #[derive(Clone, Debug)]
-pub(crate) struct Examples {
+pub struct Examples {
     /// `[batch, lengths]`.
     pub inputs: Tensor,
     /// What is to be learned of each.
@@ -76,9 +76,7 @@ impl Iterator for Batches<'_> {
         self.next = end;
         if self.data.times.is_some() {
             let message = "sequences that end before the last time are no batches of inputs and targets alone";
-            return Some(Err(
-                Error::mistake(message).note("take `Dataset::parts`, and of each its `ends` for the pass")
-            ));
+            return Some(Err(Error::mistake(message).note("take a `Loader`, whose batches say where they end")));
         }
         let batch = self.data.select(positions).examples();
         Some(batch.check().map(|()| (batch.inputs, batch.targets)))

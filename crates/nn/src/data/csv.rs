@@ -85,6 +85,8 @@ pub struct TextTable {
     pub names: Vec<String>,
     /// Whether the first line has them.
     pub named: bool,
+    /// Whether that is a guess: it has, but might be a row as well.
+    pub doubtful: bool,
     /// Each row with its line, counted from 1.
     pub rows: Vec<(usize, Vec<String>)>,
 }
@@ -121,12 +123,12 @@ impl TextTable {
         let Some(width) = rows.first().map(|(_, first)| first.len()) else {
             return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
         };
-        let named = known(&rows[0].1).unwrap_or_else(|| are_names(&rows));
+        let (named, doubtful) = known(&rows[0].1).map_or_else(|| are_names(&rows), |named| (named, false));
         let names = match named {
             true => rows.remove(0).1,
             false => (1..=width).map(counted).collect(),
         };
-        Ok(TextTable { names, named, rows })
+        Ok(TextTable { names, named, doubtful, rows })
     }
 
     /// The position of the column of classes: the one that is said, by name or counted from 1, or one of a usual name, or the
@@ -177,9 +179,10 @@ pub(super) fn counted(column: usize) -> String {
     format!("column {column}")
 }
 
-/// Whether the first row names the columns. An empty cell tells nothing, and a number with a fraction is no name.
-fn are_names(rows: &[(usize, Vec<String>)]) -> bool {
-    let Some(((_, first), below)) = rows.split_first() else { return false };
+/// Whether the first row names the columns, and whether it might be a row of words as well. An empty cell tells nothing, and a number
+/// with a fraction is no name.
+fn are_names(rows: &[(usize, Vec<String>)]) -> (bool, bool) {
+    let Some(((_, first), below)) = rows.split_first() else { return (false, false) };
     let column = |at: usize| below.iter().map(move |(_, cells)| cells[at].as_str()).filter(|cell| !cell.is_empty());
     let numbers = |at: usize| column(at).filter(|cell| cell.parse::<f32>().is_ok()).count();
     let word = |at: &usize| !first[*at].is_empty() && first[*at].parse::<f32>().is_err();
@@ -187,8 +190,10 @@ fn are_names(rows: &[(usize, Vec<String>)]) -> bool {
     let comes_again = |at: usize| !first[at].is_empty() && column(at).any(|cell| cell == first[at]);
     let repeats = |at: usize| column(at).collect::<HashSet<&str>>().len() < column(at).count();
     let names = || (0..first.len()).filter(word);
-    !first.iter().any(|cell| cell.parse::<f32>().is_ok_and(|number| number.fract() != 0.0))
-        && (names().any(over_numbers) || !(0..first.len()).any(comes_again) && names().any(repeats))
+    let fraction = first.iter().any(|cell| cell.parse::<f32>().is_ok_and(|number| number.fract() != 0.0));
+    let sure = !fraction && names().any(over_numbers);
+    let likely = !fraction && !(0..first.len()).any(comes_again) && names().any(repeats);
+    (sure || likely, likely && !sure)
 }
 
 /// The cells of a line; none if a quote is not closed. Within quotes dividers are text and `""` is a quote.

@@ -4,14 +4,13 @@
 //! only the order crosses over, four bytes for an example. Otherwise a thread picks the rows of the next batches on the host
 //! while the device works. Both give the same batches.
 
-use std::sync::mpsc;
-
 use panoply_tensor::{Device, Result, Tensor, eval};
 
+use super::ahead::Ahead;
 use super::{Dataset, Examples, Targets};
 
-/// Batches that are made ready ahead of the one in use.
-const AHEAD: usize = 2;
+/// Batches that are made ready or under way ahead of the one in use.
+const AHEAD: usize = 3;
 
 /// The bytes that examples take of a device with so many free ones; 0 if they stay on the host.
 pub(crate) fn resident_bytes(data: &Dataset, free: u64) -> u64 {
@@ -86,13 +85,15 @@ impl<'a> Feed<'a> {
 
     /// The same from the host.
     fn over(&self, order: &[usize], size: usize, mut step: impl FnMut(Examples) -> Result<bool>) -> Result<bool> {
+        let size = size.max(1);
+        let ready = Ahead::new(0, order.len().div_ceil(size), AHEAD);
         std::thread::scope(|scope| {
-            let (ready, next) = mpsc::sync_channel::<Dataset>(AHEAD);
-            scope.spawn(move || {
-                // Nobody takes any more once a step has said to stop.
-                order.chunks(size.max(1)).all(|part| ready.send(self.data.select(part)).is_ok())
+            // However this ends, nobody takes any more.
+            let _ending = ready.ending();
+            scope.spawn(|| {
+                ready.work(|at| self.data.select(&order[at * size..((at + 1) * size).min(order.len())]));
             });
-            for part in next {
+            while let Some(part) = ready.take() {
                 let batch = part.examples();
                 batch.check()?;
                 if !step(batch)? {

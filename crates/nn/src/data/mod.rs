@@ -1,5 +1,6 @@
 //! Data sets: examples in host memory, batches on the device.
 
+mod ahead;
 mod arrays;
 mod batch;
 pub mod csv;
@@ -7,6 +8,7 @@ pub mod digits;
 mod feed;
 pub mod idx;
 pub mod images;
+mod loader;
 pub mod npy;
 pub mod npz;
 #[cfg(feature = "parquet")]
@@ -21,9 +23,9 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
-pub(crate) use batch::Examples;
-pub use batch::{Batch, Batches};
+pub use batch::{Batch, Batches, Examples};
 pub(crate) use feed::{Feed, resident_bytes};
+pub use loader::{Loader, Loading, Record};
 
 /// What is to be learned of each example.
 #[derive(Clone, Debug, PartialEq)]

@@ -52,7 +52,7 @@ fn table(path: &Path) -> Result<TextTable> {
     if rows.is_empty() {
         return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
     }
-    Ok(TextTable { names, named: true, rows })
+    Ok(TextTable { names, named: true, doubtful: false, rows })
 }
 
 /// Whether what is packed so can be unpacked: all that needs no C library.

@@ -77,6 +77,8 @@ pub struct Labelled {
     pub data: Dataset,
     /// Names of the classes; none if numbers are to be learned.
     pub classes: Vec<String>,
+    /// What was guessed and may be otherwise, a sentence each.
+    pub guesses: Vec<String>,
 }
 
 /// What is right of an example.
@@ -108,6 +110,8 @@ pub struct Reading {
     pub sequence: Option<String>,
     /// Columns of a table that are not read.
     pub without: Vec<String>,
+    /// Whether the first line of a table names its columns; it is told by what stands below it if nothing is said.
+    pub header: Option<bool>,
     /// What is to be learned, if the data leave it open.
     pub task: Option<Task>,
     /// Characters of a window of text.
@@ -129,6 +133,7 @@ impl Reading {
         let unused = |said: bool, used: bool, name: &str| (said && !used).then(|| format!("--{name}"));
         let idle = unused(self.label.is_some(), matches!(source, Source::Csv { .. }), "label")
             .or_else(|| unused(self.sequence.is_some(), matches!(source, Source::Csv { .. }), "sequence"))
+            .or_else(|| unused(self.header.is_some(), matches!(source, Source::Csv { .. }), "header"))
             .or_else(|| unused(!self.without.is_empty(), matches!(source, Source::Csv { .. }), "without"))
             .or_else(|| unused(self.context.is_some(), task == Task::Text, "context"))
             .or_else(|| unused(self.image_size.is_some(), matches!(source, Source::Images { .. }), "image-size"))
@@ -158,7 +163,12 @@ pub(super) const MOST_CLASSES: usize = 10_000;
 /// The handwritten digits that ship, as images of one channel.
 pub fn digits() -> Result<Labelled> {
     let data = digits::load()?.shaped(&[1, 8, 8])?;
-    Ok(Labelled { source: Source::Digits, data, classes: (0..10).map(|digit| digit.to_string()).collect() })
+    Ok(Labelled {
+        source: Source::Digits,
+        data,
+        classes: (0..10).map(|digit| digit.to_string()).collect(),
+        guesses: Vec::new(),
+    })
 }
 
 /// Reads examples with what is to be learned of them: a table (`.csv`, `.tsv`, `.txt`, `.parquet`), a text (`.txt`, `.md`), a folder of
@@ -230,7 +240,7 @@ fn open_text(path: &Path, reading: &Reading) -> Result<Labelled> {
     let time = reading.context.unwrap_or(text::TIME);
     let data = text::windows(&text, &vocabulary, time, path)?;
     let source = Source::Text { vocabulary: vocabulary.iter().collect(), time };
-    Ok(Labelled { source, data, classes: vocabulary.iter().map(char::to_string).collect() })
+    Ok(Labelled { source, data, classes: vocabulary.iter().map(char::to_string).collect(), guesses: Vec::new() })
 }
 
 /// Each word once: in the order of the numbers if all are numbers, of the letters otherwise.
@@ -257,7 +267,7 @@ fn open_images(folder: &Path, reading: &Reading) -> Result<Labelled> {
     let (channels, (rows, columns)) = (images.channels, images.size);
     let data = Dataset::new(images.features, channels * rows * columns, labels, classes.len())?;
     let data = data.shaped(&[channels, rows, columns])?;
-    Ok(Labelled { source: Source::Images { channels, rows, columns }, data, classes })
+    Ok(Labelled { source: Source::Images { channels, rows, columns }, data, classes, guesses: Vec::new() })
 }
 
 impl Source {

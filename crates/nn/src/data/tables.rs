@@ -222,7 +222,7 @@ impl<'a> Examples<'a> {
 pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     let said = || reading.label.iter().chain(&reading.sequence).chain(&reading.without);
     let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
-    let table = &read_rows(path, |first| first.iter().any(is_said).then_some(true))?;
+    let table = &read_rows(path, |first| reading.header.or_else(|| first.iter().any(is_said).then_some(true)))?;
     let label = table.label(reading.label.as_deref())?;
     let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
     if sequence == Some(label) {
@@ -275,7 +275,22 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         Targets::Numbers { values, .. } => Dataset::numbers(features, width, values, 1)?,
         Targets::Classes { labels, classes, .. } => Dataset::new(features, width, labels, classes)?,
     };
-    Ok(Labelled { source, data: examples.ending(data.shaped(&lengths)?)?, classes })
+    Ok(Labelled { source, data: examples.ending(data.shaped(&lengths)?)?, classes, guesses: guesses(table, path) })
+}
+
+/// So many names of columns are shown.
+const NAMES_SHOWN: usize = 8;
+
+/// What the names of the columns might be instead.
+fn guesses(table: &TextTable, path: &Path) -> Vec<String> {
+    let names: Vec<&str> = table.names.iter().take(NAMES_SHOWN).map(String::as_str).collect();
+    let more = if table.names.len() > NAMES_SHOWN { ", …" } else { "" };
+    let guess = format!(
+        "{}: its first line ({}{more}) is taken as the names of its columns; if it is an example, `--header no` says so",
+        path.display(),
+        names.join(", ")
+    );
+    if table.doubtful { vec![guess] } else { Vec::new() }
 }
 
 /// The number of each example.

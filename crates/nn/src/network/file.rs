@@ -12,8 +12,10 @@
 //! kind = "relu"
 //! ```
 //!
-//! Layers that consist of layers hold them as lists of such tables, `[[layer.layers]]` below a `[[layer]]`, or in brackets.
+//! Layers that consist of layers hold them as lists of such tables, `[[layer.layers]]` below a `[[layer]]`, or in brackets. A section
+//! `[training]` is for whoever trains: it is handed on as it stands.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
@@ -34,11 +36,29 @@ struct Raw {
     loss: Loss,
     #[serde(default)]
     layer: Vec<Spanned<Table>>,
+    #[serde(default)]
+    training: BTreeMap<String, Spanned<Value>>,
+}
+
+/// What a file says of training.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Where, counted from 1.
+    pub line: usize,
+    /// Of what, such as `learning_rate`.
+    pub name: String,
+    /// What is said of it, text without its quotes.
+    pub value: String,
 }
 
 impl Network {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Network> {
+        Network::read_with_settings(path).map(|(network, _)| network)
+    }
+
+    /// Reads a file with what its section `[training]` says.
+    pub fn read_with_settings(path: &Path) -> Result<(Network, Vec<Setting>)> {
         let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
         let bytes = std::fs::read(path).map_err(failed)?;
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
@@ -46,32 +66,41 @@ impl Network {
             return Err(wrong(format!("{} bytes are too many for a description", bytes.len())));
         }
         let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()).caused_by(error))?;
-        Network::parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))
+        parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))
     }
 
     /// The network a text describes, or the line and what is wrong there.
     pub fn parse(text: &str) -> Result<Network, (usize, String)> {
-        let raw: Raw = toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            (line_of(text, at), one_line(error.message()))
-        })?;
-        let mut network = Network { input: raw.input, layers: Vec::new(), loss: raw.loss };
-        for (at, table) in raw.layer.iter().enumerate() {
-            let layer = layer(table.get_ref()).map_err(|wrong| {
-                let place = wrong.within.iter().fold(Place::of(text, table), |place, (name, at)| place.part(name, *at));
-                (place.line(wrong.field.as_deref()), format!("layer {}{}", at + 1, wrong.what))
-            })?;
-            network.layers.push(layer);
-        }
-        network.checked().map_err(|(at, what)| {
-            let line = at.and_then(|at| {
-                let input = shape::through(&network.layers[..at], &network.input).ok()?.pop()?;
-                Some(Place::of(text, raw.layer.get(at)?).culprit(&network.layers[at], &input, &what))
-            });
-            (line.unwrap_or(1), network.complaint(at, &what))
-        })?;
-        Ok(network)
+        parse(text).map(|(network, _)| network)
     }
+}
+
+fn parse(text: &str) -> Result<(Network, Vec<Setting>), (usize, String)> {
+    let raw: Raw = toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        (line_of(text, at), one_line(error.message()))
+    })?;
+    let mut network = Network { input: raw.input, layers: Vec::new(), loss: raw.loss };
+    for (at, table) in raw.layer.iter().enumerate() {
+        let layer = layer(table.get_ref()).map_err(|wrong| {
+            let place = wrong.within.iter().fold(Place::of(text, table), |place, (name, at)| place.part(name, *at));
+            (place.line(wrong.field.as_deref()), format!("layer {}{}", at + 1, wrong.what))
+        })?;
+        network.layers.push(layer);
+    }
+    network.checked().map_err(|(at, what)| {
+        let line = at.and_then(|at| {
+            let input = shape::through(&network.layers[..at], &network.input).ok()?.pop()?;
+            Some(Place::of(text, raw.layer.get(at)?).culprit(&network.layers[at], &input, &what))
+        });
+        (line.unwrap_or(1), network.complaint(at, &what))
+    })?;
+    let settings = raw.training.iter().map(|(name, value)| {
+        let plain = || text[value.span()].to_string();
+        let value_text = value.get_ref().as_str().map_or_else(plain, str::to_string);
+        Setting { line: line_of(text, value.span().start), name: name.clone(), value: value_text }
+    });
+    Ok((network, settings.collect()))
 }
 
 /// What is wrong with a layer, in which field, and in which layer of which of its lists, from the outside inwards.

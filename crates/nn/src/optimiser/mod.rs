@@ -81,11 +81,11 @@ pub enum Clip {
     Value(f64),
 }
 
-/// Parameters that are treated apart: those whose dotted name the function accepts.
+/// Parameters that are treated apart: those of which the function accepts the dotted name and the value.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// Whether a parameter of this name belongs to it. The first group that accepts a name has it.
-    pub holds: fn(&str) -> bool,
+    /// Whether a parameter belongs to it. The first group that accepts one has it.
+    pub holds: fn(&str, &Tensor) -> bool,
     /// Factor of the learning rate.
     pub rate: f64,
     /// Whether weight decay applies.
@@ -153,11 +153,17 @@ impl<R: Rule> Optimiser<R> {
         self
     }
 
-    /// Treats the parameters whose name is accepted apart: another share of the learning rate, and weight decay or none.
+    /// Treats the parameters that are accepted apart: another share of the learning rate, and weight decay or none.
     #[must_use]
-    pub fn group(mut self, holds: fn(&str) -> bool, rate: f64, decays: bool) -> Optimiser<R> {
+    pub fn group(mut self, holds: fn(&str, &Tensor) -> bool, rate: f64, decays: bool) -> Optimiser<R> {
         self.groups.push(Group { holds, rate, decays });
         self
+    }
+
+    /// Without weight decay of biases and norms, which are the parameters of one axis.
+    #[must_use]
+    pub fn sparing_vectors(self) -> Optimiser<R> {
+        self.group(|_, value| value.shape().is_ok_and(|shape| shape.rank() < 2), 1.0, false)
     }
 
     /// With the loss scaled as f16 needs it: what stands here is where it begins.
@@ -231,7 +237,7 @@ impl<R: Rule> Optimiser<R> {
         let mut next: BTreeMap<&str, (Tensor, Vec<Tensor>)> = BTreeMap::new();
         for ((name, value), gradient) in trained.iter().zip(&clipped) {
             let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
-            let group = self.groups.iter().find(|group| (group.holds)(name));
+            let group = self.groups.iter().find(|group| (group.holds)(name, value));
             let rate = self.learning_rate * group.map_or(1.0, |group| group.rate);
             let decays = group.is_none_or(|group| group.decays);
             let step = Step { rate, number: self.steps + 1, decays };

@@ -103,6 +103,12 @@ impl Plateau {
         Plateau { factor, patience, threshold: 1e-4, best: f64::INFINITY, stale: 0 }
     }
 
+    /// The factor of the learning rate after these losses were seen from the beginning.
+    pub fn factor_after(&self, losses: impl Iterator<Item = f64>) -> f64 {
+        let mut seen = Plateau { threshold: self.threshold, ..Plateau::new(self.factor, self.patience) };
+        losses.fold(1.0, |rate, loss| seen.observe(loss, rate))
+    }
+
     /// The learning rate after a loss was seen.
     pub fn observe(&mut self, loss: f64, rate: f64) -> f64 {
         if loss < self.best * (1.0 - self.threshold) || self.best == f64::INFINITY {

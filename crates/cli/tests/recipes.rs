@@ -1,0 +1,230 @@
+//! How to train, said on the command line and in files: losses, weights of classes, the section `[training]`; which of them wins, what a
+//! run says of itself, and what wrong ones get.
+
+mod place;
+
+use std::path::Path;
+use std::process::Command;
+
+use place::{Place, text};
+use serde_json::Value;
+
+fn manifest(place: &Place, run: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(place.0.join(run).join("manifest.json")).unwrap()).unwrap()
+}
+
+fn inspected(place: &Place, run: &str) -> String {
+    let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    let output = inspect.args(["inspect", run]).current_dir(&place.0).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// One output tells malign from benign as two do, and its shares are what `predict` shows.
+#[test]
+fn a_yes_or_no_is_learned_by_one_output() {
+    let place = Place::new("bce");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv").display().to_string();
+    let train = ["train", &data, "--label", "diagnosis", "--epochs", "15", "--batch", "16", "--hidden", "16"];
+    let said = [&train[..], &["--loss", "bce", "--class-weights", "balanced", "--out", "run"]].concat();
+    let report = place.json(&said);
+    assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{report}");
+    assert!(report["auc"].as_f64().unwrap() > 0.97, "{report}");
+    let network = manifest(&place, "run")["network"].clone();
+    let layers = network["layers"].as_array().unwrap();
+    assert_eq!(
+        (layers[layers.len() - 1]["linear"]["outputs"].as_u64(), &network["loss"]["kind"]),
+        (Some(1), &"bce".into())
+    );
+    // 170 and 286 of 456 to learn from: 456 / (2 · 286) and 456 / (2 · 170), whichever comes first.
+    let mut weights: Vec<f64> =
+        network["loss"]["class_weights"].as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap()).collect();
+    weights.sort_by(f64::total_cmp);
+    assert!((weights[0] - 456.0 / 572.0).abs() < 0.01 && (weights[1] - 456.0 / 340.0).abs() < 0.02, "{weights:?}");
+    let shown = inspected(&place, "run");
+    assert!(
+        shown.contains("\nby adamw at 0.002, weight decay 0.01, batches of 16; the loss bce, class weights "),
+        "{shown}"
+    );
+    let seen = place.json(&["predict", "run", "--count", "50"]);
+    assert!(seen["right"].as_u64().unwrap() > 44, "{seen}");
+    for row in seen["predictions"].as_array().unwrap() {
+        assert!((0.5..=1.0).contains(&row["confidence"].as_f64().unwrap()), "{row}");
+    }
+    // The loss of the file that goes on is the loss it began with.
+    let longer = place.json(&["train", "--resume", "run", "--epochs", "16"]);
+    assert_eq!(manifest(&place, "run")["network"], network);
+    assert!(longer["accuracy"].as_f64().unwrap() > 0.93, "{longer}");
+    let refusal = place.refused(&[&train[..], &["--class-weights", "1,2,3"]].concat());
+    assert!(refusal.contains("3 class weights are not one for each of 2 classes"), "{refusal}");
+    assert!(refusal.contains("\n  the classes are, in this order, "), "{refusal}");
+}
+
+/// What a rare class is worth changes how often it is found.
+#[test]
+fn rare_classes_count_as_much() {
+    let place = Place::new("rare");
+    // Overlapping: a rare `yes` around 1, a common `no` around 0, with the same spread.
+    let rows: Vec<String> = (0..400)
+        .map(|i| {
+            let (yes, spread) = (i % 16 == 0, f64::from((i * 37) % 101) / 50.0 - 1.0);
+            format!("{:.3},{}\n", spread * 1.2 + f64::from(u8::from(yes)), if yes { "yes" } else { "no" })
+        })
+        .collect();
+    place.write("rare.csv", format!("x,kind\n{}", rows.concat()));
+    let recall = |weights: &[&str], out: &str| {
+        let train = ["train", "rare.csv", "--epochs", "40", "--hidden", "8", "--dropout", "0", "--out", out];
+        place.json(&[&train[..], weights].concat());
+        let seen = place.json(&["predict", out, "rare.csv"]);
+        let yes = seen["predictions"].as_array().unwrap().iter().filter(|row| row["label"] == "yes");
+        yes.clone().filter(|row| row["read"] == "yes").count() as f64 / yes.count() as f64
+    };
+    let plain = recall(&[], "plain");
+    for (weights, out) in [("balanced", "balanced"), ("1,16", "given")] {
+        let weighted = recall(&["--class-weights", weights], out);
+        assert!(weighted > plain + 0.3, "{weighted} of the rare ones found, {plain} without weights");
+    }
+}
+
+const NETWORK: &str = r#"input = [64]
+loss = { label_smoothing = 0.1, class_weights = "balanced" }
+
+[training]
+epochs = 2
+optimiser = "sgd"
+momentum = 0.8
+learning_rate = 1e-2
+weight_decay = 0.05
+schedule = "plateau"
+clip_norm = 2
+average = 0.95
+accumulate = 2
+batch = 32
+precision = "bf16"
+held_out = 0.3
+seed = 7
+patience = 9
+
+[[layer]]
+kind = "linear"
+outputs = 10
+"#;
+
+#[test]
+fn a_file_says_how_to_train_and_the_command_line_wins() {
+    let place = Place::new("recipe");
+    place.write("net.toml", NETWORK);
+    place.json(&["train", "digits", "--model", "net.toml", "--out", "file"]);
+    let settings = manifest(&place, "file")["settings"].clone();
+    for (name, want) in [
+        ("epochs", 2.into()),
+        ("optimiser", "sgd".into()),
+        ("momentum", 0.8.into()),
+        ("learning_rate", 0.01.into()),
+        ("weight_decay", 0.05.into()),
+        ("schedule", "plateau".into()),
+        ("clip_norm", 2.0.into()),
+        ("average", 0.95.into()),
+        ("accumulate", 2.into()),
+        ("batch", 32.into()),
+        ("precision", "bf16".into()),
+        ("held_out", 0.3.into()),
+        ("seed", 7.into()),
+        ("patience", 9.into()),
+    ] as [(&str, Value); 14]
+    {
+        assert_eq!(settings[name], want, "{name}");
+    }
+    let words = "by sgd at 0.01, momentum 0.8, weight decay 0.05, gradients up to 2, schedule plateau, batches of 32, 2 of them a \
+                 step, an average that keeps 0.95, bf16; the loss cross_entropy, label smoothing 0.1, class weights ";
+    let shown = inspected(&place, "file");
+    assert!(shown.contains(words), "{shown}");
+    let said = ["--steps", "50", "--optimiser", "lion", "--learning-rate", "1e-3", "--batch", "64"];
+    let refusal = place.refused(&[&["train", "digits", "--model", "net.toml"][..], &said].concat());
+    assert!(refusal.contains("--momentum 0.8 is not for --optimiser lion"), "{refusal}");
+    place.write("net.toml", NETWORK.replace("momentum = 0.8\n", "").replace("label_smoothing = 0.1, ", ""));
+    let line = ["train", "digits", "--model", "net.toml", "--loss", "bce", "--out", "line"];
+    place.json(&[&line[..], &said].concat());
+    let of_line = manifest(&place, "line");
+    let settings = &of_line["settings"];
+    assert_eq!((&settings["optimiser"], &settings["batch"]), (&"lion".into(), &64.into()));
+    // 1258 to learn from are 20 batches of 64, so 50 of them are three epochs.
+    assert_eq!((&settings["epochs"], &settings["weight_decay"]), (&3.into(), &0.05.into()));
+    assert_eq!(of_line["network"]["loss"]["kind"], "bce");
+
+    for (from, to, what) in [
+        (
+            "epochs = 2",
+            "epochs = 0",
+            "net.toml:5: training: epochs: invalid value '0' for '--epochs <EPOCHS>': take a number of",
+        ),
+        (
+            "\"sgd\"",
+            "\"sdg\"",
+            "net.toml:6: training: optimiser: invalid value 'sdg' for '--optimiser <OPTIMISER>'; [possible",
+        ),
+        ("weight_decay = 0.05", "weight_decay = -1", "net.toml:9: training: weight_decay: invalid value '-1'"),
+        (
+            "average = 0.95",
+            "average = 1",
+            "net.toml:12: training: average: invalid value '1' for '--average <SHARE>': take a",
+        ),
+        ("seed = 7", "sead = 7", "net.toml:17: training: sead: unexpected argument '--sead' found"),
+        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected argument '--hidden' found"),
+        ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a number for each class"),
+    ] {
+        place.write("net.toml", NETWORK.replace(from, to));
+        let refusal = place.refused(&["train", "digits", "--model", "net.toml"]);
+        assert!(refusal.contains(what), "{to}: {refusal}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said_before_anything_begins() {
+    let place = Place::new("unfit");
+    place.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
+    place.write("tale.txt", "once upon a time there was a network ".repeat(40));
+    for (arguments, refused) in [
+        (&["digits", "--loss", "mse"][..], "the loss mse does not fit: classes are to be learned"),
+        (&["digits", "--loss", "mse"], "\n  classes take cross_entropy or bce"),
+        (&["digits", "--loss", "hinge"], "expected one of `cross_entropy`, `bce`, `kl`, `mse`, `l1`, `huber`"),
+        (&["digits", "--class-weights", "1,x"], "take balanced, or numbers above 0 such as 1,2.5"),
+        (&["digits", "--weight-decay", "-1"], "take a number of at least 0, such as 0.01"),
+        (
+            &["digits", "--weight-decay", "0.1", "--optimiser", "adagrad"],
+            "--weight-decay 0.1 is not for --optimiser adagrad",
+        ),
+        (&["numbers.csv", "--loss", "cross-entropy"], "the loss cross_entropy does not fit: numbers are to be learned"),
+        (&["numbers.csv", "--loss", "bce"], "the loss bce does not fit: example 0 has 2.5, which is not in 0 ..= 1"),
+        (
+            &["numbers.csv", "--class-weights", "balanced"],
+            "class_weights are for cross_entropy and bce; mse compares numbers",
+        ),
+        (&["tale.txt", "--loss", "bce"], "the loss bce does not fit: characters are to be learned"),
+        (&["digits", "--header", "no"], "--header: digits have no use for it"),
+        (&["--resume", "run", "--average", "0.9"], "cannot be used with"),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!place.0.join("runs").exists(), "nothing was begun");
+    }
+}
+
+/// A table of words alone whose first line is like no other: it is taken as names with a word of warning, or as what it is said to be.
+#[test]
+fn a_first_line_that_may_be_an_example() {
+    let place = Place::new("header");
+    let rows = "green,pear\nred,apple\nred,apple\nblack,plum\nblack,plum\nred,apple\nblack,plum\n";
+    place.write("fruit.csv", rows);
+    let train = ["train", "fruit.csv", "--epochs", "1", "--held-out", "0.3"];
+    let said = text(&place.run(&[&train[..], &["--out", "named"]].concat()).stderr);
+    let guess = "fruit.csv: its first line (green, pear) is taken as the names of its columns; if it is an example, `--header no`";
+    assert!(said.contains(guess) && said.contains("pear as one of 2 classes"), "{said}");
+    let said = text(&place.run(&[&train[..], &["--header", "no", "--out", "bare"]].concat()).stderr);
+    assert!(!said.contains("its first line") && said.contains("column 2 as one of 3 classes"), "{said}");
+    assert_eq!(manifest(&place, "bare")["data"]["examples"].as_u64().unwrap() + 2, 7);
+    assert_eq!(place.json(&["predict", "bare", "fruit.csv"])["known"], 7);
+    // It goes on with what it was told.
+    let longer = place.json(&["train", "--resume", "bare", "--epochs", "2"]);
+    assert_eq!(longer["epochs"].as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,244 @@
+//! Batches of a data set, made ready by threads: shuffled, changed at random, and the same whatever the threads do.
+//!
+//! All that decides a batch is the loader's seed and two numbers, the epoch and the batch in it: where a program stood is no more
+//! than those. Tensors are made where the batches are asked for, on that thread's device.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use panoply_tensor::{Error, Result, Rng};
+
+use super::ahead::Ahead;
+use super::{Dataset, Examples};
+
+/// More threads than this make nothing faster.
+const MOST_THREADS: usize = 64;
+
+/// An example that a transform may change.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// Its place in the data set, counted from 0.
+    pub at: usize,
+    /// Its numbers.
+    pub features: &'a mut [f32],
+    /// Lengths of its axes.
+    pub lengths: &'a [usize],
+}
+
+type Transform = dyn Fn(&mut Record<'_>, &mut Rng) -> Result<()> + Send + Sync;
+
+/// Batches of a data set, epoch after epoch.
+///
+/// ```
+/// # use panoply_nn::data::{Loader, digits};
+/// # panoply_tensor::Device::get("cpu")?.scope(|| {
+/// let loader = Loader::new(digits::load()?, 64).shuffled(7).threads(2).map(|digit, rng| {
+///     let by = rng.below(3) as f32 / 100.0;
+///     digit.features.iter_mut().for_each(|point| *point += by);
+///     Ok(())
+/// });
+/// for batch in loader.epoch(0).from(3) {
+///     let batch = batch?;
+///     assert_eq!(batch.inputs.shape()?.dims()[1], 64);
+/// }
+/// # Ok::<(), panoply_tensor::Error>(())
+/// # })?;
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Loader {
+    data: Arc<Dataset>,
+    batch: usize,
+    threads: usize,
+    seed: u64,
+    shuffled: bool,
+    transforms: Vec<Arc<Transform>>,
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Loader { data, batch, threads, seed, shuffled, transforms } = self;
+        let (examples, transforms) = (data.len(), transforms.len());
+        write!(f, "Loader({examples} examples by {batch}, {threads} threads, seed {seed}, ")?;
+        write!(f, "shuffled {shuffled}, {transforms} transforms)")
+    }
+}
+
+impl Loader {
+    /// Batches of so many examples in their order, the last of which may be shorter, made ready by one thread.
+    pub fn new(data: impl Into<Arc<Dataset>>, batch: usize) -> Loader {
+        let (data, batch) = (data.into(), batch.max(1));
+        Loader { data, batch, threads: 1, seed: 0, shuffled: false, transforms: Vec::new() }
+    }
+
+    /// Each epoch in an order of its own, which the seed decides, as it does what transforms draw.
+    #[must_use]
+    pub fn shuffled(mut self, seed: u64) -> Loader {
+        (self.seed, self.shuffled) = (seed, true);
+        self
+    }
+
+    /// So many threads, at most 64, each of which is one batch ahead; without any a batch is made when it is asked for.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Loader {
+        self.threads = threads.min(MOST_THREADS);
+        self
+    }
+
+    /// With examples changed after what changes them already. The random numbers are the example's own in this epoch. An error or a
+    /// panic is the batch's, and names the example.
+    #[must_use]
+    pub fn map(
+        mut self,
+        transform: impl Fn(&mut Record<'_>, &mut Rng) -> Result<()> + Send + Sync + 'static,
+    ) -> Loader {
+        self.transforms.push(Arc::new(transform));
+        self
+    }
+
+    /// Batches of an epoch.
+    pub fn batches(&self) -> usize {
+        self.data.len().div_ceil(self.batch)
+    }
+
+    /// The batches of an epoch from the first one on.
+    pub fn epoch(&self, epoch: u64) -> Loading {
+        let mut rng = forked(&Rng::seed(self.seed), epoch);
+        let order = match self.shuffled {
+            true => rng.permutation(self.data.len()),
+            false => (0..self.data.len()).collect(),
+        };
+        Loading { work: Arc::new(Work { loader: self.clone(), rng, order }), step: 0, running: None }
+    }
+}
+
+/// The generator of the fork with this number.
+fn forked(rng: &Rng, number: u64) -> Rng {
+    let mut rng = rng.clone();
+    rng.forks = number;
+    rng.fork()
+}
+
+/// What decides the batches of an epoch.
+struct Work {
+    loader: Loader,
+    rng: Rng,
+    order: Vec<usize>,
+}
+
+impl Work {
+    fn make(&self, step: usize) -> Result<Dataset> {
+        let Loader { data, batch, transforms, .. } = &self.loader;
+        let positions = &self.order[step * batch..((step + 1) * batch).min(self.order.len())];
+        let mut part = data.select(positions);
+        for (features, at) in part.features.chunks_exact_mut(data.width).zip(positions) {
+            let mut rng = forked(&self.rng, *at as u64);
+            let mut record = Record { at: *at, features, lengths: &data.lengths };
+            transforms.iter().try_for_each(|transform| changed(&**transform, &mut record, &mut rng))?;
+        }
+        Ok(part)
+    }
+}
+
+/// What a transform makes of an example; whatever goes wrong names it.
+fn changed(transform: &Transform, record: &mut Record<'_>, rng: &mut Rng) -> Result<()> {
+    let at = record.at;
+    match catch_unwind(AssertUnwindSafe(|| transform(record, rng))) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            let named = Error::new(error.kind(), format!("example {at}: {}", error.message()));
+            Err(error.notes().iter().fold(named, |named, note| named.note(note)).caused_by(error))
+        }
+        Err(panic) => Err(Error::mistake(format!("example {at}: its transform panicked: {}", said(&*panic)))),
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+}
+
+/// The batches of an epoch that are left. Threads begin with the first that is asked for and end with this.
+pub struct Loading {
+    work: Arc<Work>,
+    step: usize,
+    running: Option<Running>,
+}
+
+impl fmt::Debug for Loading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Loading(batch {} of {:?})", self.step, self.work.loader)
+    }
+}
+
+impl Loading {
+    /// From this batch on, counted from 0, as if those before had been taken.
+    #[must_use]
+    pub fn from(mut self, step: usize) -> Loading {
+        (self.step, self.running) = (step.min(self.work.loader.batches()), None);
+        self
+    }
+
+    /// The batch that comes next, counted from 0: where to go on.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+}
+
+impl Iterator for Loading {
+    type Item = Result<Examples>;
+
+    fn next(&mut self) -> Option<Result<Examples>> {
+        let Loader { threads, .. } = self.work.loader;
+        if self.step >= self.work.loader.batches() {
+            return None;
+        }
+        let running = self.running.get_or_insert_with(|| Running::begin(&self.work, self.step, threads));
+        let made = if running.threads.is_empty() { self.work.make(self.step) } else { running.ahead.take()? };
+        self.step += 1;
+        Some(made.and_then(|part| {
+            let batch = part.examples();
+            batch.check().map(|()| batch)
+        }))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.work.loader.batches() - self.step;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Loading {}
+
+/// Threads under way.
+struct Running {
+    ahead: Arc<Ahead<Result<Dataset>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// As many threads as the system gives, none where it has none.
+    fn begin(work: &Arc<Work>, step: usize, threads: usize) -> Running {
+        let ahead = Arc::new(Ahead::new(step, work.loader.batches(), 2 * threads));
+        let begun = (0..threads).map_while(|_| {
+            let (ahead, work) = (ahead.clone(), work.clone());
+            let named = Builder::new().name("panoply-loader".to_string());
+            named.spawn(move || ahead.work(|step| work.make(step))).ok()
+        });
+        let threads = begun.collect();
+        Running { ahead, threads }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ahead.end();
+        for thread in self.threads.drain(..) {
+            // What made it panic was no transform: those are caught.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! What training makes small, and what outputs say that were trained by it.
+
+use std::fmt;
+use std::ops::Range;
+
+use panoply_tensor::{CrossEntropy, DType, Error, Result, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::data::Targets;
+
+/// What training makes small.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Loss {
+    /// How outputs and targets are compared.
+    pub kind: LossKind,
+    /// Share of the target that is spread evenly over all classes, in 0 .. 1. [Szegedy et al. 2016]
+    pub label_smoothing: f64,
+    /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
+    /// whatever the targets' unit is. If nothing is said, `panoply train` puts that deviation here; [`Loss::of`] divides by nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// How much each class counts; all the same if nothing is said. The loss is the mean so weighted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_weights: Option<ClassWeights>,
+}
+
+/// How outputs and targets are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// Logits with classes.
+    #[default]
+    CrossEntropy,
+    /// Logits, each of which is a yes or a no of its own: one of two classes, one for each of more, or numbers in 0 ..= 1.
+    Bce,
+    /// Logits with shares that sum to 1, by Kullback's and Leibler's divergence.
+    Kl,
+    /// Numbers by the square of their difference.
+    Mse,
+    /// Numbers by the magnitude of their difference.
+    L1,
+    /// Numbers: the square up to a difference of 1 (of [`Loss::scale`] if there is one), then linear. [Huber 1964]
+    Huber,
+}
+
+/// How much each class counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Said", into = "Said")]
+pub enum ClassWeights {
+    /// As much as any other class, however few its examples are: [`Loss::fitted`] makes numbers of it.
+    Balanced,
+    /// So much, in the order of the classes.
+    Each(Vec<f64>),
+}
+
+/// [`ClassWeights`] as they stand in a file.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "class_weights is \"balanced\" or a list of numbers, one for each class")]
+enum Said {
+    Word(String),
+    Each(Vec<f64>),
+}
+
+impl TryFrom<Said> for ClassWeights {
+    type Error = String;
+
+    fn try_from(said: Said) -> Result<ClassWeights, String> {
+        match said {
+            Said::Word(word) if word == "balanced" => Ok(ClassWeights::Balanced),
+            Said::Word(word) => Err(format!("`{word}` is neither balanced nor a number for each class")),
+            Said::Each(weights) => Ok(ClassWeights::Each(weights)),
+        }
+    }
+}
+
+impl From<ClassWeights> for Said {
+    fn from(weights: ClassWeights) -> Said {
+        match weights {
+            ClassWeights::Balanced => Said::Word("balanced".to_string()),
+            ClassWeights::Each(weights) => Said::Each(weights),
+        }
+    }
+}
+
+/// How far the shares of an example may be from 1 in sum.
+const SUM: f64 = 1e-3;
+
+impl LossKind {
+    /// Whether targets are compared by their difference, so that their unit matters.
+    pub fn is_of_differences(self) -> bool {
+        matches!(self, LossKind::Mse | LossKind::L1 | LossKind::Huber)
+    }
+
+    /// Whether the targets may be classes.
+    fn takes_classes(self) -> bool {
+        matches!(self, LossKind::CrossEntropy | LossKind::Bce)
+    }
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            LossKind::CrossEntropy => "cross_entropy",
+            LossKind::Bce => "bce",
+            LossKind::Kl => "kl",
+            LossKind::Mse => "mse",
+            LossKind::L1 => "l1",
+            LossKind::Huber => "huber",
+        }
+    }
+}
+
+impl Default for Loss {
+    /// Cross-entropy without settings.
+    fn default() -> Loss {
+        Loss::new(LossKind::default())
+    }
+}
+
+impl fmt::Display for Loss {
+    /// What was said, in a few words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind.name())?;
+        if self.label_smoothing > 0.0 {
+            write!(f, ", label smoothing {}", self.label_smoothing)?;
+        }
+        if let Some(scale) = self.scale {
+            write!(f, ", scale {scale}")?;
+        }
+        match &self.class_weights {
+            None => Ok(()),
+            Some(ClassWeights::Balanced) => write!(f, ", class weights balanced"),
+            Some(ClassWeights::Each(weights)) => {
+                let weights: Vec<String> = weights.iter().map(|weight| format!("{weight:.4}")).collect();
+                write!(f, ", class weights {}", weights.join(", "))
+            }
+        }
+    }
+}
+
+impl Loss {
+    /// Without settings.
+    pub fn new(kind: LossKind) -> Loss {
+        Loss { kind, label_smoothing: 0.0, scale: None, class_weights: None }
+    }
+
+    /// With classes that count so much.
+    #[must_use]
+    pub fn class_weights(mut self, weights: ClassWeights) -> Loss {
+        self.class_weights = Some(weights);
+        self
+    }
+
+    /// The mean over the batch, in f32: of logits `[batch, classes]` and classes `[batch]`, or the same at each time
+    /// (`[batch, time, classes]` and `[batch, time]`), or of numbers of equal shapes. By [`LossKind::Bce`] two classes may have one
+    /// logit, that of the second.
+    pub fn of(&self, outputs: &Tensor, targets: &Tensor) -> Tensor {
+        let outputs = outputs.cast(DType::F32);
+        match self.kind {
+            LossKind::CrossEntropy => self.cross_entropy(&outputs, targets),
+            LossKind::Bce if targets.dtype().is_int() => self.each_class(&outputs, targets),
+            _ if outputs.shape().ok() != targets.shape().ok() && outputs.check().and(targets.check()).is_ok() => {
+                let message = "the outputs of a network and the numbers it is to learn have other shapes";
+                Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
+            }
+            LossKind::Bce => outputs.bce_with_logits(targets),
+            LossKind::Kl => outputs.log_softmax(-1).kl_divergence(targets),
+            LossKind::Mse => self.scaled(&outputs).mse(&self.scaled(targets)),
+            LossKind::L1 => self.scaled(&outputs).l1(&self.scaled(targets)),
+            LossKind::Huber => self.scaled(&outputs).huber(&self.scaled(targets), 1.0),
+        }
+    }
+
+    /// What outputs say in use: shares of classes, `[…, classes]`, or numbers.
+    pub fn values(&self, outputs: &Tensor, targets: &Targets) -> Tensor {
+        let outputs = outputs.cast(DType::F32);
+        match self.kind {
+            LossKind::CrossEntropy | LossKind::Kl => outputs.softmax(-1),
+            LossKind::Bce => {
+                let yes = outputs.sigmoid();
+                let one = outputs.shape().is_ok_and(|shape| shape.dims().last() == Some(&1));
+                match targets {
+                    Targets::Classes { .. } if one => Tensor::concat(&[-&yes + 1.0, yes], -1),
+                    Targets::Classes { .. } | Targets::Numbers { .. } => yes,
+                }
+            }
+            LossKind::Mse | LossKind::L1 | LossKind::Huber => outputs,
+        }
+    }
+
+    /// How many numbers a network gives for such targets, at each time.
+    pub fn outputs(&self, targets: &Targets) -> usize {
+        match (self.kind, targets) {
+            (LossKind::Bce, Targets::Classes { classes: 2, .. }) => 1,
+            (_, Targets::Classes { classes, .. }) => *classes,
+            (_, Targets::Numbers { width, .. }) => *width,
+        }
+    }
+
+    /// This loss for these targets, balanced weights of classes computed from them; or why it is not for such targets.
+    pub fn fitted(&self, targets: &Targets) -> Result<Loss> {
+        self.check().map_err(Error::mistake)?;
+        match targets {
+            Targets::Classes { .. } if !self.kind.takes_classes() => {
+                let message = format!("the loss {} does not fit: classes are to be learned", self.kind.name());
+                Err(Error::mistake(message).note("classes take cross_entropy or bce"))
+            }
+            Targets::Classes { labels, classes, .. } => self.weighing(labels, *classes),
+            Targets::Numbers { values, width } => self.of_numbers(values, *width).map(|()| self.clone()),
+        }
+    }
+
+    fn of_numbers(&self, values: &[f32], width: usize) -> Result<()> {
+        let wrong = |example: usize, what: String| {
+            let message = format!("the loss {} does not fit: example {example} {what}", self.kind.name());
+            Err(Error::mistake(message).note("bce takes numbers in 0 ..= 1, kl shares that sum to 1, mse any"))
+        };
+        match self.kind {
+            LossKind::CrossEntropy => {
+                let message = "the loss cross_entropy does not fit: numbers are to be learned";
+                Err(Error::mistake(message).note("numbers take mse, l1, huber, bce in 0 ..= 1, or kl of shares"))
+            }
+            LossKind::Bce => match values.iter().position(|value| !(0.0..=1.0).contains(value)) {
+                Some(at) => wrong(at / width, format!("has {}, which is not in 0 ..= 1", values[at])),
+                None => Ok(()),
+            },
+            LossKind::Kl => {
+                let sum = |row: &[f32]| row.iter().map(|share| f64::from(*share)).sum::<f64>();
+                let bad = |row: &[f32]| (sum(row) - 1.0).abs() > SUM || row.iter().any(|share| *share < 0.0);
+                match values.chunks_exact(width).position(bad) {
+                    Some(at) => {
+                        let row = &values[at * width..][..width];
+                        wrong(at, format!("has {row:?}, which are no shares that sum to 1"))
+                    }
+                    None => Ok(()),
+                }
+            }
+            LossKind::Mse | LossKind::L1 | LossKind::Huber => Ok(()),
+        }
+    }
+
+    /// With a weight for each of so many classes. Balanced ones are those of scikit-learn: all examples over those of a class times
+    /// the classes that have any.
+    fn weighing(&self, labels: &[i32], classes: usize) -> Result<Loss> {
+        let mut loss = self.clone();
+        match &mut loss.class_weights {
+            None => {}
+            Some(ClassWeights::Each(weights)) if weights.len() != classes => {
+                let message = format!("{} class weights are not one for each of {classes} classes", weights.len());
+                return Err(Error::mistake(message));
+            }
+            Some(ClassWeights::Each(_)) => {}
+            Some(weights @ ClassWeights::Balanced) => {
+                let mut counts = vec![0u64; classes];
+                labels.iter().for_each(|label| counts[*label as usize] += 1);
+                let present = counts.iter().filter(|count| **count > 0).count();
+                let of = |count: u64| labels.len() as f64 / (present as f64 * count as f64);
+                let each = counts.into_iter().map(|count| if count > 0 { of(count) } else { 1.0 });
+                *weights = ClassWeights::Each(each.collect());
+            }
+        }
+        Ok(loss)
+    }
+
+    /// What is wrong with the settings, whatever they are used for.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !(0.0..1.0).contains(&self.label_smoothing) {
+            return Err(format!("label_smoothing {} is not in 0 .. 1", self.label_smoothing));
+        }
+        if self.label_smoothing > 0.0 && self.kind != LossKind::CrossEntropy {
+            return Err(format!("label_smoothing is for cross_entropy, not for {}", self.kind.name()));
+        }
+        let scale = self.scale.unwrap_or(1.0);
+        if !scale.is_finite() || scale <= 0.0 {
+            return Err(format!("scale {scale} is not a positive number"));
+        }
+        if self.scale.is_some() && !self.kind.is_of_differences() {
+            let name = self.kind.name();
+            return Err(format!("scale is for mse, l1 and huber; {name} compares no differences of numbers"));
+        }
+        if self.class_weights.is_some() && !self.kind.takes_classes() {
+            let name = self.kind.name();
+            return Err(format!("class_weights are for cross_entropy and bce; {name} compares numbers"));
+        }
+        if let Some(ClassWeights::Each(weights)) = &self.class_weights
+            && let Some(wrong) = weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0))
+        {
+            return Err(format!("class_weights holds {wrong}, which is not a number above 0"));
+        }
+        Ok(())
+    }
+
+    /// How much these examples count in a mean over several parts.
+    pub(crate) fn mass(&self, targets: &Targets, examples: Range<usize>) -> f64 {
+        match (&self.class_weights, targets) {
+            (Some(ClassWeights::Each(weights)), Targets::Classes { labels, places, .. }) => {
+                let labels = &labels[examples.start * places..examples.end * places];
+                labels.iter().map(|label| weights.get(*label as usize).unwrap_or(&0.0)).sum::<f64>()
+            }
+            _ => examples.len() as f64,
+        }
+    }
+
+    fn scaled(&self, numbers: &Tensor) -> Tensor {
+        self.scale.map_or_else(|| numbers.clone(), |scale| numbers * (1.0 / scale))
+    }
+
+    /// The weights of the classes on the device, if some count more than others.
+    fn weights(&self) -> Option<Tensor> {
+        match self.class_weights.as_ref()? {
+            ClassWeights::Each(weights) => {
+                let weights: Vec<f32> = weights.iter().map(|weight| *weight as f32).collect();
+                Some(Tensor::from_slice(&weights, [weights.len()]))
+            }
+            ClassWeights::Balanced => {
+                let message = "balanced class weights are computed from the examples that are learned from";
+                Some(Tensor::from_mistake(Error::mistake(message).note("`Loss::fitted(&data.targets)` does")))
+            }
+        }
+    }
+
+    fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
+        let (logits, classes) = match logits.shape().map(|shape| shape.dims()) {
+            Ok([_, _, many]) => (logits.reshape([-1, *many as isize]), classes.flatten(0)),
+            _ => (logits.clone(), classes.clone()),
+        };
+        let weights = self.weights();
+        if self.label_smoothing == 0.0 && weights.is_none() {
+            return logits.cross_entropy(&classes);
+        }
+        let options = CrossEntropy { smoothing: self.label_smoothing, ignore: None, weights: weights.as_ref() };
+        logits.cross_entropy_with(&classes, &options)
+    }
+
+    /// Each class as a yes or a no, the mean over the classes of an example, then over the examples.
+    fn each_class(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
+        let wanted = match logits.shape().ok().and_then(|shape| shape.dims().last()) {
+            Some(1) => classes.cast(DType::F32).unsqueeze(-1),
+            last => classes.one_hot(last.copied().unwrap_or(1), DType::F32),
+        };
+        if logits.check().and(classes.check()).is_ok() && logits.shape().ok() != wanted.shape().ok() {
+            let message =
+                "bce: needs logits [batch, classes], or [batch, 1] of two classes, and integer classes [batch]";
+            return Tensor::from_mistake(Error::mistake(message).note(format!("left {logits:?}, right {classes:?}")));
+        }
+        let Some(weights) = self.weights() else { return logits.bce_with_logits(&wanted) };
+        let each = (logits.softplus() - logits * &wanted).mean(-1);
+        let counts = weights.index_select(0, classes);
+        (each * &counts).sum(..) / counts.sum(..)
+    }
+}

@@ -1,0 +1,180 @@
+//! Batches that threads make ready: the same whatever the threads do, from wherever one goes on, with whatever goes wrong named.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use panoply_nn::data::{Dataset, Examples, Loader, digits};
+use panoply_nn::{Layer, Linear, Module, Pass, Sgd};
+use panoply_tensor::{Device, Error, Rng};
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+/// Example `i` is `[i, 100 + i]`, of class `i % 3`.
+fn numbered(count: usize) -> Dataset {
+    let features = (0..count).flat_map(|i| [i as f32, 100.0 + i as f32]).collect();
+    Dataset::new(features, 2, (0..count).map(|i| (i % 3) as i32).collect(), 3).unwrap()
+}
+
+fn numbers(batch: &Examples) -> (Vec<f32>, Vec<i32>) {
+    (batch.inputs.to_vec().unwrap(), batch.targets.to_vec().unwrap())
+}
+
+fn all(loader: &Loader, epoch: u64, from: usize) -> Vec<(Vec<f32>, Vec<i32>)> {
+    loader.epoch(epoch).from(from).map(|batch| numbers(&batch.unwrap())).collect()
+}
+
+#[test]
+fn without_an_order_it_is_that_of_the_examples() {
+    on_cpu(|| {
+        let data = numbered(10);
+        let batches = all(&Loader::new(data.clone(), 4), 5, 0);
+        let whole: Vec<(Vec<f32>, Vec<i32>)> =
+            data.parts(4).map(|part| (part.features.clone(), part.labels().to_vec())).collect();
+        assert_eq!(batches, whole);
+        assert_eq!((batches.len(), batches[2].1.len()), (3, 2));
+        assert!(Loader::new(data.select(&[]), 4).epoch(0).next().is_none());
+    });
+}
+
+/// The same batches with every number of threads; every example once; other orders in other epochs and by other seeds.
+#[test]
+fn threads_decide_nothing() {
+    on_cpu(|| {
+        let loader = |threads: usize| {
+            let noisy = Loader::new(numbered(50), 4).shuffled(7).threads(threads);
+            noisy.map(|record, rng| {
+                record.features[1] += rng.below(1000) as f32 / 1000.0;
+                // Some take longer than those after them.
+                (0..if record.at % 7 == 0 { 20_000 } else { 0 }).for_each(|_| std::thread::yield_now());
+                Ok(())
+            })
+        };
+        let want: Vec<_> = (0..3).map(|epoch| all(&loader(0), epoch, 0)).collect();
+        for threads in [1, 3, 8] {
+            assert_eq!((0..3).map(|epoch| all(&loader(threads), epoch, 0)).collect::<Vec<_>>(), want, "{threads}");
+        }
+        let mut seen: Vec<f32> = want[0].iter().flat_map(|(numbers, _)| numbers.iter().step_by(2)).copied().collect();
+        assert!(!seen.is_sorted());
+        seen.sort_by(f32::total_cmp);
+        assert_eq!(seen, (0..50).map(|i| i as f32).collect::<Vec<f32>>());
+        assert!(want[0] != want[1] && want[0] != all(&loader(0).shuffled(8), 0, 0));
+        // What an example draws differs from what others and other epochs draw.
+        let drawn = |epoch: usize| {
+            let numbers: Vec<f32> = want[epoch].iter().flat_map(|(numbers, _)| numbers.clone()).collect();
+            let mut drawn: Vec<(f32, f32)> = numbers.chunks(2).map(|pair| (pair[0], pair[1] - pair[0])).collect();
+            drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+            drawn
+        };
+        let same = drawn(0).iter().zip(drawn(1)).filter(|(a, b)| a.1 == b.1).count();
+        assert!(same < 5, "{same} of 50");
+    });
+}
+
+/// From any batch of an epoch, in the middle of reading included, it goes on as if it had never stopped.
+#[test]
+fn it_goes_on_in_the_middle_of_an_epoch() {
+    on_cpu(|| {
+        let loader = Loader::new(numbered(23), 4).shuffled(3).threads(2).map(|record, rng| {
+            record.features[0] += rng.below(100) as f32;
+            Ok(())
+        });
+        let whole = all(&loader, 2, 0);
+        for from in 0..=7 {
+            assert_eq!(all(&loader, 2, from), whole[from.min(6)..], "{from}");
+        }
+        let mut begun = loader.epoch(2);
+        (0..3).for_each(|_| assert!(begun.next().unwrap().is_ok()));
+        assert_eq!((begun.step(), begun.len()), (3, 3));
+        assert_eq!(begun.map(|batch| numbers(&batch.unwrap())).collect::<Vec<_>>(), whole[3..]);
+    });
+}
+
+/// What a network learns from it is what one learns that was stopped within an epoch, bit for bit.
+#[test]
+fn a_loop_of_ones_own_resumes() {
+    on_cpu(|| {
+        let loader = Loader::new(digits::load().unwrap(), 256).shuffled(1).threads(2);
+        let learn =
+            |model: &mut Linear, optimiser: &mut Sgd, rng: &mut Rng, epoch: u64, steps: std::ops::Range<usize>| {
+                for batch in loader.epoch(epoch).from(steps.start).take(steps.len()) {
+                    let batch = batch.unwrap();
+                    let mut pass = Pass::train(rng);
+                    let loss = model.forward(&batch.inputs, &mut pass).cross_entropy(&batch.targets);
+                    optimiser.step(model, &loss, pass).unwrap();
+                }
+            };
+        let learned = |stops: &[(u64, std::ops::Range<usize>)]| -> Vec<u32> {
+            let mut rng = Rng::seed(0);
+            let (mut model, mut optimiser) = (Linear::new(64, 10, &mut rng), Sgd::new(0.3));
+            for (epoch, steps) in stops {
+                learn(&mut model, &mut optimiser, &mut rng, *epoch, steps.clone());
+            }
+            let params = model.named_params();
+            params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).map(f32::to_bits).collect()
+        };
+        let batches = loader.batches();
+        assert_eq!(learned(&[(0, 0..3), (0, 3..batches), (1, 0..2)]), learned(&[(0, 0..batches), (1, 0..2)]));
+    });
+}
+
+#[test]
+fn sequences_say_where_they_end() {
+    on_cpu(|| {
+        let data = numbered(5).ending(vec![1, 2, 2, 1, 2]).unwrap();
+        let refused = data.batches(2, &mut Rng::seed(0)).next().unwrap().unwrap_err();
+        assert!(refused.notes()[0].contains("take a `Loader`"), "{refused}");
+        let ends: Vec<i32> = Loader::new(data, 2)
+            .epoch(0)
+            .flat_map(|batch| batch.unwrap().times.unwrap().to_vec::<i32>().unwrap())
+            .collect();
+        assert_eq!(ends, [1, 2, 2, 1, 2]);
+    });
+}
+
+/// An error and a panic are those of their batch, name the example, and leave the other batches as they are.
+#[test]
+fn what_goes_wrong_names_the_example() {
+    on_cpu(|| {
+        for threads in [0, 1, 3] {
+            let loader = Loader::new(numbered(20), 4).threads(threads).map(|record, _| match record.at {
+                5 => Err(Error::corrupt("it is no picture").note("take another")),
+                14 => panic!("a picture of {} sides", 3),
+                _ => Ok(()),
+            });
+            let batches: Vec<_> = loader.epoch(0).collect();
+            let wrong: Vec<usize> = (0..5).filter(|at| batches[*at].is_err()).collect();
+            assert_eq!((batches.len(), &wrong[..]), (5, &[1, 3][..]));
+            let error = batches[1].as_ref().unwrap_err();
+            assert_eq!((error.message(), error.is_corrupt()), ("example 5: it is no picture", true));
+            assert_eq!(error.notes(), ["take another"]);
+            let error = batches[3].as_ref().unwrap_err();
+            assert_eq!(error.message(), "example 14: its transform panicked: a picture of 3 sides");
+        }
+    });
+}
+
+/// Threads are a few batches ahead, never more, and end when nobody wants any.
+#[test]
+fn threads_are_bounded() {
+    on_cpu(|| {
+        let seen = Arc::new(AtomicUsize::new(0));
+        let counted = seen.clone();
+        let loader = Loader::new(numbered(4000), 1).threads(3).map(move |_, _| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        });
+        let mut loading = loader.epoch(0);
+        for taken in 1..=20 {
+            loading.next().unwrap().unwrap();
+            let made = seen.load(Ordering::SeqCst);
+            assert!(made <= taken + 6, "{made} made, {taken} taken");
+        }
+        drop(loading);
+        let made = seen.load(Ordering::SeqCst);
+        assert!(made <= 26, "{made}");
+        // A number without sense is none without end.
+        assert!(format!("{:?}", loader.threads(usize::MAX)).contains("64 threads"));
+    });
+}

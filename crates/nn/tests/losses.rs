@@ -1,0 +1,194 @@
+//! Losses of classes, shares and numbers beside NumPy's arithmetic in f64, what outputs say in use, and what is no target of them.
+
+use panoply_nn::data::{Dataset, Targets};
+use panoply_nn::fit::Quiet;
+use panoply_nn::{AdamW, ClassWeights, LayerSpec, Loss, LossKind, Map, Network, Run, Training, evaluate, predict};
+use panoply_tensor::{Device, Rng, Tensor};
+
+const LOGITS: [f32; 12] = [1.5, -0.5, 0.25, -2.0, 0.75, 1.0, 0.1, 0.2, -3.0, 4.0, -1.0, 2.5];
+const CLASSES: [i32; 4] = [0, 2, 1, 2];
+const WEIGHTS: [f64; 3] = [0.5, 2.0, 1.25];
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+#[track_caller]
+fn near(have: &Tensor, want: f64) {
+    let have = have.item().unwrap();
+    assert!((have - want).abs() < 2e-6, "{have}, not {want}");
+}
+
+/// With x the logits, c the classes and w the weights, in NumPy: `ls = x - log(exp(x).sum(1, keepdims=True))`,
+/// `(-ls[i, c] * w[c]).sum() / w[c].sum()`; `s = 1 / (1 + exp(-x))`, `e = -(t * log(s) + (1 - t) * log(1 - s)).mean(1)` with t the
+/// classes as rows of zeros with a one, `(e * w[c]).sum() / w[c].sum()`; `(p * (log(p) - ls)).sum(1).mean()` where p is not 0.
+#[test]
+fn they_are_numpys() {
+    on_cpu(|| {
+        let (x, c) = (Tensor::from_slice(&LOGITS, [4, 3]), Tensor::from_slice(&CLASSES, [4]));
+        let weighted = |kind| Loss::new(kind).class_weights(ClassWeights::Each(WEIGHTS.to_vec()));
+        near(&weighted(LossKind::CrossEntropy).of(&x, &c), 0.8790360079750841);
+        near(&Loss::new(LossKind::Bce).of(&x, &c), 0.7399928847896071);
+        near(&weighted(LossKind::Bce).of(&x, &c), 0.7344775447389672);
+        // At each time, the same numbers in other axes.
+        let (at_times, classes) = (x.reshape([2, 2, 3]), c.reshape([2, 2]));
+        near(&weighted(LossKind::CrossEntropy).of(&at_times, &classes), 0.8790360079750841);
+        near(&weighted(LossKind::Bce).of(&at_times, &classes), 0.7344775447389672);
+        // Two classes have one logit.
+        let (one, yes) =
+            (Tensor::from_slice(&[1.2f32, -0.3, 2.0, -1.5], [4, 1]), Tensor::from_slice(&[1i32, 1, 0, 0], [4]));
+        near(&Loss::new(LossKind::Bce).of(&one, &yes), 0.8614947502080705);
+        let weights = ClassWeights::Each(vec![0.5, 3.0]);
+        near(&Loss::new(LossKind::Bce).class_weights(weights).of(&one, &yes), 0.6452976828475052);
+        let third = 1.0 / 3.0;
+        let shares = [0.2f32, 0.3, 0.5, 0.0, 1.0, 0.0, 0.6, 0.4, 0.0, third, third, third];
+        near(&Loss::new(LossKind::Kl).of(&x, &Tensor::from_slice(&shares, [4, 3])), 0.6820906789998085);
+        let shares = [0.2f32, 1.0, 0.0, 0.0, 1.0, 0.5, 0.6, 0.4, 0.0, 1.0, 1.0, 0.25];
+        near(&Loss::new(LossKind::Bce).of(&x, &Tensor::from_slice(&shares, [4, 3])), 0.7720762181229405);
+        let wrong = Loss::new(LossKind::Bce).of(&x, &Tensor::from_slice(&[0i32, 1], [2])).check().unwrap_err();
+        assert!(wrong.message().starts_with("bce: needs logits [batch, classes]"), "{wrong}");
+        let unfitted = Loss::default().class_weights(ClassWeights::Balanced).of(&x, &c).check().unwrap_err();
+        assert!(unfitted.message().starts_with("balanced class weights are computed from the examples"), "{unfitted}");
+    });
+}
+
+/// The mean over a data set does not depend on the parts it was looked at in, weighted or not.
+#[test]
+fn a_weighted_mean_knows_no_parts() {
+    on_cpu(|| {
+        // More examples than are looked at together; the first of them nearly all of class 0.
+        let count = 3000;
+        let labels: Vec<i32> = (0..count).map(|i| if i < 1100 { i32::from(i % 50 == 0) } else { i % 3 }).collect();
+        let logits: Vec<f32> = (0..3 * count).map(|i| LOGITS[(i % 12) as usize] * (i % 7) as f32 / 7.0).collect();
+        let data = Dataset::new(logits.clone(), 3, labels.clone(), 3).unwrap();
+        let loss = Loss::default().class_weights(ClassWeights::Each(WEIGHTS.to_vec()));
+        let same = Map(|x: &Tensor| x.clone());
+        let have = evaluate(&same, &data, &loss).unwrap().loss;
+        let (mut sum, mut all) = (0.0, 0.0);
+        for (row, label) in logits.chunks(3).zip(&labels) {
+            let total: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();
+            let weight = WEIGHTS[*label as usize];
+            sum += weight * (total.ln() - f64::from(row[*label as usize]));
+            all += weight;
+        }
+        assert!((have - sum / all).abs() < 1e-6, "{have}, not {}", sum / all);
+    });
+}
+
+#[test]
+fn balanced_weights_are_scikit_learns() {
+    let labels = vec![0, 0, 0, 0, 0, 1, 2, 2];
+    let fitted = |classes| {
+        let targets = Targets::Classes { labels: labels.clone(), classes, places: 1 };
+        Loss::default().class_weights(ClassWeights::Balanced).fitted(&targets).unwrap().class_weights
+    };
+    // n / (classes · count), as compute_class_weight("balanced", …).
+    let want = vec![8.0 / 15.0, 8.0 / 3.0, 8.0 / 6.0];
+    assert_eq!(fitted(3), Some(ClassWeights::Each(want.clone())));
+    // A class of which there is no example changes nothing for the others.
+    assert_eq!(fitted(4), Some(ClassWeights::Each([want, vec![1.0]].concat())));
+    let text = "input = [2]\nloss = { class_weights = \"balanced\" }\n[[layer]]\nkind = \"linear\"\noutputs = 2\n";
+    let read = |text: &str| Network::parse(text);
+    assert_eq!(read(text).unwrap().loss.class_weights, Some(ClassWeights::Balanced));
+    let written = serde_json::to_string(&read(text).unwrap()).unwrap();
+    assert_eq!(serde_json::from_str::<Network>(&written).unwrap(), read(text).unwrap());
+    let each = read(&text.replace("\"balanced\"", "[1, 2.5]")).unwrap().loss;
+    assert_eq!(each.class_weights, Some(ClassWeights::Each(vec![1.0, 2.5])));
+    for (loss, what) in [
+        ("class_weights = \"even\"", "`even` is neither balanced nor a number for each class"),
+        ("class_weights = 3", "class_weights is \"balanced\" or a list of numbers, one for each class"),
+        ("class_weights = [1, -2]", "class_weights holds -2, which is not a number above 0"),
+        ("kind = \"mse\", class_weights = [1, 2]", "class_weights are for cross_entropy and bce; mse compares numbers"),
+        ("kind = \"bce\", label_smoothing = 0.1", "label_smoothing is for cross_entropy, not for bce"),
+        ("kind = \"kl\", scale = 2", "scale is for mse, l1 and huber; kl compares no differences of numbers"),
+        ("kind = \"ctc\"", "unknown variant `ctc`, expected one of `cross_entropy`, `bce`, `kl`, `mse`, `l1`, `huber`"),
+    ] {
+        let (_, said) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();
+        assert!(said.contains(what), "{loss}: {said}");
+    }
+}
+
+/// Targets that are none of a loss are named before anything is computed.
+#[test]
+fn what_a_loss_does_not_fit() {
+    let classes = Targets::Classes { labels: vec![0, 1], classes: 2, places: 1 };
+    let numbers = |values: &[f32], width| Targets::Numbers { values: values.to_vec(), width };
+    let loss = Loss::new;
+    let weights = |count: usize| Loss::default().class_weights(ClassWeights::Each(vec![1.0; count]));
+    for (loss, targets, what) in [
+        (loss(LossKind::Mse), &classes, "the loss mse does not fit: classes are to be learned"),
+        (loss(LossKind::Kl), &classes, "the loss kl does not fit: classes are to be learned"),
+        (weights(3), &classes, "3 class weights are not one for each of 2 classes"),
+        (
+            loss(LossKind::CrossEntropy),
+            &numbers(&[1.0], 1),
+            "the loss cross_entropy does not fit: numbers are to be learned",
+        ),
+        (loss(LossKind::Bce), &numbers(&[0.0, 1.0, 0.5, 1.5], 2), "example 1 has 1.5, which is not in 0 ..= 1"),
+        (loss(LossKind::Kl), &numbers(&[0.5, 0.5, 0.5, 0.6], 2), "example 1 has [0.5, 0.6], which are no shares"),
+        (loss(LossKind::Kl), &numbers(&[-0.5, 1.5], 2), "example 0 has [-0.5, 1.5], which are no shares"),
+    ] {
+        let error = loss.fitted(targets).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains(what), "{error}");
+    }
+}
+
+/// Two classes far apart, one of which is rare: with one logit they are told, and their shares sum to 1.
+#[test]
+fn two_classes_by_one_logit() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(5);
+        let labels: Vec<i32> = (0..300).map(|i| i32::from(i % 10 == 0)).collect();
+        let noise = rng.normal([600]).to_vec::<f32>().unwrap();
+        let features = (0..600).map(|i| noise[i] * 0.4 + if labels[i / 2] == 1 { 1.5 } else { 0.0 }).collect();
+        let data = Dataset::new(features, 2, labels, 2).unwrap();
+        let (train, held) = data.split(0.2, &mut rng).unwrap();
+        let loss = Loss::new(LossKind::Bce).class_weights(ClassWeights::Balanced);
+        assert_eq!((loss.outputs(&data.targets), Loss::default().outputs(&data.targets)), (1, 2));
+        let network = Network::with_input_size(2).add_layer(LayerSpec::linear(1)).loss(loss.clone());
+        let mut run = Run::new(network.build(&mut rng).unwrap(), AdamW::new(0.05), rng);
+        let training = Training { loss: loss.clone(), ..Training::new(30, 32) };
+        run.fit(&training, (&train, &held), &mut Quiet).unwrap();
+        let last = &run.progress.history[29];
+        assert!(last.score > 0.95 && last.validation_loss < 0.3, "{last:?}");
+        let shares = predict(&run.model, &held, &loss).unwrap();
+        assert_eq!(shares.len(), 2 * held.len());
+        for (pair, label) in shares.chunks(2).zip(held.labels()) {
+            assert!((pair[0] + pair[1] - 1.0).abs() < 1e-6 && pair.iter().all(|share| (0.0..=1.0).contains(share)));
+            assert!(*label == 0 || pair[1] > 0.5, "what is rare counts as much: {pair:?}");
+        }
+    });
+}
+
+/// Shares of a whole are learned as shares: what comes out is nearer to them than their mean is, and sums to 1.
+#[test]
+fn shares_are_learned() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(2);
+        let features = rng.normal([800]).to_vec::<f32>().unwrap();
+        let shares: Vec<f32> = features
+            .chunks(2)
+            .flat_map(|x| {
+                let e = [x[0].exp(), (2.0 * x[1]).exp(), 1.0f32];
+                e.map(|part| part / e.iter().sum::<f32>())
+            })
+            .collect();
+        let data = Dataset::numbers(features, 2, shares, 3).unwrap();
+        let (train, held) = data.split(0.2, &mut rng).unwrap();
+        for kind in [LossKind::Kl, LossKind::Bce] {
+            let loss = Loss::new(kind);
+            let network = Network::with_input_size(2).add_layer(LayerSpec::linear(3)).loss(loss.clone());
+            let mut run = Run::new(network.build(&mut Rng::seed(1)).unwrap(), AdamW::new(0.05), Rng::seed(1));
+            let training = Training { loss: loss.clone(), ..Training::new(40, 32) };
+            run.fit(&training, (&train, &held), &mut Quiet).unwrap();
+            let last = &run.progress.history[39];
+            assert!(last.score > 0.9, "{kind:?}: {last:?}");
+            let read = predict(&run.model, &held, &loss).unwrap();
+            if kind == LossKind::Kl {
+                assert!(last.validation_loss < 1e-2, "{last:?}");
+                assert!(read.chunks(3).all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));
+            }
+            assert!(read.iter().all(|share| (0.0..=1.0).contains(share)));
+        }
+    });
+}
