@@ -2,6 +2,7 @@
 
 mod devices;
 mod kernels;
+mod resident;
 mod training;
 
 use std::process::ExitCode;
@@ -9,9 +10,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use panoply::internal::Null;
+use panoply::internal::{Null, routine};
 use panoply::runtime::DeviceOptions;
-use panoply::{Attention, Conv, Device, Profile, Result, Tensor, capture_with_state, eval};
+use panoply::{Attention, Conv, Device, Kind, Profile, Result, Tensor, capture_with_state, eval};
 use serde_json::json;
 
 use crate::output::DeviceChoice;
@@ -32,7 +33,7 @@ enum What {
     /// Tensor operations.
     Tensors(Profiled),
     /// Steps of training.
-    Training(Profiled),
+    Training(training::Arguments),
 }
 
 #[derive(Args)]
@@ -199,11 +200,17 @@ impl Row {
     }
 }
 
-/// The same on a device of this kind that computes nothing: what the host does for it, and that device's own checks.
+/// The same on a device that computes nothing: what the host does for it, and that device's own checks.
 fn host(device: &Device, row: &Row, arguments: &Profiled) -> Result<f64> {
+    let idle = idle(device);
+    idle.scope(|| median(&idle, row, arguments))
+}
+
+/// A device that is asked what this one is and computes nothing.
+fn idle(device: &Device) -> Device {
     let null = Null::new(device.target().clone()).hollow();
-    let null = Device::new(Arc::new(null), DeviceOptions::default());
-    null.scope(|| median(&null, row, arguments))
+    let null = if device.info().kind == Kind::Cpu { null.offering(routine::offers) } else { null };
+    Device::new(Arc::new(null), DeviceOptions::default())
 }
 
 /// The median time of one evaluation, warm.

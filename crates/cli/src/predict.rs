@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         let rows = predict(&model, &examples.data, &manifest.network.loss)?;
         match examples.data.targets {
-            Targets::Numbers { .. } => numbers(arguments, &choice, &examples, &rows),
+            Targets::Numbers { width, .. } => numbers(arguments, &choice, &examples, (&rows, width)),
             Targets::Classes { .. } => classes(arguments, &choice, &manifest, &examples, &rows),
         }
         Ok(choice.exit_code())
@@ -85,7 +85,7 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
         .map(|right| match right {
             // A class it was never shown is none it could read.
             Some(Right::Class(class)) => Some(*class as usize).filter(|class| *class < classes.len()),
-            Some(Right::Number(_)) | None => None,
+            Some(Right::Numbers(_)) | None => None,
         })
         .collect();
     let known = labels.iter().flatten().count();
@@ -122,35 +122,48 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
     }
 }
 
-/// The number of each example.
-fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, read: &[f32]) {
-    let right: Vec<Option<f32>> = examples
-        .right
-        .iter()
-        .map(|right| match right {
-            Some(Right::Number(number)) => Some(*number),
-            Some(Right::Class(_)) | None => None,
-        })
-        .collect();
-    let off: Vec<f64> =
-        right.iter().zip(read).filter_map(|(right, read)| right.map(|right| f64::from((right - read).abs()))).collect();
-    let mean = (!off.is_empty()).then(|| off.iter().sum::<f64>() / off.len() as f64);
+/// The numbers of each example, so many of each.
+fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read, width): (&[f32], usize)) {
+    let rows = || examples.names.iter().zip(&examples.right).zip(read.chunks_exact(width));
+    let off = |right: &Option<Right>, read: &[f32]| match right {
+        Some(Right::Numbers(right)) => Some(
+            right.iter().zip(read).map(|(right, read)| f64::from((right - read).abs())).sum::<f64>() / width as f64,
+        ),
+        Some(Right::Class(_)) | None => None,
+    };
+    let all: Vec<f64> = rows().filter_map(|((_, right), read)| off(right, read)).collect();
+    let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
     if arguments.json {
-        let rows: Vec<_> = (0..read.len())
-            .map(|at| json!({"example": examples.names[at], "number": right[at], "read": read[at]}))
+        // One number is itself, several are a list.
+        let plain = |numbers: &[f32]| if let [one] = numbers { json!(one) } else { json!(numbers) };
+        let number = |right: &Option<Right>| match right {
+            Some(Right::Numbers(right)) => plain(right),
+            Some(Right::Class(_)) | None => json!(null),
+        };
+        let rows: Vec<_> = rows()
+            .map(|((name, right), read)| json!({"example": name, "number": number(right), "read": plain(read)}))
             .collect();
         output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": off.len(), "absolute_error": mean,
+            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": all.len(), "absolute_error": mean,
         }));
         return;
     }
-    let width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    for (at, read) in read.iter().enumerate() {
-        let verdict = right[at]
-            .map_or(String::new(), |right| format!(", is {right}: {} off", measured(f64::from((right - read).abs()))));
-        println!("{:width$}  reads {}{verdict}", examples.names[at], measured(f64::from(*read)));
+    let name_width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let in_words = |numbers: &[f32]| {
+        let words: Vec<String> = numbers.iter().map(|number| measured(f64::from(*number))).collect();
+        words.join(", ")
+    };
+    for ((name, right), read) in rows() {
+        let verdict = match (right, off(right, read)) {
+            (Some(Right::Numbers(right)), Some(off)) => {
+                let right: Vec<String> = right.iter().map(f32::to_string).collect();
+                format!(", is {}: {} off", right.join(", "), measured(off))
+            }
+            _ => String::new(),
+        };
+        println!("{name:name_width$}  reads {}{verdict}", in_words(read));
     }
-    if let Some(mean) = mean.filter(|_| off.len() > 4) {
+    if let Some(mean) = mean.filter(|_| all.len() > 4) {
         println!("{} off on average", measured(mean));
     }
 }
@@ -224,7 +237,7 @@ fn chosen(examples: Unlabelled, arguments: &Arguments) -> Unlabelled {
     Unlabelled {
         data: examples.data.select(&order),
         names: order.iter().map(|at| examples.names[*at].clone()).collect(),
-        right: order.iter().map(|at| examples.right[*at]).collect(),
+        right: order.iter().map(|at| examples.right[*at].clone()).collect(),
     }
 }
 

@@ -228,3 +228,48 @@ fn a_first_line_that_may_be_an_example() {
     let longer = place.json(&["train", "--resume", "bare", "--epochs", "2"]);
     assert_eq!(longer["epochs"].as_array().unwrap().len(), 2);
 }
+
+/// Arrays of several numbers: shares that sum to 1, and answers of yes and no that exclude nothing.
+#[test]
+fn several_numbers_of_arrays_are_learned() {
+    use panoply::nn::data::npy;
+    use panoply::{Device, Rng};
+
+    let place = Place::new("arrays");
+    Device::get("cpu").unwrap().scope(|| {
+        let x = Rng::seed(3).normal([300, 2]);
+        let logits = x.matmul(&panoply::Tensor::from_slice(&[1.0f32, -1.0, 0.5, 2.0, 0.0, -1.5], [2, 3]));
+        let both = |folder: &str, y: &panoply::Tensor| {
+            std::fs::create_dir_all(place.0.join(folder)).unwrap();
+            npy::save(&x, &place.0.join(folder).join("x.npy")).unwrap();
+            npy::save(y, &place.0.join(folder).join("y.npy")).unwrap();
+        };
+        both("shares", &logits.softmax(-1));
+        both("answers", &logits.gt(&(&logits * 0.0)).cast(panoply::DType::U8));
+    });
+    let train = ["--epochs", "40", "--batch", "16", "--hidden", "16", "--dropout", "0", "--learning-rate", "1e-2"];
+    for (data, loss, sum) in [("shares", "kl", true), ("answers", "bce", false), ("shares", "huber", false)] {
+        let out = format!("{data}-{loss}");
+        let report = place.json(&[&["train", data, "--loss", loss, "--out", &out][..], &train].concat());
+        assert!(report["r2"].as_f64().unwrap() > 0.8 && report["accuracy"].is_null(), "{report}");
+        let seen = place.json(&["predict", &out, &format!("{data}/x.npy")]);
+        assert_eq!(seen["known"], 300);
+        let mut off = 0.0;
+        for row in seen["predictions"].as_array().unwrap() {
+            let numbers = |name: &str| -> Vec<f64> {
+                row[name].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+            };
+            let (read, right) = (numbers("read"), numbers("number"));
+            assert!(read.len() == 3 && (!sum || (read.iter().sum::<f64>() - 1.0).abs() < 1e-5), "{row}");
+            assert!(loss == "huber" || read.iter().all(|share| (0.0..=1.0).contains(share)), "{row}");
+            off += read.iter().zip(&right).map(|(read, right)| (read - right).abs()).sum::<f64>() / 900.0;
+        }
+        assert!((seen["absolute_error"].as_f64().unwrap() - off).abs() < 1e-6 && off < 0.12, "{off}");
+        let said = text(&place.run(&["predict", &out, &format!("{data}/x.npy"), "--count", "1"]).stdout);
+        assert_eq!(said.matches(", ").count(), 5, "{said}");
+    }
+    let refusal = place.refused(&["train", "answers", "--loss", "kl"]);
+    assert!(refusal.contains("which are no shares that sum to 1"), "{refusal}");
+    let refusal = place.refused(&["train", "answers", "--task", "classes"]);
+    assert!(refusal.contains("y.npy: u8[300, 3] is not one whole number for each example"), "{refusal}");
+}

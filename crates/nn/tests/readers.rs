@@ -126,7 +126,7 @@ fn examples_in_one_file() {
     assert_eq!((read.data.len(), &read.data.lengths[..]), (12, &[1, 2, 3][..]), "those of training");
     assert_eq!(read.data.labels(), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
     assert_eq!(read.data.features[6..12], [251.0 / 255.0; 6]);
-    assert_eq!(read.source, Source::Npy { lengths: vec![1, 2, 3] });
+    assert_eq!(read.source, Source::Npy { lengths: vec![1, 2, 3], numbers: 0 });
     let again = read.source.read(&fixture("examples.npz"), &read.classes).unwrap();
     assert_eq!(again.data.features, read.data.features);
     Device::get("cpu").unwrap().scope(|| {

@@ -3,7 +3,8 @@
     python peers.py PANOPLY_BINARY RUST_PEERS_BINARY TABLE.md [--seconds S] [--threads N]
 
 Runs ours, PyTorch's and what the program in `peers/` runs in other Rust frameworks one after the other on the CPU, warm, and writes
-medians as a Markdown table: ours over theirs in time, smaller is better. A row that not all of them have is named too.
+medians as Markdown tables: ours over theirs in time and, beside PyTorch, in memory; smaller is better. What of our training steps is the
+host's stands in a table of its own. A row that not all of them have is named too.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import sys
 import time
 
 import torch
@@ -32,6 +34,23 @@ def median(run, seconds):
         run()
         times.append(time.perf_counter() - start)
     return sorted(times)[len(times) // 2]
+
+
+def status(name):
+    """Bytes, of what /proc/self/status says in KiB."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
+
+
+def growth(make):
+    """The bytes by which the process is larger at most than before, while a network is made and trained for four steps."""
+    with open("/proc/self/clear_refs", "w") as forget:
+        forget.write("5")
+    before = status("VmRSS")
+    step = make()
+    for _ in range(4):
+        step()
+    return status("VmHWM") - before
 
 
 def tensors():
@@ -99,26 +118,44 @@ def training():
         ("transformer, d 256, 4 layers, 8 × 128", Transformer, (8, 128, 256)),
     ):
         for mixed in (False, True):
-            model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
-            optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-
-            def step(model=model, x=x, y=y, optimiser=optimiser, mixed=mixed):
-                optimiser.zero_grad()
-                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
-                    logits = model(x)
-                loss = F.cross_entropy(logits.float(), y)
-                loss.backward()
-                optimiser.step()
-                loss.item()
-
-            yield f"{name}, bf16" if mixed else name, step
+            yield f"{name}, bf16" if mixed else name, lambda make=make, shape=shape, mixed=mixed: trainer(make, shape, mixed)
 
 
-def ours(binary, what, arguments):
-    command = [binary, "bench", what, "--device", "cpu", "--json", "--seconds", str(arguments.seconds)]
+def trainer(make, shape, mixed):
+    """A step of a network that is made now."""
+    model, x, y = make(), torch.randn(shape), torch.randint(0, 10, (shape[0],))
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def step():
+        optimiser.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            logits = model(x)
+        loss = F.cross_entropy(logits.float(), y)
+        loss.backward()
+        optimiser.step()
+        loss.item()
+
+    return step
+
+
+def ours(binary, what, seconds, *more):
+    command = [binary, "bench", what, "--device", "cpu", "--json", "--seconds", str(seconds), *more]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    rows = (json.loads(line) for line in lines)
-    return {row["name"]: row["seconds"] for row in rows}
+    return [json.loads(line) for line in lines]
+
+
+def column(rows, number):
+    return {row["name"]: row[number] for row in rows if row.get(number)}
+
+
+def memory(arguments, names):
+    """What a fresh process of each side grows by, by row."""
+    mine, theirs = {}, {}
+    for name in names:
+        mine |= column(ours(arguments.binary, "training", 0, "--only", name), "resident_bytes")
+        command = [sys.executable, __file__, "--grow", name, str(arguments.threads)]
+        theirs[name] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return mine, theirs
 
 
 def rust_peers(arguments):
@@ -136,19 +173,19 @@ def rust_versions():
     return dict(re.findall(r'^(burn|candle-nn) = .*?"=([\d.]+)"', manifest, re.M))
 
 
-def milliseconds(seconds):
-    return "–" if seconds is None else f"{seconds * 1e3:.3f}"
+def shown(number, scale):
+    return "–" if number is None else f"{number * scale:.3f}"
 
 
-def table(what, mine, peers):
+def table(what, mine, peers, unit="ms", scale=1e3):
     """Rows of ours beside those of each peer, the first of which has them all."""
     first = next(iter(peers.values()))
-    head = [what, "ours, ms", *(f"{peer}, ms" for peer in peers), *(f"ours ÷ {peer}" for peer in peers)]
+    head = [what, f"ours, {unit}", *(f"{peer}, {unit}" for peer in peers), *(f"ours ÷ {peer}" for peer in peers)]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for name in [*first, *(name for name in mine if name not in first)]:
         own, others = mine.get(name), [rows.get(name) for rows in peers.values()]
         ratios = [f"{own / other:.2f}" if own and other else "–" for other in others]
-        lines.append("| " + " | ".join([name, *map(milliseconds, [own, *others]), *ratios]) + " |")
+        lines.append("| " + " | ".join([name, *(shown(number, scale) for number in [own, *others]), *ratios]) + " |")
     lines.append("")
     for peer, theirs in peers.items():
         both = [(mine[name] / theirs[name], name) for name in theirs if name in mine]
@@ -169,6 +206,12 @@ def processor():
 
 
 def main():
+    if sys.argv[1:2] == ["--grow"]:
+        torch.set_num_threads(int(sys.argv[3]))
+        # What is read in for any network at all.
+        trainer(lambda: nn.Linear(8, 10), (4, 8), False)()
+        print(growth(dict(training())[sys.argv[2]]))
+        return
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("peers")
@@ -187,12 +230,25 @@ def main():
         "session, one after the other; bf16 is mixed precision, parameters in f32. Made by `cargo xtask peers`.",
         "",
     ]
-    for what, rows in (("tensors", tensors), ("training", training)):
-        mine = ours(arguments.binary, what, arguments)
-        peers = {"PyTorch": {name: median(run, arguments.seconds) for name, run in rows()}}
-        if what == "training":
-            peers |= rust_peers(arguments)
-        lines += table(what, mine, peers)
+    seconds, torch_rows = arguments.seconds, dict(training())
+    mine = column(ours(arguments.binary, "tensors", seconds), "seconds")
+    lines += table("tensors", mine, {"PyTorch": {name: median(run, seconds) for name, run in tensors()}})
+    rows = ours(arguments.binary, "training", seconds)
+    peers = {"PyTorch": {name: median(make(), seconds) for name, make in torch_rows.items()}} | rust_peers(arguments)
+    lines += table("training", column(rows, "seconds"), peers)
+    mine, theirs = memory(arguments, torch_rows)
+    lines += [
+        "What a fresh process grows by at most while a network is made and trained for four steps, after a dense layer was: parameters, what the",
+        "optimiser remembers, activations, scratch, what is compiled, as Linux counts it.",
+        "",
+        *table("peak memory of training", mine, {"PyTorch": theirs}, "MiB", 1 / M),
+        "What of our step is the host's: the same on a device that computes nothing. The aim is 100 µs for the MLP.",
+        "",
+        "| training | the host's share, µs |",
+        "|---|---|",
+        *(f"| {name} | {shown(host, 1e6)} |" for name, host in column(rows, "host_seconds").items()),
+        "",
+    ]
     text = "\n".join(lines)
     with open(arguments.table, "w") as file:
         file.write(text)

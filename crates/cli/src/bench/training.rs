@@ -1,17 +1,27 @@
 //! `panoply bench training`: whole training steps, forward, backward, update and the loss read back; in f32, and with layers that
-//! multiply in bf16.
+//! multiply in bf16. Beside the time of a step what of it is the host's, and the memory that the first steps take.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::Args;
 use panoply::nn::{
     AdamW, BatchNorm, BlockShape, Cell, Conv2d, EncoderBlock, Flatten, Layer, Linear, Map, MaxPool, Mlp, Module, Pass,
     Recurrent, Sequential,
 };
-use panoply::{Conv, DType, Device, Profile, Result, Rng, Tensor, eval};
+use panoply::{Conv, DType, Device, Error, Profile, Result, Rng, Tensor, eval};
 use serde_json::json;
 
-use super::{Profiled, repeated};
+use super::{Profiled, idle, repeated, resident};
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    profiled: Profiled,
+    /// One row alone, by its name: the memory that its first steps take of the system is known then.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+}
 
 /// A network with a batch to learn.
 struct Row {
@@ -27,6 +37,15 @@ const ROWS: &[Row] = &[
     Row { name: "transformer, d 256, 4 layers, 8 × 128", run: |bench| bench.transformer() },
 ];
 
+/// What any network makes the process load, threads included, is there after it.
+const FIRST: Row = Row {
+    name: "a dense layer",
+    run: |bench| {
+        let model = Linear::new(8, 10, &mut bench.rng);
+        bench.classifier(model, &[4, 8], 10)
+    },
+};
+
 /// One row under way.
 struct Bench<'a> {
     device: &'a Device,
@@ -40,35 +59,77 @@ struct Bench<'a> {
     params: usize,
 }
 
-pub fn run(Profiled { options, profile }: &Profiled) -> Result<ExitCode> {
+/// What a row takes.
+struct Taken {
+    /// A step.
+    seconds: f64,
+    /// The host's share of it.
+    host_seconds: f64,
+    /// The most that buffers of the device held.
+    pool_bytes: u64,
+    /// The most that the process grew by, where the system says it.
+    grown: Option<u64>,
+    /// Numbers that are trained.
+    params: usize,
+}
+
+pub fn run(Arguments { profiled: Profiled { options, profile }, only }: &Arguments) -> Result<ExitCode> {
     let choice = options.device.select()?;
-    choice.explain();
     let device = choice.device();
-    device.scope(|| {
-        let rows =
-            [DType::F32, DType::BF16].into_iter().flat_map(|precision| ROWS.iter().map(move |row| (row, precision)));
-        rows.into_iter().try_for_each(|(row, precision)| {
-            let (rng, budget, profile) = (Rng::seed(1), options.seconds, *profile);
-            let mut bench = Bench { device, budget, profile, precision, rng, median: 0.0, params: 0 };
-            (row.run)(&mut bench)?;
-            let seconds = bench.median;
-            let steps = 1.0 / seconds;
-            let name =
-                if precision == DType::F32 { row.name.to_string() } else { format!("{}, {precision}", row.name) };
-            if options.json {
-                let (device, dtype) = (device.spelling(), precision.to_string());
-                let row = json!({
-                    "schema": 1, "name": name, "device": device, "dtype": dtype, "seconds": seconds,
-                    "parameters": bench.params,
-                });
-                println!("{row}");
-            } else {
-                println!("{name:<43} {:>9.3} ms a step, {steps:>8.0} steps/s", seconds * 1e3);
-            }
-            Ok(())
-        })
+    let rows = [DType::F32, DType::BF16].into_iter().flat_map(|precision| ROWS.iter().map(move |row| (row, precision)));
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    let rows: Vec<_> = rows.map(|(row, precision)| (row.title(precision), row, precision)).collect();
+    if !rows.iter().any(|(name, ..)| wanted(name)) {
+        let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
+        let message = format!("--only {}: there is no such row", only.as_deref().unwrap_or_default());
+        return Err(Error::mistake(message).note(format!("there are {}", names.join("; "))));
+    }
+    choice.explain();
+    rows.into_iter().filter(|(name, ..)| wanted(name)).try_for_each(|(name, row, precision)| {
+        let taken = Taken::by(row, precision, device, options.seconds, *profile)?;
+        let Taken { seconds, host_seconds, pool_bytes, grown, params } = taken;
+        // What earlier rows gave back may not have gone back to the system.
+        let resident_bytes = grown.filter(|_| only.is_some());
+        if options.json {
+            let (device, dtype) = (device.spelling(), precision.to_string());
+            let row = json!({
+                "schema": 1, "name": name, "device": device, "dtype": dtype, "seconds": seconds, "host_seconds": host_seconds,
+                "pool_bytes": pool_bytes, "resident_bytes": resident_bytes, "parameters": params,
+            });
+            println!("{row}");
+        } else {
+            let (steps, host, mib) = (1.0 / seconds, host_seconds * 1e6, pool_bytes as f64 / f64::from(1 << 20));
+            let took = format!("{:>9.3} ms a step, {steps:>8.0} steps/s", seconds * 1e3);
+            println!("{name:<43} {took}, the host's share {host:>6.0} µs, {mib:>7.1} MiB");
+        }
+        Ok(())
     })?;
     Ok(choice.exit_code())
+}
+
+impl Taken {
+    fn by(row: &Row, precision: DType, device: &Device, budget: f64, profile: bool) -> Result<Taken> {
+        let on = |device: &Device, row: &Row, budget: f64, profile: bool| {
+            device.scope(|| {
+                let mut bench = Bench { device, budget, profile, precision, rng: Rng::seed(1), median: 0.0, params: 0 };
+                (row.run)(&mut bench).map(|()| (bench.median, bench.params))
+            })
+        };
+        on(device, &FIRST, 0.0, false)?;
+        device.reset_peaks();
+        let before = device.stats().allocated;
+        let (_, grown) = resident::growth(|| on(device, row, 0.0, false))?;
+        let pool_bytes = device.stats().peak_allocated - before;
+        let (seconds, params) = on(device, row, budget, profile)?;
+        let (host_seconds, _) = on(&idle(device), row, budget, false)?;
+        Ok(Taken { seconds, host_seconds, pool_bytes, grown, params })
+    }
+}
+
+impl Row {
+    fn title(&self, precision: DType) -> String {
+        if precision == DType::F32 { self.name.to_string() } else { format!("{}, {precision}", self.name) }
+    }
 }
 
 impl Bench<'_> {

@@ -158,6 +158,8 @@ impl Data {
             Source::Csv { label, numbers: true, .. } => {
                 format!("{label} as a number (`--task classes` makes it classes)")
             }
+            Source::Npy { numbers: 1, .. } => "a number of each".to_string(),
+            Source::Npy { numbers: numbers @ 2.., .. } => format!("{numbers} numbers of each"),
             Source::Csv { label, .. } => format!("{label} as one of {} classes", self.classes.len()),
             Source::Text { time, .. } => format!("{} characters, {time} at a time", self.classes.len()),
             _ => format!("{} classes", self.classes.len()),

@@ -110,7 +110,8 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
                 best.epoch
             )
         }
-        Source::Csv { label, numbers: true, .. } => {
+        Source::Csv { numbers: true, .. } | Source::Npy { numbers: 1.., .. } => {
+            let label = if let Source::Csv { label, .. } = &data.source { label } else { "y" };
             let off = result.as_ref().and_then(|result| result.measures.absolute_error).unwrap_or(f64::NAN);
             format!(
                 "R² {:.3} on the held-out examples, {label} {} off on average (epoch {})",
@@ -136,7 +137,7 @@ pub fn measured(number: f64) -> String {
 pub fn picture(source: &Source) -> &'static str {
     match source {
         Source::Text { .. } => "sample.txt",
-        Source::Csv { numbers: true, .. } => "predictions.svg",
+        Source::Csv { numbers: true, .. } | Source::Npy { numbers: 1.., .. } => "predictions.svg",
         _ => "confusion.svg",
     }
 }

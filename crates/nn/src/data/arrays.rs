@@ -1,4 +1,4 @@
-//! Examples and their classes as two arrays: IDX or NumPy files side by side, or two arrays of one `.npz` file.
+//! Examples and what is to be learned of them as two arrays: IDX or NumPy files side by side, or two arrays of one `.npz` file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use panoply_tensor::{DType, Error, Result};
 
 use super::npy::Array;
 use super::npz::Archive;
-use super::source::{FileKind, Labelled, MOST_CLASSES, Right, Source, Unlabelled, kind, name};
-use super::{Dataset, idx};
+use super::source::{FileKind, Labelled, MOST_CLASSES, Right, Source, Task, Unlabelled, kind, name};
+use super::{Dataset, Targets, idx};
 
 /// Where an array lies: in a file of its own, or under a name in one of several.
 #[derive(Clone, Debug)]
@@ -64,15 +64,20 @@ pub(super) fn examples_in(folder: &Path) -> Result<Option<PathBuf>> {
     }))
 }
 
-/// Reads examples with their classes, of which the file of the examples is named.
-pub(super) fn open(file: &Path) -> Result<Labelled> {
+/// Reads examples with their classes or numbers, of which the file of the examples is named.
+pub(super) fn open(file: &Path, task: Option<Task>) -> Result<Labelled> {
     let examples = examples(file)?;
-    let classes = classes_of(&examples)?;
-    pair(&examples, &classes)
+    let targets = targets_of(&examples)?;
+    let array = targets.array()?;
+    let numbers = array.dims.iter().skip(1).any(|length| *length != 1) || array.dtype.is_float();
+    match task.map_or(numbers, |task| task == Task::Numbers) {
+        true => with_numbers(&examples, &targets),
+        false => pair(&examples, &targets),
+    }
 }
 
-/// Reads examples of these lengths, with their classes where they are beside them.
-pub(super) fn read(path: &Path, lengths: &[usize]) -> Result<Unlabelled> {
+/// Reads examples of these lengths, with their classes, or so many numbers each, where they are beside them.
+pub(super) fn read(path: &Path, lengths: &[usize], numbers: usize) -> Result<Unlabelled> {
     let file = if path.is_dir() { examples_in(path)? } else { None };
     let examples = examples(file.as_deref().unwrap_or(path))?;
     let (features, own) = examples.numbers()?;
@@ -80,11 +85,22 @@ pub(super) fn read(path: &Path, lengths: &[usize]) -> Result<Unlabelled> {
         return Err(Error::mistake(format!("{examples}: examples of {own:?}, not {lengths:?}")));
     }
     let count = features.len() / lengths.iter().product::<usize>().max(1);
-    let labels = match classes_of(&examples) {
+    let right = match targets_of(&examples) {
+        Ok(targets) if numbers > 0 => {
+            let (values, width) = targets.values(count)?;
+            if width != numbers {
+                return Err(Error::mistake(format!("{targets}: {width} numbers for each example, not {numbers}")));
+            }
+            values.chunks(width).map(|row| Some(Right::Numbers(row.to_vec()))).collect()
+        }
         Ok(classes) => classes.classes(count)?.into_iter().map(|label| Some(Right::Class(label))).collect(),
         Err(_) => vec![None; count],
     };
-    Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), labels)
+    let mut read = Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
+    if numbers > 0 {
+        read.data.targets = Targets::Numbers { values: vec![0.0; count * numbers], width: numbers };
+    }
+    Ok(read)
 }
 
 /// The examples of a file: all of it, or the array of an `.npz` that is called so or is the only one.
@@ -102,8 +118,8 @@ fn examples(file: &Path) -> Result<Place> {
     Ok(Place { file: file.to_path_buf(), name: Some(found.clone()) })
 }
 
-/// The classes of examples: in a file beside theirs, or under another name in the same.
-fn classes_of(examples: &Place) -> Result<Place> {
+/// What is to be learned of examples: in a file beside theirs, or under another name in the same.
+fn targets_of(examples: &Place) -> Result<Place> {
     if let Some(own) = &examples.name {
         let names = Archive::open(&examples.file)?.names();
         let wanted = NAMES.iter().filter(|(name, _)| own.eq_ignore_ascii_case(name)).map(|(_, classes)| *classes);
@@ -136,6 +152,15 @@ fn missing(examples: &Place, sought: &str) -> Error {
     Error::mistake(format!("{examples}: its classes are not beside it; looked for {sought}"))
 }
 
+fn with_numbers(examples: &Place, targets: &Place) -> Result<Labelled> {
+    let (features, lengths) = examples.numbers()?;
+    let width: usize = lengths.iter().product();
+    let (values, numbers) = targets.values(features.len().checked_div(width).unwrap_or(0))?;
+    let source = Source::Npy { lengths: lengths.clone(), numbers };
+    let data = Dataset::numbers(features, width, values, numbers)?.shaped(&lengths)?;
+    Ok(Labelled { source, data, classes: Vec::new(), guesses: Vec::new() })
+}
+
 fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
     let (features, lengths) = examples.numbers()?;
     let width: usize = lengths.iter().product();
@@ -147,7 +172,7 @@ fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
     let classes = (0..count).map(|class| class.to_string()).collect();
     let source = match kind(&examples.file)? {
         FileKind::Idx => Source::Idx { lengths: lengths.clone() },
-        _ => Source::Npy { lengths: lengths.clone() },
+        _ => Source::Npy { lengths: lengths.clone(), numbers: 0 },
     };
     Ok(Labelled {
         source,
@@ -205,6 +230,23 @@ impl Place {
             return wrong(format!("{} classes for {count} examples", labels.len()));
         }
         Ok(labels)
+    }
+
+    /// The numbers of so many examples, and how many each has.
+    fn values(&self, count: usize) -> Result<(Vec<f32>, usize)> {
+        let array = self.array()?;
+        let (values, dims) = (array.floats(), &array.dims);
+        let width = values.len().checked_div(count).unwrap_or(0);
+        if dims.first() != Some(&count) || dims.len() > 2 || width == 0 {
+            let message =
+                format!("{self}: {}{dims:?} is not a row of numbers for each of {count} examples", array.dtype);
+            return Err(Error::corrupt(message));
+        }
+        if let Some(at) = values.iter().position(|number| !number.is_finite()) {
+            let message = format!("{self}: example {} has {}, which is no finite number", at / width, values[at]);
+            return Err(Error::corrupt(message));
+        }
+        Ok((values, width))
     }
 
     /// One whole number for each example.

@@ -56,6 +56,9 @@ pub enum Source {
     Npy {
         /// Lengths of an example's axes.
         lengths: Vec<usize>,
+        /// Numbers that are learned of each example; 0 if a class is.
+        #[serde(default)]
+        numbers: usize,
     },
 }
 
@@ -82,12 +85,12 @@ pub struct Labelled {
 }
 
 /// What is right of an example.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Right {
     /// A class.
     Class(i32),
-    /// A number.
-    Number(f32),
+    /// As many numbers as are learned.
+    Numbers(Vec<f32>),
 }
 
 /// Examples to be judged.
@@ -128,6 +131,7 @@ impl Reading {
             Source::Csv { numbers, .. } => ("tables", if *numbers { Task::Numbers } else { Task::Classes }),
             Source::Text { .. } => ("texts", Task::Text),
             Source::Images { .. } => ("images", Task::Classes),
+            Source::Npy { numbers: 1.., .. } => ("arrays", Task::Numbers),
             Source::Idx { .. } | Source::Npy { .. } => ("arrays", Task::Classes),
         };
         let unused = |said: bool, used: bool, name: &str| (said && !used).then(|| format!("--{name}"));
@@ -177,7 +181,7 @@ pub fn digits() -> Result<Labelled> {
 pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     if path.is_dir() {
         return match arrays::examples_in(path)? {
-            Some(examples) => arrays::open(&examples),
+            Some(examples) => arrays::open(&examples, reading.task),
             None => open_images(path, reading),
         };
     }
@@ -188,7 +192,7 @@ pub fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         FileKind::Table => tables::open(path, reading),
         FileKind::Text if reading.task.is_none() => open_text(path, reading),
         FileKind::Text => Err(Error::mistake(format!("{} is a text, no table", path.display()))),
-        FileKind::Idx | FileKind::Npy | FileKind::Npz => arrays::open(path),
+        FileKind::Idx | FileKind::Npy | FileKind::Npz => arrays::open(path, reading.task),
         FileKind::Image => Err(Error::mistake(format!("{} is one image; training takes a folder", path.display()))),
     }
 }
@@ -292,7 +296,8 @@ impl Source {
                 let names = files.iter().map(|file| file.display().to_string()).collect();
                 Unlabelled::new(images.features, &[*channels, *rows, *columns], names, labels)
             }
-            Source::Idx { lengths } | Source::Npy { lengths } => arrays::read(path, lengths),
+            Source::Idx { lengths } => arrays::read(path, lengths, 0),
+            Source::Npy { lengths, numbers } => arrays::read(path, lengths, *numbers),
         }
     }
 }

@@ -369,7 +369,7 @@ impl Known<'_> {
         }
         let (features, lengths) = examples.numbers(&columns_of(&table, &places, self.words), time)?;
         let right = |rows: &Vec<usize>| match self.numbers {
-            true => examples.cell(rows[0], known?).parse().ok().map(Right::Number),
+            true => examples.cell(rows[0], known?).parse().ok().map(|number| Right::Numbers(vec![number])),
             false => right(self.classes, examples.cell(rows[0], known?)),
         };
         let name = |rows: &Vec<usize>| match sequence {
