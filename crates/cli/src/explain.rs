@@ -157,7 +157,7 @@ fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Sect
     add(Stage::Plan, "buffers and launches", planned.to_string());
     let mut shown: Vec<&str> = Vec::new();
     for step in &planned.steps {
-        if let PlanStep::Kernel { kernel, .. } = step
+        if let Some(kernel) = step.kernel()
             && !shown.contains(&kernel.name.as_str())
         {
             shown.push(&kernel.name);

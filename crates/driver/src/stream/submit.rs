@@ -105,7 +105,7 @@ impl Encoder<'_> {
                 })?;
                 self.queue.stream.wait(&event)
             }
-            Step::Routine(routine, _) => {
+            Step::Routine(routine, ..) => {
                 Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
             }
         }
