@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use panoply::internal::compile::opt::{self, optimize_observed};
-use panoply::internal::compile::plan::{PlanStep, plan};
+use panoply::internal::compile::plan::plan;
 use panoply::internal::compile::render::render;
 use panoply::internal::compile::schedule::schedule;
 use panoply::internal::ir::kernel::Kernel;
@@ -157,7 +157,7 @@ fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Sect
     add(Stage::Plan, "buffers and launches", planned.to_string());
     let mut shown: Vec<&str> = Vec::new();
     for step in &planned.steps {
-        if let PlanStep::Kernel { kernel, .. } = step
+        if let Some(kernel) = step.kernel()
             && !shown.contains(&kernel.name.as_str())
         {
             shown.push(&kernel.name);

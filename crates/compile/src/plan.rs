@@ -5,6 +5,7 @@
 //! kernels are one and the same [`Arc`], so a repeated block compiles once. Equal graphs give equal plans.
 
 mod arena;
+mod epilogue;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use panoply_ir::authored::Role as Passed;
 use panoply_ir::graph::{Graph, NodeId, Op};
-use panoply_ir::kernel::{Access, Kernel};
+use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Error, Result, Scalar, Target, Verified};
 
@@ -97,6 +98,8 @@ pub enum PlanStep {
         routine: Routine,
         /// Its buffers, in the order it names them.
         buffers: Vec<BufferId>,
+        /// What its first result goes through.
+        epilogue: Option<Box<PlanEpilogue>>,
     },
     /// A copy of a whole buffer.
     Copy {
@@ -105,6 +108,20 @@ pub enum PlanStep {
         /// Destination, as long.
         to: BufferId,
     },
+}
+
+/// A kernel that a routine's first result goes through, part by part while it is made: each of its work-items reads of that
+/// the element of its own number.
+#[derive(Clone, Debug)]
+pub struct PlanEpilogue {
+    /// What runs.
+    pub kernel: Arc<Verified<Kernel>>,
+    /// Work-items along each axis.
+    pub grid: [u64; 3],
+    /// Its arguments, in order.
+    pub args: Vec<PlanArg>,
+    /// Whether somebody else wants the routine's result too; if not it need not be written.
+    pub keeps: bool,
 }
 
 /// An argument of a kernel.
@@ -130,6 +147,7 @@ pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -
         planner.step(step, target, &mut steps)?;
     }
     let mut buffers = planner.buffers;
+    let steps = epilogue::attach(target, &buffers, steps);
     let arena_bytes = arena::place(&mut buffers, &steps);
     let kept = buffers.iter().filter(|buffer| buffer.role == Role::Output).map(PlanBuffer::bytes);
     let peak_bytes = arena_bytes + kept.sum::<u64>();
@@ -196,7 +214,7 @@ impl Planner<'_> {
                         None => self.scratch(operand.elems.unwrap_or(u64::MAX), operand.dtype),
                     });
                 }
-                steps.push(PlanStep::Routine { routine: claim.routine, buffers });
+                steps.push(PlanStep::Routine { routine: claim.routine, buffers, epilogue: None });
             }
             Step::Kernel(call) => self.authored(call, steps)?,
             Step::Nest(nest) => {
@@ -267,19 +285,47 @@ impl Planner<'_> {
 }
 
 impl PlanStep {
+    /// The kernel it runs, if it does, alone or as an epilogue.
+    pub fn kernel(&self) -> Option<&Arc<Verified<Kernel>>> {
+        match self {
+            PlanStep::Kernel { kernel, .. } => Some(kernel),
+            PlanStep::Routine { epilogue, .. } => epilogue.as_ref().map(|epilogue| &epilogue.kernel),
+            PlanStep::Copy { .. } => None,
+        }
+    }
+
     /// The buffers it touches.
     pub fn buffers(&self) -> impl Iterator<Item = BufferId> + '_ {
-        let (args, buffers, copied): (&[PlanArg], &[BufferId], _) = match self {
-            PlanStep::Kernel { args, .. } => (args, &[], None),
-            PlanStep::Routine { buffers, .. } => (&[], buffers, None),
-            PlanStep::Copy { from, to } => (&[], &[], Some([*from, *to])),
-        };
-        let bound = args.iter().filter_map(|arg| match arg {
-            PlanArg::Buffer(id) => Some(*id),
-            PlanArg::Slot(_) | PlanArg::Number(_) => None,
-        });
-        bound.chain(buffers.iter().copied()).chain(copied.into_iter().flatten())
+        self.touches().map(|(id, _)| id)
     }
+
+    /// The buffers it touches, and what it does to each.
+    pub fn touches(&self) -> impl Iterator<Item = (BufferId, Access)> + '_ {
+        let (launched, routine, copied): (Option<(&Kernel, &[PlanArg])>, _, _) = match self {
+            PlanStep::Kernel { kernel, args, .. } => (Some((kernel, args)), None, None),
+            PlanStep::Routine { routine, buffers, epilogue } => {
+                let launched = epilogue.as_ref().map(|end| (&**end.kernel, &end.args[..]));
+                (launched, Some((routine, buffers)), None)
+            }
+            PlanStep::Copy { from, to } => (None, None, Some([(*from, Access::In), (*to, Access::Out)])),
+        };
+        let launched = launched.into_iter().flat_map(|(kernel, args)| bound(kernel, args));
+        let routine = routine.into_iter().flat_map(|(routine, buffers)| {
+            buffers.iter().copied().zip(routine.operands().map(|operand| operand.access))
+        });
+        routine.chain(launched).chain(copied.into_iter().flatten())
+    }
+}
+
+/// The buffers a kernel is given, and what it does to each.
+fn bound<'a>(kernel: &'a Kernel, args: &'a [PlanArg]) -> impl Iterator<Item = (BufferId, Access)> + 'a {
+    kernel.params.iter().zip(args).filter_map(|pair| match pair {
+        (Param::Buffer(mem), PlanArg::Buffer(id)) => match kernel.mem(*mem).space {
+            Space::Buffer(access) => Some((*id, access)),
+            Space::Shared(_) | Space::Private(_) => None,
+        },
+        (_, PlanArg::Buffer(_) | PlanArg::Slot(_) | PlanArg::Number(_)) => None,
+    })
 }
 
 impl fmt::Display for Plan {
@@ -294,24 +340,29 @@ impl fmt::Display for Plan {
         }
         for step in &self.steps {
             match step {
-                PlanStep::Kernel { kernel, grid, args } => {
-                    let args: Vec<String> = args.iter().map(PlanArg::to_string).collect();
-                    let group = kernel.group.map_or(String::new(), |group| format!(" in groups of {}", group[0]));
-                    let [x, y, z] = grid;
-                    writeln!(f, "{}({}) over {x} × {y} × {z}{group}", kernel.name, args.join(", "))?;
-                }
+                PlanStep::Kernel { kernel, grid, args } => writeln!(f, "{}", launch(kernel, *grid, args))?,
                 PlanStep::Copy { from, to } => writeln!(f, "copy b{} to b{}", from.0, to.0)?,
-                PlanStep::Routine { routine, buffers } => {
+                PlanStep::Routine { routine, buffers, epilogue } => {
                     let all: Vec<String> = buffers.iter().map(|id| format!("b{}", id.0)).collect();
                     let read = routine.operands().filter(|operand| operand.access == Access::In).count();
                     let (inputs, outputs) = all.split_at(read);
                     writeln!(f, "{} = {}({}): {routine}", outputs.join(", "), routine.name(), inputs.join(", "))?;
+                    if let Some(PlanEpilogue { kernel, grid, args, keeps }) = epilogue.as_deref() {
+                        let passing = if *keeps { "" } else { "; the result itself is not kept" };
+                        writeln!(f, "  epilogue {}{passing}", launch(kernel, *grid, args))?;
+                    }
                 }
             }
         }
         let outputs: Vec<String> = self.outputs.iter().map(|id| format!("b{}", id.0)).collect();
         writeln!(f, "outputs {}; {} bytes beside the leaves", outputs.join(", "), self.peak_bytes)
     }
+}
+
+fn launch(kernel: &Kernel, [x, y, z]: [u64; 3], args: &[PlanArg]) -> String {
+    let args: Vec<String> = args.iter().map(PlanArg::to_string).collect();
+    let group = kernel.group.map_or(String::new(), |group| format!(" in groups of {}", group[0]));
+    format!("{}({}) over {x} × {y} × {z}{group}", kernel.name, args.join(", "))
 }
 
 impl fmt::Display for PlanArg {

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use panoply_device::{
-    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Error, ErrorKind, HostCall, HostFunction, Kind, MemoryInfo,
-    Pending, Program, ProgramId, QueueId, Region, Result, Scalar, Step, StepTime, Tape, Target, Ticket, tape,
+    AllocId, Arg, Device, DeviceInfo, Dispatch, Driver, Epilogue, Error, ErrorKind, HostCall, HostFunction, Kind,
+    MemoryInfo, Pending, Program, ProgramId, QueueId, Region, Result, Scalar, Step, StepTime, Tape, Target, Ticket,
+    tape,
 };
 use panoply_ir::Verified;
 use panoply_ir::interpret;
-use panoply_ir::kernel::{Access, Kernel, Param, Space};
+use panoply_ir::kernel::{Access, Kernel, Memory, Param, Space};
 use panoply_ir::routine::Routine;
 use web_time::Instant;
 
@@ -25,7 +26,7 @@ use crate::replay::Launches;
 use crate::routine;
 use crate::vm::exec::Buffer;
 use crate::vm::isa::Isa;
-use crate::vm::launch::{Compiled, scalar_bits};
+use crate::vm::launch::{Args, Compiled, scalar_bits};
 
 /// How the CPU is to be used. The default is all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +86,9 @@ pub struct CpuDevice {
     start: Instant,
 }
 
+/// The buffers of a launch, in their order, which stay alive until it has run.
+type Held = Vec<(Arc<Allocation>, Region)>;
+
 /// A program that was accepted.
 #[derive(Debug)]
 enum Loaded {
@@ -143,7 +147,7 @@ impl CpuDevice {
     fn step(&self, step: &Step) -> Result<()> {
         match step {
             Step::Dispatch(dispatch) => self.dispatch(dispatch),
-            Step::Routine(routine, regions) => self.routine(routine, regions),
+            Step::Routine(routine, regions, end) => self.routine(routine, regions, end.as_deref()),
             Step::Copy { from, to } => {
                 let (source, destination) = (self.allocation(from.alloc)?, self.allocation(to.alloc)?);
                 let (source, destination) = (source.address(*from), destination.address(*to));
@@ -162,6 +166,12 @@ impl CpuDevice {
     }
 
     fn dispatch(&self, dispatch: &Dispatch) -> Result<()> {
+        let (program, allocations) = self.held(dispatch)?;
+        self.run_held(&program, dispatch, &allocations)
+    }
+
+    /// The program of a launch, and the allocations of its buffers in their order.
+    fn held(&self, dispatch: &Dispatch) -> Result<(Arc<Loaded>, Held)> {
         let program = self.programs.get(dispatch.program.0);
         let program =
             program.ok_or_else(|| Error::mistake(format!("program {} of cpu is gone", dispatch.program.0)))?;
@@ -172,10 +182,14 @@ impl CpuDevice {
                 allocations.push((self.allocation(region.alloc)?, *region));
             }
         }
-        match &*program {
-            Loaded::Compiled(compiled) => self.launch(compiled, dispatch, &allocations),
-            Loaded::Checked(kernel) => check(kernel, dispatch, &allocations),
-            Loaded::Host(function) => call(function, dispatch, &allocations),
+        Ok((program, allocations))
+    }
+
+    fn run_held(&self, program: &Loaded, dispatch: &Dispatch, allocations: &[(Arc<Allocation>, Region)]) -> Result<()> {
+        match program {
+            Loaded::Compiled(compiled) => self.launch(compiled, dispatch, allocations),
+            Loaded::Checked(kernel) => check(kernel, dispatch, allocations),
+            Loaded::Host(function) => call(function, dispatch, allocations),
         }
     }
 
@@ -185,35 +199,56 @@ impl CpuDevice {
         dispatch: &Dispatch,
         allocations: &[(Arc<Allocation>, Region)],
     ) -> Result<()> {
-        let kernel = compiled.kernel();
-        let buffers: Vec<Buffer> = allocations
-            .iter()
-            .zip(&kernel.mems)
-            .map(|((allocation, region), memory)| Buffer {
-                ptr: allocation.address(*region),
-                len: region.bytes / memory.dtype.bytes() as u64,
-            })
-            .collect();
-        let scalars: Vec<u64> = dispatch
-            .args
-            .iter()
-            .map(|arg| match arg {
-                Arg::Buffer(_) => 0,
-                Arg::Scalar(value) => scalar_bits(*value),
-                Arg::Index(value) => *value,
-            })
-            .collect();
+        let (buffers, scalars) = launched(compiled, dispatch, allocations);
         // SAFETY: the caller validated the arguments; the allocations are held above.
         unsafe { compiled.launch(&self.pool, dispatch.grid, &buffers, &scalars) }
     }
 
-    fn routine(&self, routine: &Routine, regions: &[Region]) -> Result<()> {
+    fn routine(&self, routine: &Routine, regions: &[Region], end: Option<&Epilogue>) -> Result<()> {
         let held = regions.iter().map(|region| self.allocation(region.alloc)).collect::<Result<Vec<_>>>()?;
         let addresses: Vec<*mut u8> =
             held.iter().zip(regions).map(|(allocation, region)| allocation.address(*region)).collect();
-        // SAFETY: the caller validated the regions against the routine; the allocations are held above.
-        unsafe { routine::run(&self.pool, self.isa, routine, &addresses) }
+        let run = |end: Option<routine::Epilogue<'_>>| {
+            // SAFETY: the caller validated the regions against the routine, and the epilogue's; the allocations are held above.
+            unsafe { routine::run_through(&self.pool, self.isa, routine, &addresses, end) }
+        };
+        let Some(Epilogue { dispatch, keeps }) = end else { return run(None) };
+        let (program, allocations) = self.held(dispatch)?;
+        let result = routine.operands().position(|operand| operand.access == Access::Out).map(|at| regions[at]);
+        let mem = allocations.iter().position(|(_, region)| Some(*region) == result);
+        if let (Loaded::Compiled(compiled), Some(mem), true) = (&*program, mem, routine::can_end(routine)) {
+            let (buffers, scalars) = launched(compiled, dispatch, &allocations);
+            let reads = |(at, memory): (usize, &Memory)| at != mem && memory.space == Space::Buffer(Access::In);
+            let besides = (0..).zip(&compiled.kernel().mems).zip(&allocations).filter(|(memory, _)| reads(*memory));
+            let besides = besides.map(|(_, (_, region))| region.bytes).sum();
+            let args = Args { buffers: &buffers, scalars: &scalars };
+            let pieces = compiled.pieces(dispatch.grid, mem, args);
+            if let Some(pieces) = pieces.filter(|_| routine::pays_to_end(routine, besides)) {
+                return run(Some(routine::Epilogue { pieces: &pieces, keeps: *keeps }));
+            }
+        }
+        run(None)?;
+        self.run_held(&program, dispatch, &allocations)
     }
+}
+
+/// Buffers and numbers of a launch as the vector machine takes them.
+fn launched(
+    compiled: &Compiled,
+    dispatch: &Dispatch,
+    allocations: &[(Arc<Allocation>, Region)],
+) -> (Vec<Buffer>, Vec<u64>) {
+    let memories = allocations.iter().zip(&compiled.kernel().mems);
+    let buffer = |((allocation, region), memory): (&(Arc<Allocation>, Region), &Memory)| Buffer {
+        ptr: allocation.address(*region),
+        len: region.bytes / memory.dtype.bytes() as u64,
+    };
+    let scalar = |arg: &Arg| match arg {
+        Arg::Buffer(_) => 0,
+        Arg::Scalar(value) => scalar_bits(*value),
+        Arg::Index(value) => *value,
+    };
+    (memories.map(buffer).collect(), dispatch.args.iter().map(scalar).collect())
 }
 
 /// Runs a kernel on the watched interpreter.

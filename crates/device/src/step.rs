@@ -38,8 +38,9 @@ pub struct Region {
 pub enum Step {
     /// Run a program over a grid.
     Dispatch(Dispatch),
-    /// Run one of the device's routines; regions in the order the routine names.
-    Routine(Routine, Vec<Region>),
+    /// Run one of the device's routines, regions in the order the routine names; and the launch that its first result goes
+    /// through.
+    Routine(Routine, Vec<Region>, Option<Box<Epilogue>>),
     /// Copy bytes within the device; the regions are equally long and do not overlap.
     Copy {
         /// Source.
@@ -56,6 +57,18 @@ pub enum Step {
     },
     /// Do nothing before this is done; it may belong to another queue of the same device.
     Wait(Ticket),
+}
+
+/// A launch that a routine's first result goes through, after the routine or while it is at it.
+///
+/// Of that result, which it is given once and whole, each work-item reads the element of its own number. What it writes is
+/// apart from all that the routine touches.
+#[derive(Clone, Debug)]
+pub struct Epilogue {
+    /// What runs; it has no groups.
+    pub dispatch: Dispatch,
+    /// Whether the result is wanted besides; if not, nobody looks at its memory afterwards.
+    pub keeps: bool,
 }
 
 /// A launch.
@@ -83,14 +96,15 @@ pub enum Arg {
 }
 
 impl Step {
-    /// A buffer it works on: an argument of a launch, a buffer of a routine, a copy's source (0) or destination (1), a fill's (0).
+    /// A buffer it works on: an argument of a launch, a buffer of a routine or behind those an argument of its epilogue, a
+    /// copy's source (0) or destination (1), a fill's (0).
     pub fn region(&self, operand: usize) -> Option<Region> {
         match (self, operand) {
-            (Step::Dispatch(dispatch), _) => match dispatch.args.get(operand)? {
-                Arg::Buffer(region) => Some(*region),
-                Arg::Scalar(_) | Arg::Index(_) => None,
+            (Step::Dispatch(_), _) => self.arg(operand)?.region(),
+            (Step::Routine(_, regions, _), _) => match regions.get(operand) {
+                Some(region) => Some(*region),
+                None => self.arg(operand)?.region(),
             },
-            (Step::Routine(_, regions), _) => regions.get(operand).copied(),
             (Step::Copy { from, .. }, 0) => Some(*from),
             (Step::Copy { to, .. }, 1) | (Step::Fill { to, .. }, 0) => Some(*to),
             (Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_), _) => None,
@@ -99,15 +113,55 @@ impl Step {
 
     /// The same, to be replaced.
     pub fn region_mut(&mut self, operand: usize) -> Option<&mut Region> {
-        match (self, operand) {
-            (Step::Dispatch(dispatch), _) => match dispatch.args.get_mut(operand)? {
-                Arg::Buffer(region) => Some(region),
-                Arg::Scalar(_) | Arg::Index(_) => None,
-            },
-            (Step::Routine(_, regions), _) => regions.get_mut(operand),
-            (Step::Copy { from, .. }, 0) => Some(from),
-            (Step::Copy { to, .. }, 1) | (Step::Fill { to, .. }, 0) => Some(to),
-            (Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_), _) => None,
+        match self {
+            Step::Routine(_, regions, end) => {
+                let behind = operand.checked_sub(regions.len());
+                let args = end.as_mut().map(|end| &mut end.dispatch.args);
+                match behind {
+                    None => regions.get_mut(operand),
+                    Some(behind) => args?.get_mut(behind)?.region_mut(),
+                }
+            }
+            Step::Dispatch(dispatch) => dispatch.args.get_mut(operand)?.region_mut(),
+            Step::Copy { from, to } => [from, to].into_iter().nth(operand),
+            Step::Fill { to, .. } => (operand == 0).then_some(to),
+            Step::Wait(_) => None,
+        }
+    }
+
+    /// An argument of a launch or an epilogue, counted as [`Step::region`] does.
+    pub fn arg(&self, operand: usize) -> Option<&Arg> {
+        match self {
+            Step::Dispatch(dispatch) => dispatch.args.get(operand),
+            Step::Routine(_, regions, Some(end)) => end.dispatch.args.get(operand.checked_sub(regions.len())?),
+            Step::Routine(_, _, None) | Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_) => None,
+        }
+    }
+
+    /// The same, to be replaced.
+    pub fn arg_mut(&mut self, operand: usize) -> Option<&mut Arg> {
+        match self {
+            Step::Dispatch(dispatch) => dispatch.args.get_mut(operand),
+            Step::Routine(_, regions, Some(end)) => end.dispatch.args.get_mut(operand.checked_sub(regions.len())?),
+            Step::Routine(_, _, None) | Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_) => None,
+        }
+    }
+}
+
+impl Arg {
+    /// The buffer, if it is one.
+    pub fn region(&self) -> Option<Region> {
+        match self {
+            Arg::Buffer(region) => Some(*region),
+            Arg::Scalar(_) | Arg::Index(_) => None,
+        }
+    }
+
+    /// The same, to be replaced.
+    pub fn region_mut(&mut self) -> Option<&mut Region> {
+        match self {
+            Arg::Buffer(region) => Some(region),
+            Arg::Scalar(_) | Arg::Index(_) => None,
         }
     }
 }

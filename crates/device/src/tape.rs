@@ -21,7 +21,7 @@ pub struct Tape {
 pub struct Place {
     /// Which step.
     pub step: u32,
-    /// Which operand of it: an argument of a launch, a buffer of a routine, a copy's source (0) or destination (1), a fill's (0).
+    /// Which operand of it, counted as [`Step::region`] does.
     pub operand: u32,
     /// What it is.
     pub source: Source,
@@ -63,8 +63,8 @@ impl Tape {
             let (step, operand) = (&mut self.steps[*step as usize], *operand as usize);
             match *source {
                 Source::Slot(slot) => {
-                    if let Step::Dispatch(dispatch) = step {
-                        dispatch.args[operand] = Arg::Scalar(slots[slot as usize]);
+                    if let Some(arg) = step.arg_mut(operand) {
+                        *arg = Arg::Scalar(slots[slot as usize]);
                     }
                 }
                 Source::Binding { binding, offset } => {

@@ -7,7 +7,7 @@
 //! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
 //! [`authored`] (an author's kernel in it), [`graph_interpret`] (its
 //! meaning in f64), [`target`] (what a device can do), [`builder`] → [`kernel`] →
-//! [`verify`] → [`text`], and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
+//! [`verify`] → [`text`], [`strides`] (who touches what), and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
 //! executors to agree on). [`error`] is the one error.
 
 #![forbid(unsafe_code)]
@@ -27,6 +27,7 @@ pub mod random;
 pub mod reduce;
 pub mod routine;
 pub mod shape;
+pub mod strides;
 pub mod target;
 pub mod text;
 pub mod verify;

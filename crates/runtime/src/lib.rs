@@ -36,7 +36,7 @@ pub use choice::report::{Backend, Refusal, Report, report};
 pub use choice::select::{How, Selection, select};
 pub use device::{Device, DeviceOptions};
 pub use launch::record::Recorded;
-pub use launch::work::Work;
+pub use launch::work::{Epilogue, Work};
 pub use launch::{Grid, Launch, LaunchArg, StorageView};
 pub use memory::buffer::{Buffer, View, ViewMut};
 pub use memory::stats::{Holder, Stats};

@@ -7,10 +7,14 @@ use std::sync::Arc;
 
 use lab::{build_count, build_mix, build_step, saxpy};
 use panoply_device::null::Null;
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::routine::{Gemm, Layout, Routine};
-use panoply_ir::{DType, Element, Target, bf16, f16};
+use panoply_ir::{Alu, DType, Element, Target, bf16, f16};
 use panoply_runtime::env::PoolSetting;
-use panoply_runtime::{Device, DeviceOptions, Kind, Launch, LaunchArg, Profile, Storage, Work};
+use panoply_runtime::{
+    Buffer, Device, DeviceOptions, Epilogue, Kind, Launch, LaunchArg, Prepared, Profile, Result, Storage, Work,
+};
 
 #[test]
 fn elements_of_every_type_come_back() {
@@ -223,7 +227,7 @@ fn routines_that_are_offered_give_what_they_should() {
     for device in present::devices() {
         let (a, b) = (device.buffer(&left).unwrap(), device.buffer(&right).unwrap());
         let c = device.zeros::<f32>(m * n).unwrap();
-        let run = |buffers| device.submit(&[Work::Routine { routine, buffers }]);
+        let run = |buffers| device.submit(&[Work::Routine { routine, buffers, epilogue: None }]);
         let done = run(vec![a.storage(), b.storage(), c.storage()]);
         if !device.offers(&routine) {
             let error = done.unwrap_err();
@@ -239,6 +243,69 @@ fn routines_that_are_offered_give_what_they_should() {
             vec![c.storage(), b.storage(), c.storage()],
             "gemm: c is written and shares bytes with a; use a buffer of its own",
         );
+    }
+}
+
+/// `y[i] = 2 c[i] + r[i]`, and one that reads its neighbour's `c`.
+fn build_end(shift: u64) -> Result<Kernel> {
+    let mut b = Builder::new("end");
+    let [c, r] = ["c", "r"].map(|name| b.buffer(name, DType::F32, Access::In));
+    let y = b.buffer("y", DType::F32, Access::Out);
+    let (i, by) = (b.builtin(Builtin::GlobalId(0)), b.index(shift));
+    let from = b.alu(Alu::Add, &[i, by]);
+    let (product, row) = (b.load(c, from, Guard::Checked), b.load(r, i, Guard::Checked));
+    let twice = b.alu(Alu::Add, &[product, product]);
+    let sum = b.alu(Alu::Add, &[twice, row]);
+    b.store(y, i, sum, Guard::Checked);
+    b.finish()
+}
+
+#[test]
+fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
+    // Large enough that a device may run both at once.
+    let (m, n, k) = (700, 600, 3);
+    let layout = |row, column| Layout { offset: 0, batch: 0, row, column };
+    let gemm = Gemm { dtype: DType::F32, batch: 1, m, n, k, a: layout(k, 1), b: layout(n, 1), c: layout(n, 1) };
+    let numbers = |len: usize| (0..len).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<f32>>();
+    let (left, right, row) = (numbers(m * k), numbers(k * n), numbers(m * n));
+    let product = |i: usize| -> f32 { (0..k).map(|j| left[i / n * k + j] * right[i % n + j * n]).sum() };
+    for device in present::devices().into_iter().filter(|device| device.offers(&Routine::Gemm(gemm))) {
+        let [a, b, r] = [&left, &right, &row].map(|of| device.buffer(of).unwrap());
+        let (c, y) = (device.zeros::<f32>(m * n).unwrap(), device.zeros::<f32>(m * n).unwrap());
+        let [end, shifted] =
+            [|| build_end(0), || build_end(1)].map(|build: fn() -> _| device.prepare_built(build).unwrap());
+        let run =
+            |prepared: &Arc<Prepared>, grid: usize, [c_read, r_read]: [&Buffer<f32>; 2], y: &Buffer<f32>, keeps| {
+                let [c_read, r_read] = [c_read, r_read].map(|of| LaunchArg::read(of.storage(), DType::F32));
+                let args = vec![c_read, r_read, LaunchArg::write(y.storage(), DType::F32)];
+                let epilogue = Some(Box::new(Epilogue { prepared, grid: grid.into(), args, keeps }));
+                let buffers = vec![a.storage(), b.storage(), c.storage()];
+                device.submit(&[Work::Routine { routine: Routine::Gemm(gemm), buffers, epilogue }])
+            };
+        for keeps in [false, true] {
+            run(&end, m * n, [&c, &r], &y, keeps).unwrap();
+            let wrong = (0..m * n).zip(y.to_vec().unwrap()).find(|(i, have)| *have != 2.0 * product(*i) + row[*i]);
+            assert_eq!(wrong, None, "{device}");
+            let kept = c.to_vec().unwrap();
+            assert!(!keeps || (0..m * n).all(|i| kept[i] == product(i)), "{device}");
+        }
+        let refused = |done: Result<()>, message: &str| assert_eq!(done.unwrap_err().message(), message);
+        let foreign = |items| {
+            format!(
+                "gemm: its epilogue end over {items}×1×1 work-items does not read the element of its own number of the result in each; \
+             launch it as a kernel of its own"
+            )
+        };
+        refused(run(&shifted, m * n, [&c, &r], &y, true), &foreign(m * n));
+        refused(run(&end, 7, [&c, &r], &y, true), &foreign(7));
+        refused(run(&end, m * n, [&r, &r], &y, true), &foreign(m * n));
+        let shares = |name| {
+            format!(
+                "gemm: its epilogue end shares bytes with {name}, and one of them is written; use a buffer of its own"
+            )
+        };
+        refused(run(&end, m * n, [&c, &c], &y, true), &shares("c"));
+        refused(run(&end, m * n, [&c, &r], &a, true), &shares("a"));
     }
 }
 

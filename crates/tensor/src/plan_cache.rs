@@ -10,9 +10,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use panoply_compile::plan::{BufferId, Plan, PlanArg, PlanBuffer, PlanStep, Role, plan};
 use panoply_ir::graph::Graph;
-use panoply_ir::kernel::{Access, Param, Space};
+use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::{Result, Scalar};
-use panoply_runtime::{Device, Grid, LaunchArg, Place, Prepared, Recorded, Source, Storage, Work};
+use panoply_runtime::{Device, Epilogue, Grid, LaunchArg, Place, Prepared, Recorded, Source, Storage, Work};
 
 /// Programs kept for each device.
 const CAPACITY: usize = 512;
@@ -49,7 +49,7 @@ pub fn counts() -> PlanCounts {
     PlanCounts { plans: read(&COUNTS.plans), hits: read(&COUNTS.hits), replays: read(&COUNTS.replays) }
 }
 
-/// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a routine.
+/// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a copy, or for a routine without an epilogue.
 pub(crate) struct Ready {
     graph: Arc<Graph>,
     plan: Plan,
@@ -125,18 +125,21 @@ impl Memory {
             let (binding, offset) = of[id.index()];
             Source::Binding { binding: binding as u32, offset }
         };
+        let add_arg = |add: &mut dyn FnMut(usize, Source), (operand, arg): (usize, &PlanArg)| match arg {
+            PlanArg::Buffer(id) => add(operand, source(id)),
+            PlanArg::Slot(n) => add(operand, Source::Slot(*n)),
+            PlanArg::Number(_) => {}
+        };
         let mut places = Vec::new();
         for (step, planned) in plan.steps.iter().enumerate() {
             let mut add =
                 |operand: usize, source| places.push(Place { step: step as u32, operand: operand as u32, source });
             match planned {
-                PlanStep::Kernel { args, .. } => args.iter().enumerate().for_each(|(operand, arg)| match arg {
-                    PlanArg::Buffer(id) => add(operand, source(id)),
-                    PlanArg::Slot(n) => add(operand, Source::Slot(*n)),
-                    PlanArg::Number(_) => {}
-                }),
-                PlanStep::Routine { buffers, .. } => {
+                PlanStep::Kernel { args, .. } => args.iter().enumerate().for_each(|arg| add_arg(&mut add, arg)),
+                PlanStep::Routine { buffers, epilogue, .. } => {
                     buffers.iter().enumerate().for_each(|(operand, id)| add(operand, source(id)));
+                    let args = epilogue.iter().flat_map(|epilogue| &epilogue.args);
+                    (buffers.len()..).zip(args).for_each(|arg| add_arg(&mut add, arg));
                 }
                 PlanStep::Copy { from, to } => {
                     [from, to].into_iter().enumerate().for_each(|(operand, id)| add(operand, source(id)));
@@ -197,10 +200,7 @@ impl Ready {
     fn new(device: &Device, graph: Arc<Graph>) -> Result<Ready> {
         COUNTS.plans.fetch_add(1, Ordering::Relaxed);
         let plan = plan(&graph, device.target(), &|routine| device.offers(routine))?;
-        let kernels = plan.steps.iter().map(|step| match step {
-            PlanStep::Kernel { kernel, .. } => device.prepare(kernel).map(Some),
-            PlanStep::Routine { .. } | PlanStep::Copy { .. } => Ok(None),
-        });
+        let kernels = plan.steps.iter().map(|step| step.kernel().map(|kernel| device.prepare(kernel)).transpose());
         let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
         let (recordings, ran, instead) = (Mutex::default(), AtomicBool::new(false), OnceLock::new());
         Ok(Ready { graph, plan, kernels, recordings, ran, instead })
@@ -225,25 +225,19 @@ impl Ready {
     fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Work<'a>> {
         let step = |(step, prepared): (&'a PlanStep, &'a Option<Arc<Prepared>>)| match (step, prepared) {
             (PlanStep::Kernel { kernel, grid, args }, Some(prepared)) => {
-                let args = kernel.params.iter().zip(args).map(|(param, arg)| match (param, arg) {
-                    (Param::Buffer(mem), PlanArg::Buffer(id)) => {
-                        let memory = kernel.mem(*mem);
-                        let storage = &buffers[id.index()];
-                        match memory.space {
-                            Space::Buffer(Access::In) => LaunchArg::read(storage, memory.dtype),
-                            _ => LaunchArg::write(storage, memory.dtype),
-                        }
-                    }
-                    (_, PlanArg::Slot(n)) => LaunchArg::Scalar(slots[*n as usize]),
-                    (_, PlanArg::Number(value)) => LaunchArg::Scalar(*value),
-                    (Param::Scalar { name, .. }, PlanArg::Buffer(_)) => {
-                        unreachable!("the plan of {} passes a buffer for the number {name}", kernel.name)
-                    }
-                });
-                Work::Kernel { prepared, grid: Grid(*grid), args: args.collect() }
+                Work::Kernel { prepared, grid: Grid(*grid), args: arguments(kernel, args, buffers, slots) }
             }
-            (PlanStep::Routine { routine, buffers: ids }, _) => {
-                Work::Routine { routine: *routine, buffers: ids.iter().map(|id| &buffers[id.index()]).collect() }
+            (PlanStep::Routine { routine, buffers: ids, epilogue }, prepared) => {
+                let epilogue = epilogue.as_ref().zip(prepared.as_ref()).map(|(planned, prepared)| {
+                    Box::new(Epilogue {
+                        prepared,
+                        grid: Grid(planned.grid),
+                        args: arguments(&planned.kernel, &planned.args, buffers, slots),
+                        keeps: planned.keeps,
+                    })
+                });
+                let buffers = ids.iter().map(|id| &buffers[id.index()]).collect();
+                Work::Routine { routine: *routine, buffers, epilogue }
             }
             (PlanStep::Copy { from, to }, _) => Work::Copy { from: &buffers[from.index()], to: &buffers[to.index()] },
             (PlanStep::Kernel { kernel, .. }, None) => {
@@ -252,6 +246,26 @@ impl Ready {
         };
         self.plan.steps.iter().zip(&self.kernels).map(step).collect()
     }
+}
+
+/// The arguments of a launch on these buffers, one for each of the plan's.
+fn arguments<'a>(kernel: &Kernel, args: &[PlanArg], buffers: &'a [Storage], slots: &[Scalar]) -> Vec<LaunchArg<'a>> {
+    let args = kernel.params.iter().zip(args).map(|(param, arg)| match (param, arg) {
+        (Param::Buffer(mem), PlanArg::Buffer(id)) => {
+            let memory = kernel.mem(*mem);
+            let storage = &buffers[id.index()];
+            match memory.space {
+                Space::Buffer(Access::In) => LaunchArg::read(storage, memory.dtype),
+                _ => LaunchArg::write(storage, memory.dtype),
+            }
+        }
+        (_, PlanArg::Slot(n)) => LaunchArg::Scalar(slots[*n as usize]),
+        (_, PlanArg::Number(value)) => LaunchArg::Scalar(*value),
+        (Param::Scalar { name, .. }, PlanArg::Buffer(_)) => {
+            unreachable!("the plan of {} passes a buffer for the number {name}", kernel.name)
+        }
+    });
+    args.collect()
 }
 
 /// Bytes of a graph's outputs and of what it needs in between. It is planned if it was not.

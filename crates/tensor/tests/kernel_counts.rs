@@ -29,6 +29,8 @@ const ROWS: &[Row] = &[
     row("layer norm", &[&[64, 256]], |x| x[0].layer_norm(1e-5), 1, 2),
     row("group norm", &[&[16, 32, 8, 8]], |x| x[0].group_norm(4, 1e-5), 1, 2),
     row("softmax", &[&[64, 256]], |x| x[0].softmax(-1), 1, 2),
+    row("product, bias, gelu", &[&[64, 96], &[96, 128], &[128]], |x| (x[0].matmul(&x[1]) + &x[2]).gelu(), 1, 7),
+    row("conv2d, gelu", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()).gelu(), 1, 5),
     row("conv2d", &[&[16, 8, 16, 16], &[16, 8, 3, 3]], |x| x[0].conv(&x[1], &padded()), 1, 4),
     row(
         "conv2d in bf16",

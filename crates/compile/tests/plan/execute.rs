@@ -1,13 +1,13 @@
 //! Running a plan with the kernel interpreter, and comparing it with the graph interpreter.
 
-use panoply_compile::plan::{Plan, PlanArg, PlanStep, Role, plan};
+use panoply_compile::plan::{Plan, PlanArg, PlanEpilogue, PlanStep, Role, plan};
 use panoply_compile::schedule::schedule;
 use panoply_ir::graph::{Graph, Op};
 use panoply_ir::graph_interpret::{self, Array, Data};
 use panoply_ir::interpret::{self, Access, Arg, Observer, Overflow};
-use panoply_ir::kernel::Param;
+use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::routine::{Gemm, Layout, Routine};
-use panoply_ir::{DType, Error, Result, Scalar, Target};
+use panoply_ir::{DType, Error, Result, Scalar, Target, Verified};
 
 /// What a device offers in a test.
 #[derive(Clone, Copy, Debug)]
@@ -128,26 +128,9 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
             .collect();
         temps.iter().for_each(|(id, range)| memory[*id].copy_from_slice(&arena[range.clone()]));
         match step {
-            PlanStep::Kernel { kernel, grid, args } => {
-                let group = kernel.group.unwrap_or([7, 2, 1]);
-                let mut bound: Vec<Option<&mut Vec<u8>>> = memory.iter_mut().map(Some).collect();
-                let mut given: Vec<Arg> = args
-                    .iter()
-                    .zip(&kernel.params)
-                    .map(|(arg, param)| match (arg, param) {
-                        (PlanArg::Buffer(id), Param::Buffer(_)) => {
-                            Arg::Write(bound[id.index()].take().expect("a kernel binds a buffer once"))
-                        }
-                        (PlanArg::Slot(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
-                        (PlanArg::Number(value), Param::Scalar { .. }) => Arg::Scalar(*value),
-                        other => panic!("{other:?} do not fit"),
-                    })
-                    .collect();
-                let ran = interpret::run(kernel, *grid, group, &mut given, &mut Strict);
-                ran.map_err(|error| error.note(kernel.to_string()))?;
-            }
+            PlanStep::Kernel { kernel, grid, args } => launch(kernel, *grid, args, &mut memory, slots)?,
             PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
-            PlanStep::Routine { routine, buffers } => {
+            PlanStep::Routine { routine, buffers, epilogue } => {
                 let Routine::Gemm(gemm) = routine else { panic!("no calls with routines here") };
                 let operand = |at: usize| {
                     let id = buffers[at].index();
@@ -155,12 +138,39 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                 };
                 let product = multiply(gemm, &operand(0), &operand(1), &operand(2));
                 memory[buffers[2].index()] = to_bytes(&product);
+                if let Some(PlanEpilogue { kernel, grid, args, keeps }) = epilogue.as_deref() {
+                    launch(kernel, *grid, args, &mut memory, slots)?;
+                    // What is not kept was perhaps never written.
+                    memory[buffers[2].index()].iter_mut().filter(|_| !keeps).for_each(|byte| *byte = 0xAA);
+                }
             }
         }
         temps.iter().for_each(|(id, range)| arena[range.clone()].copy_from_slice(&memory[*id]));
     }
     let output = |id: &panoply_compile::plan::BufferId| from_bytes(&memory[id.index()], plan.buffers[id.index()].dtype);
     Ok(plan.outputs.iter().map(output).collect())
+}
+
+fn launch(
+    kernel: &Verified<Kernel>,
+    grid: [u64; 3],
+    args: &[PlanArg],
+    memory: &mut [Vec<u8>],
+    slots: &[Scalar],
+) -> Result<()> {
+    let group = kernel.group.unwrap_or([7, 2, 1]);
+    let mut bound: Vec<Option<&mut Vec<u8>>> = memory.iter_mut().map(Some).collect();
+    let given = args.iter().zip(&kernel.params).map(|(arg, param)| match (arg, param) {
+        (PlanArg::Buffer(id), Param::Buffer(_)) => {
+            Arg::Write(bound[id.index()].take().expect("a kernel binds a buffer once"))
+        }
+        (PlanArg::Slot(n), Param::Scalar { .. }) => Arg::Scalar(slots[*n as usize]),
+        (PlanArg::Number(value), Param::Scalar { .. }) => Arg::Scalar(*value),
+        other => panic!("{other:?} do not fit"),
+    });
+    let mut given: Vec<Arg> = given.collect();
+    let ran = interpret::run(kernel, grid, group, &mut given, &mut Strict);
+    ran.map_err(|error| error.note(kernel.to_string()))
 }
 
 fn multiply(gemm: &Gemm, a: &[Scalar], b: &[Scalar], c: &[Scalar]) -> Vec<Scalar> {

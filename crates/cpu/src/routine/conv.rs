@@ -65,7 +65,7 @@ impl Sizes {
 pub unsafe fn sums<T: Real>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8], to_input: bool) {
     if let Some(gemm) = product(conv, to_input) {
         // SAFETY: the caller's promise.
-        return unsafe { gemm::run(pool, isa, &gemm, [buffers[1], buffers[0], buffers[2]]) };
+        return unsafe { gemm::run(pool, isa, &gemm, [buffers[1], buffers[0], buffers[2]], None) };
     }
     let [source, filters, result] = [0, 1, 2].map(|at| Shared(buffers[at]));
     let sizes = Sizes::new(conv, to_input);

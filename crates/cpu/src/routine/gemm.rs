@@ -9,10 +9,12 @@ mod format;
 mod pack;
 mod part;
 
+use std::cell::RefCell;
+
 use panoply_ir::DType;
 use panoply_ir::routine::{Gemm, Layout};
 
-use super::{PARALLEL_FLOPS, Shared};
+use super::{Epilogue, PARALLEL_FLOPS, Shared, with_pieces};
 use crate::pool::Pool;
 use crate::simd;
 use crate::vm::isa::Isa;
@@ -20,7 +22,7 @@ use crate::vm::isa::Isa;
 use crate::vm::isa::{Avx512Pairs, Machine, has_pairs};
 use format::{Bf16, F16, Format, Plain};
 use pack::Matrix;
-use part::Part;
+use part::{End, Part};
 
 /// Rows and columns of a part are a multiple of this, to fit tiles.
 const TILE: usize = 48;
@@ -29,22 +31,36 @@ const FEW: usize = 16;
 /// Rows up to which a product is one of a matrix with vectors, which comes from memory only once.
 const VECTORS: usize = 4;
 
+/// Numbers along `k` up to which a product waits for memory about as long as for multiplications.
+const SHALLOW: usize = 256;
+
+/// Whether memory is what a product waits for.
+pub fn is_shallow(gemm: &Gemm) -> bool {
+    gemm.k <= SHALLOW
+}
+
+/// Whether the rows of a product's result are made whole vectors at a time and follow one another, as an epilogue wants them.
+pub fn can_end(gemm: &Gemm) -> bool {
+    let Gemm { m, n, batch, c, .. } = *gemm;
+    m.min(n) >= FEW && c == Layout { offset: 0, batch: if batch > 1 { m * n } else { c.batch }, row: n, column: 1 }
+}
+
 /// Runs a product.
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3]) {
+pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epilogue: Option<Epilogue<'_>>) {
     // SAFETY: the caller's promise; a machine that has pairs has what multiplies them.
     unsafe {
         match gemm.dtype {
-            DType::F64 => product::<Plain<f64>>(pool, gemm, buffers, |part| simd::run(isa, part)),
-            DType::F16 => product::<F16>(pool, gemm, buffers, |part| simd::run(isa, part)),
+            DType::F64 => product::<Plain<f64>>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
+            DType::F16 => product::<F16>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
             #[cfg(target_arch = "x86_64")]
             DType::BF16 if isa == Isa::Avx512 && has_pairs() => {
-                product::<format::Bf16Pairs>(pool, gemm, buffers, |part| Avx512Pairs::run(part));
+                product::<format::Bf16Pairs>(pool, gemm, buffers, epilogue, |part| Avx512Pairs::run(part));
             }
-            DType::BF16 => product::<Bf16>(pool, gemm, buffers, |part| simd::run(isa, part)),
-            _ => product::<Plain<f32>>(pool, gemm, buffers, |part| simd::run(isa, part)),
+            DType::BF16 => product::<Bf16>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
+            _ => product::<Plain<f32>>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
         }
     }
 }
@@ -53,7 +69,13 @@ pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3]) {
 ///
 /// # Safety
 /// As [`super::run`]; `run` does a part with instructions that the machine has.
-unsafe fn product<F: Format>(pool: &Pool, gemm: &Gemm, buffers: [*mut u8; 3], run: impl Fn(Part<'_, F>) + Sync) {
+unsafe fn product<F: Format>(
+    pool: &Pool,
+    gemm: &Gemm,
+    buffers: [*mut u8; 3],
+    epilogue: Option<Epilogue<'_>>,
+    run: impl Fn(Part<'_, F>) + Sync,
+) {
     let (gemm, turns) = turned(joined(*gemm));
     let tiles = Tiles::new(&gemm, pool.threads());
     let [a, b, c] = (if turns { [1, 0, 2] } else { [0, 1, 2] }).map(|at| Shared(buffers[at]));
@@ -65,9 +87,15 @@ unsafe fn product<F: Format>(pool: &Pool, gemm: &Gemm, buffers: [*mut u8; 3], ru
             column: layout.column,
         };
         let (a, b) = (matrix(a, gemm.a).from(row, 0), matrix(b, gemm.b).from(0, column));
-        let c = matrix(c, gemm.c).from(row, column);
-        // Parts of the result are disjoint.
-        run(Part { pool, few: gemm.m <= VECTORS, m, n, k: gemm.k, a, b, c });
+        let (result, c) = (c.at(0).cast::<F::Elem>(), matrix(c, gemm.c).from(row, column));
+        let few = gemm.m <= VECTORS;
+        // SAFETY: the caller's promise; parts of the result are disjoint.
+        unsafe {
+            with_pieces(epilogue, |pieces| {
+                let end = pieces.zip(epilogue).map(|(run, of)| End { result, run, keeps: of.keeps }).map(RefCell::new);
+                run(Part { pool, few, m, n, k: gemm.k, a, b, c, end });
+            });
+        }
     });
 }
 
@@ -190,7 +218,7 @@ mod tests {
                     z.clone_from(&before);
                     let buffers: [*mut u8; 3] = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
                     // SAFETY: the vectors are as long as the layouts reach; the set is available.
-                    unsafe { run(&Pool::new(threads), isa, &gemm, buffers) };
+                    unsafe { run(&Pool::new(threads), isa, &gemm, buffers, None) };
                     compare(&gemm, &x, &y, &z, &before, tolerance);
                 }
             }
@@ -262,7 +290,7 @@ mod tests {
         let before = c.clone();
         let buffers = [a.as_mut_ptr().cast(), b.as_mut_ptr().cast(), c.as_mut_ptr().cast()];
         // SAFETY: the vectors are as long as the layouts reach.
-        unsafe { run(&Pool::new(2), Isa::best(), gemm, buffers) };
+        unsafe { run(&Pool::new(2), Isa::best(), gemm, buffers, None) };
         compare(gemm, &a, &b, &c, &before, 0.0);
     }
 

@@ -85,6 +85,15 @@ impl Compiled {
         Ok(())
     }
 
+    /// The launch piece by piece; none if it is better done at once. What the memory of this number holds is given piece by
+    /// piece too: each work-item touches of it the element of its own number.
+    pub fn pieces<'a>(&'a self, grid: [u64; 3], mem: usize, args: Args<'a>) -> Option<Pieces<'a>> {
+        let Args { buffers, scalars } = args;
+        let launch = Launch { grid, groups: grid, buffers, scalars, alone: false };
+        let whole = self.kernel.group.is_none() && grid[0] >= SHORT_ROW;
+        whole.then(|| Pieces { program: &self.main, launch, mem, bytes: self.kernel.mems[mem].dtype.bytes() })
+    }
+
     fn program_for(&self, grid: [u64; 3]) -> Result<&Program> {
         let rows = grid[1] * grid[2];
         if self.kernel.group.is_some() || rows == 1 || grid[0] >= SHORT_ROW {
@@ -92,6 +101,60 @@ impl Compiled {
         }
         let tile = self.tile.get_or_init(|| compile(&self.kernel, Cover::Tile, Ops::of(self.isa)));
         tile.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// What a launch is given. Buffers stand by memory, scalars by parameter; 16-bit floats are given as f32 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    /// By memory.
+    pub buffers: &'a [Buffer],
+    /// By parameter.
+    pub scalars: &'a [u64],
+}
+
+/// A launch that is run piece by piece, each on elements of one of its buffers that were just made.
+pub struct Pieces<'a> {
+    program: &'a Program,
+    launch: Launch<'a>,
+    mem: usize,
+    bytes: usize,
+}
+
+// SAFETY: as for `Shared`: whoever runs the pieces answers for what the buffers alias.
+unsafe impl Sync for Pieces<'_> {}
+
+/// What runs a piece: work-items from a number on, so many, on elements that lie here.
+pub type RunPiece<'a> = dyn FnMut(u64, usize, *mut u8) + 'a;
+
+impl Pieces<'_> {
+    /// Lets the calling thread run pieces.
+    ///
+    /// # Safety
+    /// As [`Runner::new`]; pieces lie within the grid, on whichever threads they run they are disjoint, and as many elements
+    /// lie where each of them says.
+    pub unsafe fn here(&self, f: impl FnOnce(&mut RunPiece<'_>)) {
+        SCRATCH.with_borrow_mut(|scratch| {
+            // SAFETY: the caller's promise.
+            let mut runner = unsafe { Runner::new(self.program, &self.launch, scratch) };
+            let ([x, y, z], most) = (self.launch.grid, self.program.lanes as u64);
+            let rows = y * z;
+            f(&mut |first, count, elements| {
+                // SAFETY: the caller's promise.
+                unsafe { runner.place(self.mem, elements.wrapping_sub(first as usize * self.bytes)) };
+                let (mut at, end) = (first, first + count as u64);
+                while at < end {
+                    // Most grids have one axis or two, and a piece is most often one block.
+                    let (row, column) = if rows == 1 { (0, at) } else { (at / x, at % x) };
+                    let (y, z) = if row < y { (row, 0) } else { (row % y, row / y) };
+                    let left = (end - at).min(x - column);
+                    let lanes = if left <= most { left } else { row_length(left, most).min(left) };
+                    // SAFETY: the caller's promise; the block lies within a row.
+                    unsafe { runner.block([column, y, z], [0; 3], [lanes as usize, 1, 1]) };
+                    at += lanes;
+                }
+            });
+        });
     }
 }
 

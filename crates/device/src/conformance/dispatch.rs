@@ -196,7 +196,7 @@ fn routines(bench: &Bench<'_>) -> Result<()> {
         let left: Vec<f32> = (0..batch * m * k).map(|i| (i % 7) as f32 - 3.0).collect();
         let right: Vec<f32> = (0..batch * k * n).map(|i| (i % 5) as f32 - 2.0).collect();
         let memories = [bench.holding(&left)?, bench.holding(&right)?, bench.holding(&vec![0f32; batch * m * n])?];
-        let step = Step::Routine(routine, memories.iter().map(|memory| memory.all()).collect());
+        let step = Step::Routine(routine, memories.iter().map(|memory| memory.all()).collect(), None);
         bench.run(&[step])?;
         let at = |layout: Layout, i: usize, r: usize, c: usize| {
             layout.offset + i * layout.batch + r * layout.row + c * layout.column

@@ -34,11 +34,12 @@ impl Null {
     pub(super) fn check_step(&self, state: &State, step: &Step) -> Result<()> {
         match step {
             Step::Dispatch(dispatch) => self.check_dispatch(state, dispatch),
-            Step::Routine(routine, regions) => {
+            Step::Routine(routine, regions, epilogue) => {
                 if !self.offers(routine) {
                     return Err(self.mistake(format_args!("{routine:?} is not offered")));
                 }
-                regions.iter().try_for_each(|region| self.check_region(state, *region))
+                regions.iter().try_for_each(|region| self.check_region(state, *region))?;
+                epilogue.as_ref().map_or(Ok(()), |epilogue| self.check_dispatch(state, &epilogue.dispatch))
             }
             Step::Copy { from, to } => {
                 self.check_region(state, *from)?;

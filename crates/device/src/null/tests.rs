@@ -182,7 +182,7 @@ fn a_caller_that_fails_its_duty_is_told() {
         ("a pattern that does not fit", Step::Fill { to: region(a, 0, 5), pattern: vec![1, 2] }),
         ("a copy of unequal lengths", Step::Copy { from: region(a, 0, 4), to: region(a, 8, 5) }),
         ("a copy onto itself", Step::Copy { from: region(a, 0, 4), to: region(a, 3, 4) }),
-        ("a routine it does not offer", Step::Routine(Routine::Gemm(gemm), Vec::new())),
+        ("a routine it does not offer", Step::Routine(Routine::Gemm(gemm), Vec::new(), None)),
     ];
     for (what, step) in table {
         let error = submit(&device, step).unwrap_err();

@@ -51,7 +51,7 @@ impl Encoder<'_> {
                 Ok(true) => Ok(()),
                 _ => Err(Error::mistake(format!("{label}: the ticket to wait for belongs to another device"))),
             },
-            Step::Routine(routine, _) => {
+            Step::Routine(routine, ..) => {
                 Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
             }
         }

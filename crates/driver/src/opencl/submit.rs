@@ -89,7 +89,7 @@ impl Encoder<'_> {
                 self.waits.push(event);
                 Ok(())
             }
-            Step::Routine(routine, _) => {
+            Step::Routine(routine, ..) => {
                 Err(Error::unsupported(format!("{}: offers no routine, {routine:?} neither", self.shared().label)))
             }
         }

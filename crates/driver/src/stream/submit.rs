@@ -108,7 +108,10 @@ impl Encoder<'_> {
                 })?;
                 self.queue.stream.wait(&event)
             }
-            Step::Routine(routine, regions) => self.routine(routine, regions),
+            Step::Routine(routine, regions, epilogue) => {
+                self.routine(routine, regions)?;
+                epilogue.as_ref().map_or(Ok(()), |epilogue| self.dispatch(&epilogue.dispatch))
+            }
         }
     }
 

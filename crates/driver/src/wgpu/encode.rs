@@ -62,7 +62,7 @@ impl Encoder<'_> {
             Step::Wait(Ticket::Pending(_)) => {
                 Err(Error::mistake(format!("{label}: the ticket to wait for belongs to another device")))
             }
-            Step::Routine(routine, _) => {
+            Step::Routine(routine, ..) => {
                 Err(Error::unsupported(format!("{label}: offers no routine, {routine:?} neither")))
             }
         }

@@ -76,7 +76,8 @@ impl Device {
         }
         let programs = work.iter().filter_map(|one| match one {
             Work::Kernel { prepared, .. } => Some((*prepared).clone()),
-            Work::Routine { .. } | Work::Copy { .. } | Work::Fill { .. } => None,
+            Work::Routine { epilogue, .. } => epilogue.as_ref().map(|epilogue| epilogue.prepared.clone()),
+            Work::Copy { .. } | Work::Fill { .. } => None,
         });
         let recorded = Recorded {
             device: self.clone(),
@@ -103,9 +104,8 @@ fn check_place(
     let step = steps.get(place.step as usize).ok_or_else(wrong)?;
     match place.source {
         Source::Slot(slot) => {
-            let Step::Dispatch(dispatch) = step else { return Err(wrong()) };
             let wanted = slots.get(slot as usize).ok_or_else(wrong)?;
-            match dispatch.args.get(place.operand as usize) {
+            match step.arg(place.operand as usize) {
                 Some(Arg::Scalar(recorded)) if recorded == wanted => Ok(None),
                 _ => Err(wrong()),
             }

@@ -7,7 +7,7 @@ use panoply_ir::kernel::Access;
 use panoply_ir::routine::Routine;
 use panoply_ir::{Error, Result};
 
-use super::argument::{LaunchArg, touches};
+use super::argument::{LaunchArg, StorageView, touches};
 use super::{Grid, check, entry};
 use crate::device::Device;
 use crate::memory::storage::{Storage, Touch};
@@ -34,6 +34,8 @@ pub enum Work<'a> {
         routine: Routine,
         /// Its buffers, in the order the routine names.
         buffers: Vec<&'a Storage>,
+        /// What its first result goes through.
+        epilogue: Option<Box<Epilogue<'a>>>,
     },
     /// Copy bytes within the device.
     Copy {
@@ -49,6 +51,19 @@ pub enum Work<'a> {
         /// The pattern.
         pattern: &'a [u8],
     },
+}
+
+/// A kernel that a routine's first result goes through while it is made, element by element.
+#[derive(Debug)]
+pub struct Epilogue<'a> {
+    /// Which: of the routine's first result each work-item reads the element of its own number.
+    pub prepared: &'a Arc<Prepared>,
+    /// Over how many work-items: as many as the result has elements.
+    pub grid: Grid,
+    /// On what; the result is one of these.
+    pub args: Vec<LaunchArg<'a>>,
+    /// Whether the result is wanted besides. If not, its buffer holds nothing of use afterwards.
+    pub keeps: bool,
 }
 
 impl Device {
@@ -84,15 +99,14 @@ impl Work<'_> {
         };
         match self {
             Work::Kernel { prepared, grid, args } => {
-                if let Some(why) = prepared.unchecked() {
-                    let name = prepared.name();
-                    return Err(Error::mistake(format!("kernel {name}: {why}; it cannot be part of a list of work")));
-                }
+                check_harmless(prepared)?;
                 check::dispatch(device, prepared, *grid, args).map(Step::Dispatch)
             }
-            Work::Routine { routine, buffers } => {
+            Work::Routine { routine, buffers, epilogue } => {
                 buffers.iter().try_for_each(|storage| at_home(storage))?;
-                routine_step(device, routine, buffers)
+                let regions = routine_regions(device, routine, buffers)?;
+                let end = epilogue.as_ref().map(|epilogue| epilogue.step(device, routine, buffers)).transpose()?;
+                Ok(Step::Routine(*routine, regions, end.map(Box::new)))
             }
             Work::Copy { from, to } => {
                 at_home(from)?;
@@ -110,7 +124,10 @@ impl Work<'_> {
     pub(super) fn access(&self, operand: usize) -> Option<Access> {
         match (self, operand) {
             (Work::Kernel { prepared, .. }, _) => prepared.params().get(operand)?.access(),
-            (Work::Routine { routine, .. }, _) => routine.operands().nth(operand).map(|operand| operand.access),
+            (Work::Routine { routine, buffers, epilogue }, _) => match operand.checked_sub(buffers.len()) {
+                None => routine.operands().nth(operand).map(|operand| operand.access),
+                Some(arg) => epilogue.as_ref()?.prepared.params().get(arg)?.access(),
+            },
             (Work::Copy { .. }, 0) => Some(Access::In),
             (Work::Copy { .. }, 1) | (Work::Fill { .. }, 0) => Some(Access::Out),
             (Work::Copy { .. } | Work::Fill { .. }, _) => None,
@@ -123,8 +140,9 @@ impl Work<'_> {
         let mut others: [Option<Touch<'_>>; 2] = [None; 2];
         match self {
             Work::Kernel { prepared, args, .. } => kernel = Some(touches(prepared, args)),
-            Work::Routine { routine: done, buffers } => {
+            Work::Routine { routine: done, buffers, epilogue } => {
                 routine = Some(buffers.iter().copied().zip(done.operands().map(|operand| operand.access)));
+                kernel = epilogue.as_ref().map(|epilogue| touches(epilogue.prepared, &epilogue.args));
             }
             Work::Copy { from, to } => others = [Some((*from, Access::In)), Some((*to, Access::Out))],
             Work::Fill { to, .. } => others = [Some((*to, Access::Out)), None],
@@ -135,8 +153,16 @@ impl Work<'_> {
     pub(super) fn entry(&self) -> Entry {
         match self {
             Work::Kernel { prepared, args, .. } => entry(prepared, args),
-            Work::Routine { routine, buffers } => {
+            Work::Routine { routine, buffers, epilogue: None } => {
                 Entry::new(What::Routine, routine.to_string(), buffers.iter().map(|storage| storage.bytes()).sum())
+            }
+            Work::Routine { routine, buffers, epilogue: Some(epilogue) } => {
+                let Epilogue { prepared, args, .. } = &**epilogue;
+                // Of the result there is one buffer, counted with the arguments.
+                let read = routine.operands().zip(buffers).filter(|(operand, _)| operand.access == Access::In);
+                let Entry { bytes, .. } = entry(prepared, args);
+                let name = format!("{routine}, {}", prepared.name());
+                Entry::new(What::Routine, name, bytes + read.map(|(_, storage)| storage.bytes()).sum::<u64>())
             }
             Work::Copy { to, .. } => Entry::new(What::Copy, "copy", 2 * to.bytes()),
             Work::Fill { to, .. } => Entry::new(What::Fill, "fill", to.bytes()),
@@ -144,8 +170,56 @@ impl Work<'_> {
     }
 }
 
-/// A routine whose buffers hold all that it will touch.
-fn routine_step(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<Step> {
+/// That nobody need answer for a launch of this.
+fn check_harmless(prepared: &Prepared) -> Result<()> {
+    let name = prepared.name();
+    prepared
+        .unchecked()
+        .map_or(Ok(()), |why| Err(Error::mistake(format!("kernel {name}: {why}; it cannot be part of a list of work"))))
+}
+
+impl Epilogue<'_> {
+    /// The launch, of which the device may rely on what is said of epilogues.
+    fn step(&self, device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<panoply_device::Epilogue> {
+        let Epilogue { prepared, grid, args, keeps } = self;
+        check_harmless(prepared)?;
+        let dispatch = check::dispatch(device, prepared, *grid, args)?;
+        let (name, kernel) = (routine.name(), prepared.name());
+        let first = routine.operands().position(|operand| operand.access != Access::In);
+        let result = first.map(|at| buffers[at]);
+        let elems = first.and_then(|at| routine.operands().nth(at)?.elems);
+        let is_result = |arg: &LaunchArg<'_>| {
+            let same = |view: &StorageView<'_>| result.is_some_and(|result| view.storage.region() == result.region());
+            matches!(arg, LaunchArg::In(view) if same(view))
+        };
+        let own = args.iter().position(is_result);
+        let walks = own.is_some_and(|own| prepared.walks(own, grid.0)) && prepared.group().is_none();
+        if !walks || Some(grid.0.iter().product()) != elems {
+            return Err(Error::mistake(format!(
+                "{name}: its epilogue {kernel} over {grid} work-items does not read the element of its own number of the \
+                 result in each; launch it as a kernel of its own"
+            )));
+        }
+        let others = args.iter().enumerate().filter(|(at, _)| Some(*at) != own);
+        for view in others.filter_map(|(_, arg)| Some((arg.view()?, matches!(arg, LaunchArg::InOut(_))))) {
+            let (view, written) = view;
+            let shared = routine
+                .operands()
+                .zip(buffers)
+                .find(|(operand, storage)| (written || operand.access != Access::In) && view.storage.overlaps(storage));
+            if let Some((operand, _)) = shared {
+                return Err(Error::mistake(format!(
+                    "{name}: its epilogue {kernel} shares bytes with {}, and one of them is written; use a buffer of its own",
+                    operand.name
+                )));
+            }
+        }
+        Ok(panoply_device::Epilogue { dispatch, keeps: *keeps })
+    }
+}
+
+/// The buffers of a routine, which hold all that it will touch.
+fn routine_regions(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<Vec<Region>> {
     if !device.offers(routine) {
         return Err(Error::unsupported(format!(
             "{device} does not offer {routine}; run the kernel that does the same"
@@ -182,6 +256,5 @@ fn routine_step(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Res
             )));
         }
     }
-    let regions: Vec<Region> = buffers.iter().map(|storage| storage.region()).collect();
-    Ok(Step::Routine(*routine, regions))
+    Ok(buffers.iter().map(|storage| storage.region()).collect())
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use panoply_compile::opt::width;
 use panoply_device::{Arg, Device as RawDevice, Program, ProgramId};
 use panoply_ir::kernel::{Access, Expr, Guard, Kernel, Op, Param, Space};
+use panoply_ir::strides::{self, Strides};
 use panoply_ir::{DType, Result, Type, Verified};
 
 use super::compiler::Compiler;
@@ -17,6 +18,8 @@ pub struct Prepared {
     compiler: Arc<Compiler>,
     name: Arc<str>,
     params: Vec<Parameter>,
+    /// At which strides work-items touch each buffer among the parameters, where that is known.
+    strides: Vec<Option<Strides>>,
     group: Option<[u32; 3]>,
     /// Why its launch must be promised to be harmless, if it must.
     unchecked: Option<&'static str>,
@@ -80,7 +83,11 @@ impl Parameter {
 impl Prepared {
     pub(super) fn new(compiler: Arc<Compiler>, kernel: &Arc<Verified<Kernel>>) -> Result<Prepared> {
         let params = kernel.params.iter().map(|param| parameter(kernel, param)).collect();
-        let (name, group) = (kernel.name.as_str().into(), kernel.group);
+        let strides = kernel.params.iter().map(|param| match param {
+            Param::Buffer(mem) => strides::strides(kernel, *mem),
+            Param::Scalar { .. } => None,
+        });
+        let (name, strides, group) = (kernel.name.as_str().into(), strides.collect(), kernel.group);
         let unchecked = is_unchecked(kernel).then_some("its author marked it unchecked");
         let target = compiler.raw.target();
         let programs = match translate::form(kernel, target, compiler.raw.info()) {
@@ -91,15 +98,16 @@ impl Prepared {
                 Programs::ByWidth(kernel, Mutex::new(widths))
             }
         };
-        Ok(Prepared { compiler, name, params, group, unchecked, programs })
+        Ok(Prepared { compiler, name, params, strides, group, unchecked, programs })
     }
 
     /// A kernel that was written elsewhere.
     pub(super) fn packaged(compiler: Arc<Compiler>, package: &Package) -> Result<Prepared> {
         let Package { name, group, params, .. } = package;
         let programs = Programs::One(package.program(&compiler)?);
-        let (name, params, group) = (name.as_str().into(), params.clone(), Some(*group));
-        Ok(Prepared { compiler, name, params, group, unchecked: Some(package::UNCHECKED), programs })
+        let (name, strides, group) = (name.as_str().into(), vec![None; params.len()], Some(*group));
+        let unchecked = Some(package::UNCHECKED);
+        Ok(Prepared { compiler, name, params: params.clone(), strides, group, unchecked, programs })
     }
 
     /// The kernel's name.
@@ -120,6 +128,11 @@ impl Prepared {
     /// Whether the author answers for bounds or uniformity, so that launching it is unsafe.
     pub fn is_unchecked(&self) -> bool {
         self.unchecked.is_some()
+    }
+
+    /// Whether each work-item of a grid touches, of a parameter's buffer, the element of its own number and no other.
+    pub(crate) fn walks(&self, param: usize, grid: [u64; 3]) -> bool {
+        self.strides[param].is_some_and(|of| strides::count(of, grid))
     }
 
     pub(crate) fn unchecked(&self) -> Option<&'static str> {

@@ -7,6 +7,8 @@
 //!
 //! Source: Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008 (blocking).
 
+use std::cell::RefCell;
+
 use super::super::tile::{self, MOST_VECTORS, Tile, most_rows, row_blocks, vector_parts};
 use super::dots;
 use super::format::Format;
@@ -14,6 +16,7 @@ use super::pack::{self, Matrix};
 use crate::pool::Pool;
 use crate::simd::{Task, Vector};
 use crate::vm::isa::Machine;
+use crate::vm::launch::RunPiece;
 
 /// Lanes along `k` of a block.
 const BLOCK_DEPTH: usize = 512;
@@ -41,6 +44,18 @@ pub struct Part<'a, F: Format> {
     pub a: Matrix<F::Elem>,
     pub b: Matrix<F::Elem>,
     pub c: Matrix<F::Elem>,
+    /// What results go through.
+    pub end: Option<RefCell<End<'a, F::Elem>>>,
+}
+
+/// What the results of a part go through, row by row.
+pub struct End<'a, T> {
+    /// Where the result begins, of which every element has a number.
+    pub result: *mut T,
+    /// What runs on elements from a number on.
+    pub run: &'a mut RunPiece<'a>,
+    /// Whether they are written besides.
+    pub keeps: bool,
 }
 
 impl<F: Format> Task for Part<'_, F> {
@@ -54,12 +69,15 @@ impl<F: Format> Task for Part<'_, F> {
         let vectors = self.n.div_ceil(lanes);
         let thin = self.few && self.b.column == 1;
         let (most, block) = if thin { (THIN_VECTORS, THIN_DEPTH) } else { (BAND_VECTORS, BLOCK_DEPTH) };
-        let width = lanes * vectors.div_ceil(vectors.div_ceil(most).max(1));
         let height = self.m.min(BAND_ROWS);
         let depth = block.min(self.k.div_ceil(F::DEPTH)).max(1);
+        // What results go through likes long rows, for which there is room where there are few numbers along `k`.
+        let most = if self.end.is_some() { most * (block / depth).clamp(1, 2) } else { most };
+        let width = lanes * vectors.div_ceil(vectors.div_ceil(most).max(1));
         let whole = depth * F::DEPTH >= self.k;
         let summed = if whole { most_rows::<F::Vector<M>>() } else { height };
-        let sizes = [width * depth, GROUP_ROWS.min(self.m) * depth, width * summed];
+        let ended = if self.end.is_some() { width } else { 0 };
+        let sizes = [width * depth, GROUP_ROWS.min(self.m) * depth, width * summed, ended];
         let mut scratch = self.pool.scratch().take::<F::Sum>(sizes.iter().sum());
         let right = scratch.start();
         let left = right.wrapping_add(sizes[0]);
@@ -67,7 +85,7 @@ impl<F: Format> Task for Part<'_, F> {
         for column in (0..self.n).step_by(width.max(1)) {
             let columns = width.min(self.n - column);
             for row in (0..self.m).step_by(BAND_ROWS) {
-                let band = Band::<F> {
+                let band = Band::<'_, '_, F> {
                     rows: height.min(self.m - row),
                     columns,
                     width,
@@ -79,6 +97,8 @@ impl<F: Format> Task for Part<'_, F> {
                     left,
                     right,
                     sums,
+                    ended: sums.start.wrapping_add(sizes[2]).cast(),
+                    end: self.end.as_ref(),
                 };
                 // SAFETY: the caller's promise; the scratch memory is as long as that.
                 unsafe { band.run::<M>() };
@@ -88,7 +108,7 @@ impl<F: Format> Task for Part<'_, F> {
 }
 
 /// Some rows and columns of the result.
-struct Band<F: Format> {
+struct Band<'a, 'e, F: Format> {
     rows: usize,
     columns: usize,
     /// Columns that scratch memory has room for: whole vectors.
@@ -104,9 +124,12 @@ struct Band<F: Format> {
     /// A block of the right operand, packed: parts of a few vectors side by side, each with its rows one after the other.
     right: *mut F::Sum,
     sums: Matrix<F::Sum>,
+    /// A row of results on their way through what is behind them.
+    ended: *mut F::Elem,
+    end: Option<&'a RefCell<End<'e, F::Elem>>>,
 }
 
-impl<F: Format> Band<F> {
+impl<F: Format> Band<'_, '_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine>(&self) {
         let step = self.block * F::DEPTH;
@@ -201,11 +224,19 @@ impl<F: Format> Band<F> {
         for row in 0..panel.rows {
             let sums = self.sums.from(panel.row, 0).start.wrapping_add(row * self.width);
             let c = self.c.from(panel.row + row, 0);
+            let end = self.end.map(RefCell::borrow_mut);
             // SAFETY: the caller's promise.
             unsafe {
-                match c.column {
-                    1 => (0..self.columns).for_each(|at| *c.start.add(at) = F::narrow(*sums.add(at))),
-                    by => (0..self.columns).for_each(|at| *c.start.add(at * by) = F::narrow(*sums.add(at))),
+                if end.as_ref().is_none_or(|end| end.keeps) {
+                    match c.column {
+                        1 => (0..self.columns).for_each(|at| *c.start.add(at) = F::narrow(*sums.add(at))),
+                        by => (0..self.columns).for_each(|at| *c.start.add(at * by) = F::narrow(*sums.add(at))),
+                    }
+                }
+                if let Some(mut end) = end {
+                    (0..self.columns).for_each(|at| *self.ended.add(at) = F::narrow(*sums.add(at)));
+                    let first = (c.start.addr() - end.result.addr()) / size_of::<F::Elem>();
+                    (end.run)(first as u64, self.columns, self.ended.cast());
                 }
             }
         }

@@ -127,6 +127,14 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Gives a buffer another place for the blocks that follow.
+    ///
+    /// # Safety
+    /// What those touch of it is there, and used by nobody else for the time.
+    pub unsafe fn place(&mut self, mem: usize, ptr: *mut u8) {
+        self.mems[mem].ptr = ptr;
+    }
+
     /// Runs a block.
     ///
     /// # Safety

@@ -1,0 +1,75 @@
+//! What a routine's result goes through before it leaves the cache: bias, activation, residual, cast.
+//!
+//! THE rule of epilogues: a kernel becomes a routine's if each of its work-items reads of the routine's first result the
+//! element of its own number and no other, whatever else it reads and writes. The routine then runs where the kernel stood. If
+//! nobody else wants the result, it is never written.
+//!
+//! Only where a routine runs on the processor that runs the kernels: a GPU's is somebody else's program and a launch of its
+//! own. Our products on a GPU are kernels, and [fusion](crate::schedule::fuse) has put there what follows from them.
+
+use panoply_ir::kernel::{Access, Kernel, Param};
+use panoply_ir::target::Style;
+use panoply_ir::{Target, strides};
+
+use super::{BufferId, PlanArg, PlanBuffer, PlanEpilogue, PlanStep, Role, bound};
+
+/// Makes kernels the epilogues of routines wherever the rule allows it.
+pub fn attach(target: &Target, buffers: &[PlanBuffer], steps: Vec<PlanStep>) -> Vec<PlanStep> {
+    if !matches!(target.style, Style::Cpu { .. }) {
+        return steps;
+    }
+    let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
+    for at in 0..steps.len() {
+        let Some(PlanStep::Kernel { kernel, grid, args }) = steps[at].clone() else { continue };
+        let parts = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
+        let own = bound(&kernel, &args).filter(|(id, access)| *access == Access::In && parts(*id));
+        let own = own.filter_map(|(id, _)| Some((maker(&steps[..at], id)?, id)));
+        let fitting = own.filter(|(maker, id)| fits(target, &steps[*maker..at], &kernel, grid, &args, *id));
+        let Some((maker, result)) = fitting.max() else { continue };
+        let wanted = |step: &PlanStep| step.buffers().any(|id| id == result);
+        let keeps = buffers[result.index()].role == Role::Output || steps[at + 1..].iter().flatten().any(wanted);
+        if let Some(PlanStep::Routine { routine, buffers, .. }) = steps[maker].take() {
+            let epilogue = Some(Box::new(PlanEpilogue { kernel, grid, args, keeps }));
+            steps[at] = Some(PlanStep::Routine { routine, buffers, epilogue });
+        }
+    }
+    steps.into_iter().flatten().collect()
+}
+
+/// The routine whose first result a buffer is, if that has no epilogue.
+fn maker(before: &[Option<PlanStep>], id: BufferId) -> Option<usize> {
+    let writes = |step: &PlanStep| step.touches().any(|(other, access)| other == id && access != Access::In);
+    let at = before.iter().rposition(|step| step.as_ref().is_some_and(writes))?;
+    match &before[at] {
+        Some(PlanStep::Routine { routine, buffers, epilogue: None }) => {
+            let results = routine.operands().zip(buffers).filter(|(operand, _)| operand.access != Access::In);
+            (results.map(|(_, id)| *id).next() == Some(id)).then_some(at)
+        }
+        Some(PlanStep::Routine { .. } | PlanStep::Kernel { .. } | PlanStep::Copy { .. }) | None => None,
+    }
+}
+
+/// Whether a kernel may be the epilogue of the first of these steps, all of which stand before it.
+fn fits(
+    target: &Target,
+    steps: &[Option<PlanStep>],
+    kernel: &Kernel,
+    grid: [u64; 3],
+    args: &[PlanArg],
+    result: BufferId,
+) -> bool {
+    let [Some(routine), between @ ..] = steps else { return false };
+    let own = kernel.params.iter().zip(args).find_map(|(param, arg)| match (param, arg) {
+        (Param::Buffer(mem), PlanArg::Buffer(id)) if *id == result => Some(*mem),
+        _ => None,
+    });
+    let numbered = own.and_then(|mem| strides::strides(kernel, mem)).is_some_and(|own| strides::count(own, grid));
+    // What the routine reads and writes stays as it is until the kernel's place, and what the kernel writes is apart from it.
+    let clash = |(id, access): (BufferId, Access)| {
+        routine.touches().any(|(other, ours)| other == id && (access != Access::In || ours != Access::In))
+    };
+    let moves = !between.iter().flatten().any(|step| step.touches().any(clash));
+    let apart = !bound(kernel, args).filter(|(id, _)| *id != result).any(clash);
+    let bindings = routine.buffers().count() + bound(kernel, args).count();
+    numbered && moves && apart && kernel.group.is_none() && bindings <= target.max_bindings as usize
+}

@@ -1,0 +1,107 @@
+//! What is read off a kernel about the elements its work-items touch, against what they touch when it is interpreted.
+
+use panoply_ir::builder::Builder;
+use panoply_ir::interpret::{self, Access, Arg, Observer};
+use panoply_ir::kernel::{self, Builtin, ExprId, Guard, Kernel, MemId};
+use panoply_ir::strides::{count, strides};
+use panoply_ir::verify::verify;
+use panoply_ir::{Alu, DType, Result};
+
+const GRID: [u64; 3] = [5, 4, 3];
+const LEN: u64 = 400;
+
+/// Every element that each work-item touches of one memory.
+struct Touched(MemId, Vec<([u64; 3], u64)>);
+
+impl Observer for Touched {
+    fn access(&mut self, access: Access) -> Result<()> {
+        if access.mem == self.0 {
+            self.1.push((access.item.global, access.element.unwrap_or(u64::MAX)));
+        }
+        Ok(())
+    }
+}
+
+/// A kernel that reads at one index and writes at another.
+fn kernel(read: fn(&mut Builder) -> ExprId, write: fn(&mut Builder) -> ExprId) -> Kernel {
+    let mut b = Builder::new("walk");
+    let (x, y) = (b.buffer("x", DType::I32, kernel::Access::In), b.buffer("y", DType::I32, kernel::Access::Out));
+    let at = read(&mut b);
+    let value = b.load(x, at, Guard::Checked);
+    let at = write(&mut b);
+    b.store(y, at, value, Guard::Checked);
+    b.finish().unwrap()
+}
+
+/// A sum of the numbers of a work-item, each so many times, and a constant.
+fn sum(b: &mut Builder, factors: [u64; 3], constant: u64) -> ExprId {
+    let mut sum = b.index(constant);
+    for (axis, factor) in factors.into_iter().enumerate() {
+        let (id, factor) = (b.builtin(Builtin::GlobalId(axis as u8)), b.index(factor));
+        let term = b.alu(Alu::Mul, &[factor, id]);
+        sum = b.alu(Alu::Add, &[term, sum]);
+    }
+    sum
+}
+
+fn own(b: &mut Builder) -> ExprId {
+    let rows = sum(b, [0, 5, 20], 0);
+    let rows = b.bind("rows", rows);
+    let column = b.builtin(Builtin::GlobalId(0));
+    b.alu(Alu::Add, &[rows, column])
+}
+
+/// What is said of the buffer that is read, after it was compared with what an interpreted kernel does.
+fn checked(kernel: Kernel) -> Option<[u64; 3]> {
+    let kernel = verify(kernel).unwrap();
+    for mem in [MemId(0), MemId(1)] {
+        let said = strides(&kernel, mem);
+        let (mut x, mut y) = (vec![0; 4 * LEN as usize], vec![0; 4 * LEN as usize]);
+        let mut touched = Touched(mem, Vec::new());
+        let mut args = [Arg::Write(&mut x), Arg::Write(&mut y)];
+        interpret::run(&kernel, GRID, [1; 3], &mut args, &mut touched).unwrap();
+        for (item, element) in touched.1 {
+            let expected = said.map(|of| (0..3).map(|axis| of[axis] * item[axis]).sum());
+            assert!(expected.is_none_or(|expected: u64| expected == element), "{said:?} in {kernel:?}");
+        }
+    }
+    strides(&kernel, MemId(0))
+}
+
+#[test]
+fn sums_of_a_work_items_numbers_are_strides() {
+    assert_eq!(checked(kernel(own, own)), Some([1, 5, 20]));
+    assert_eq!(checked(kernel(|b| sum(b, [3, 0, 7], 0), own)), Some([3, 0, 7]));
+    assert!(count([1, 5, 20], GRID) && count([1, 5, 99], [5, 4, 1]) && count([0, 7, 1], [1, 1, 3]));
+    assert!(!count([1, 5, 21], GRID) && !count([3, 0, 7], GRID) && !count([5, 1, 20], [4, 5, 3]));
+}
+
+#[test]
+fn what_is_no_such_sum_has_none() {
+    let shifted: fn(&mut Builder) -> ExprId = |b| sum(b, [1, 5, 20], 1);
+    let quotient: fn(&mut Builder) -> ExprId = |b| {
+        let (x, two) = (b.builtin(Builtin::GlobalId(0)), b.index(2));
+        b.alu(Alu::Div, &[x, two])
+    };
+    let twice: fn(&mut Builder) -> ExprId = |b| {
+        let (at, x) = (own(b), MemId(0));
+        let shifted = sum(b, [1, 5, 20], 3);
+        let (value, other) = (b.load(x, at, Guard::Checked), b.load(x, shifted, Guard::Checked));
+        let (value, other) = (b.cast(DType::U32, value), b.cast(DType::U32, other));
+        let both = b.alu(Alu::Add, &[value, other]);
+        let none = b.cast(panoply_ir::Type::Index, both);
+        let zero = b.index(0);
+        let none = b.alu(Alu::Mul, &[none, zero]);
+        b.alu(Alu::Add, &[at, none])
+    };
+    let length: fn(&mut Builder) -> ExprId = |b| b.len(MemId(0));
+    for read in [shifted, quotient, twice, length] {
+        assert_eq!(checked(kernel(read, own)), None);
+    }
+    let huge: fn(&mut Builder) -> ExprId = |b| {
+        let (x, many) = (b.builtin(Builtin::GlobalId(0)), b.index(u64::MAX / 2));
+        let x = b.alu(Alu::Mul, &[x, many]);
+        b.alu(Alu::Mul, &[x, many])
+    };
+    assert_eq!(strides(&verify(kernel(huge, own)).unwrap(), MemId(0)), None);
+}
