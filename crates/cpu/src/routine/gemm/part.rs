@@ -40,7 +40,7 @@ pub struct Part<'a, F: Format> {
     pub k: usize,
     pub a: Matrix<F::Elem>,
     pub b: Matrix<F::Elem>,
-    pub c: Matrix<F::Elem>,
+    pub c: Matrix<F::Result>,
 }
 
 impl<F: Format> Task for Part<'_, F> {
@@ -98,7 +98,7 @@ struct Band<F: Format> {
     block: usize,
     a: Matrix<F::Elem>,
     b: Matrix<F::Elem>,
-    c: Matrix<F::Elem>,
+    c: Matrix<F::Result>,
     /// Rows of the left operand, packed.
     left: *mut F::Sum,
     /// A block of the right operand, packed: parts of a few vectors side by side, each with its rows one after the other.
