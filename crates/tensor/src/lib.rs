@@ -29,6 +29,7 @@ pub mod settings;
 pub mod tensor;
 
 pub use capture::{Captured, Piece, State, capture, capture_with_state};
+pub use gradient::no_grad;
 pub use memory_plan::MemoryPlan;
 pub use ops::attention::{Attention, Rotary};
 pub use ops::conv::Conv;
