@@ -57,6 +57,7 @@ pub use panoply_tensor::{
 #[doc(hidden)]
 pub mod internal {
     pub use panoply_compile as compile;
+    pub use panoply_cpu::peak::flops;
     pub use panoply_cpu::vm;
     pub use panoply_device::null::Null;
     pub use panoply_ir as ir;
