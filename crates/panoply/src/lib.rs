@@ -39,7 +39,7 @@ pub mod kernel;
 pub mod kernels;
 pub mod prelude;
 
-pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
+pub use panoply_ir::{Accuracy, DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
 pub use panoply_macros::{Module, kernel, kernel_fn, sequential};
 pub use panoply_nn as nn;
 pub use panoply_nn::Module;

@@ -1,16 +1,17 @@
-//! Plans by graph and device, so that a training loop schedules and compiles once.
+//! Plans by graph, device and what was chosen for it, so that a training loop schedules and compiles once.
 //!
 //! The graph itself is the key: it holds no addresses and no values, and comparing it cannot mistake one program for
 //! another. The cache belongs to the process, as the registry of devices does; when a device has [`CAPACITY`] programs,
 //! the one not used for longest goes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use panoply_compile::plan::{BufferId, Plan, PlanArg, PlanBuffer, PlanStep, Role, plan};
+use panoply_compile::plan::{BufferId, Options, Plan, PlanArg, PlanBuffer, PlanStep, Role, Variant, plan_with};
 use panoply_ir::graph::Graph;
-use panoply_ir::kernel::{Access, Param, Space};
+use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::{Result, Scalar};
 use panoply_runtime::{Device, Grid, LaunchArg, Place, Prepared, Recorded, Source, Storage, Work};
 
@@ -20,8 +21,11 @@ const CAPACITY: usize = 512;
 /// Recordings tried for each plan: leaves may be parts of other memory once, or from then on.
 const RECORDINGS: usize = 2;
 
-static PLANS: LazyLock<Mutex<HashMap<Device, Programs>>> = LazyLock::new(Mutex::default);
+static PLANS: LazyLock<Mutex<Plans>> = LazyLock::new(Mutex::default);
 static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0), replays: AtomicU64::new(0) };
+
+/// The programs of each device, as it was chosen to compute.
+type Plans = HashMap<(Device, Options), Programs>;
 
 /// The programs of one device, each with when it was last used.
 type Programs = HashMap<Arc<Graph>, (Arc<Ready>, u64)>;
@@ -53,6 +57,8 @@ pub fn counts() -> PlanCounts {
 pub(crate) struct Ready {
     plan: Plan,
     kernels: Vec<Option<Arc<Prepared>>>,
+    /// What runs in place of the kernels of some steps, once they were measured.
+    fastest: OnceLock<BTreeMap<usize, (Arc<Prepared>, Grid)>>,
     /// The plan's work, recorded when it runs a second time.
     recordings: Mutex<Recordings>,
     /// Whether it ran.
@@ -163,11 +169,34 @@ impl Ready {
         }
         let buffers = memory.buffers(plan)?;
         let work = self.work(&buffers, slots);
-        device.submit(&work)?;
+        match self.plan.variants.is_empty() || self.fastest.get().is_some() {
+            true => device.submit(&work)?,
+            false => self.tune(device, &work)?,
+        }
         if self.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
             self.keep(recordings.tried, device.record(&work, &bindings, slots, memory.places(plan)));
         }
         Ok(memory.outputs(plan))
+    }
+
+    /// Does the plan's work step by step, and of steps with variants the fastest, which later runs take at once.
+    fn tune(&self, device: &Device, work: &[Work<'_>]) -> Result<()> {
+        let mut fastest = BTreeMap::new();
+        for (at, one) in work.iter().enumerate() {
+            match (&self.plan.steps[at], self.plan.variants.get(&at), one) {
+                (PlanStep::Kernel { kernel, .. }, Some(variants), Work::Kernel { grid, args, .. })
+                    if repeats(kernel) =>
+                {
+                    let others = variants.iter().map(|Variant { kernel, grid }| (kernel, Grid(*grid)));
+                    let candidates: Vec<_> = iter::once((kernel, *grid)).chain(others).collect();
+                    fastest.insert(at, device.run_fastest(&candidates, args)?);
+                }
+                _ => device.submit(std::slice::from_ref(one))?,
+            }
+        }
+        // Another thread may have been first; either choice is right.
+        let _ = self.fastest.set(fastest);
+        Ok(())
     }
 
     fn recordings(&self) -> MutexGuard<'_, Recordings> {
@@ -187,7 +216,8 @@ impl Ready {
 
     /// The plan's steps on these buffers, one for each of the plan's.
     fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Work<'a>> {
-        let step = |(step, prepared): (&'a PlanStep, &'a Option<Arc<Prepared>>)| match (step, prepared) {
+        let fastest = self.fastest.get();
+        let step = |(at, (step, prepared)): (usize, (&'a PlanStep, &'a Option<Arc<Prepared>>))| match (step, prepared) {
             (PlanStep::Kernel { kernel, grid, args }, Some(prepared)) => {
                 let args = kernel.params.iter().zip(args).map(|(param, arg)| match (param, arg) {
                     (Param::Buffer(mem), PlanArg::Buffer(id)) => {
@@ -204,7 +234,10 @@ impl Ready {
                         unreachable!("the plan of {} passes a buffer for the number {name}", kernel.name)
                     }
                 });
-                Work::Kernel { prepared, grid: Grid(*grid), args: args.collect() }
+                let given = (prepared, Grid(*grid));
+                let faster = fastest.and_then(|fastest| fastest.get(&at));
+                let (prepared, grid) = faster.map_or(given, |(prepared, grid)| (prepared, *grid));
+                Work::Kernel { prepared, grid, args: args.collect() }
             }
             (PlanStep::Routine { routine, buffers: ids }, _) => {
                 Work::Routine { routine: *routine, buffers: ids.iter().map(|id| &buffers[id.index()]).collect() }
@@ -214,8 +247,13 @@ impl Ready {
                 unreachable!("kernel {} of a plan was not prepared", kernel.name)
             }
         };
-        self.plan.steps.iter().zip(&self.kernels).map(step).collect()
+        self.plan.steps.iter().zip(&self.kernels).enumerate().map(step).collect()
     }
+}
+
+/// Whether a kernel gives the same when it runs again.
+fn repeats(kernel: &Kernel) -> bool {
+    kernel.mems.iter().all(|mem| mem.space != Space::Buffer(Access::InOut))
 }
 
 /// Bytes of a graph's outputs and of what it needs in between. It is planned if it was not.
@@ -227,24 +265,26 @@ pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
 
 /// The plan of a graph. It is made if it is not there.
 pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
+    let key = (device.clone(), Options { accuracy: device.accuracy(), variants: device.tunes() });
     let used = COUNTS.hits.load(Ordering::Relaxed) + COUNTS.plans.load(Ordering::Relaxed);
-    if let Some((ready, last)) = lock().entry(device.clone()).or_default().get_mut(&graph) {
+    if let Some((ready, last)) = lock().entry(key.clone()).or_default().get_mut(&graph) {
         *last = used;
         COUNTS.hits.fetch_add(1, Ordering::Relaxed);
         return Ok(ready.clone());
     }
     // Planning is slow: others may use the cache meanwhile, and two threads may plan the same graph once each.
     COUNTS.plans.fetch_add(1, Ordering::Relaxed);
-    let plan = plan(&graph, device.target(), &|routine| device.offers(routine))?;
+    let plan = plan_with(&key.1, &graph, device.target(), &|routine| device.offers(routine))?;
     let kernels = plan.steps.iter().map(|step| match step {
         PlanStep::Kernel { kernel, .. } => device.prepare(kernel).map(Some),
         PlanStep::Routine { .. } | PlanStep::Copy { .. } => Ok(None),
     });
     let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
-    let ready = Arc::new(Ready { plan, kernels, recordings: Mutex::default(), ran: AtomicBool::new(false) });
+    let (fastest, recordings) = Default::default();
+    let ready = Arc::new(Ready { plan, kernels, fastest, recordings, ran: AtomicBool::new(false) });
     let mut gone = None;
     let mut plans = lock();
-    let programs = plans.entry(device.clone()).or_default();
+    let programs = plans.entry(key).or_default();
     if programs.len() >= CAPACITY {
         let oldest = programs.iter().min_by_key(|(_, (_, last))| *last).map(|(graph, _)| graph.clone());
         gone = oldest.and_then(|graph| programs.remove(&graph));
@@ -256,6 +296,6 @@ pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
     Ok(ready)
 }
 
-fn lock() -> MutexGuard<'static, HashMap<Device, Programs>> {
+fn lock() -> MutexGuard<'static, Plans> {
     PLANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
