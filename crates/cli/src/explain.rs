@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use panoply::internal::compile::opt::{self, optimize_observed};
-use panoply::internal::compile::plan::plan;
+use panoply::internal::compile::plan::{Options, plan_with};
 use panoply::internal::compile::render::render;
-use panoply::internal::compile::schedule::schedule;
+use panoply::internal::compile::schedule::schedule_to;
 use panoply::internal::ir::kernel::Kernel;
 use panoply::internal::ir::target::{Language, Style};
 use panoply::internal::ir::verify::{Verified, verify};
@@ -149,8 +149,9 @@ fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Sect
     roots.iter().try_for_each(Tensor::check)?;
     let traced = Traced::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
     let (target, offers) = (device.target(), |routine: &_| device.offers(routine));
-    let scheduled = schedule(&traced.graph, target, &offers)?;
-    let planned = plan(&traced.graph, target, &offers)?;
+    let options = Options { accuracy: device.accuracy(), ..Options::default() };
+    let scheduled = schedule_to(options.accuracy, &traced.graph, target, &offers)?;
+    let planned = plan_with(&options, &traced.graph, target, &offers)?;
     let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });
     add(Stage::Graph, "what was asked for", traced.graph.to_string());
     add(Stage::Schedule, "what shares a kernel", scheduled.to_string());

@@ -15,12 +15,12 @@ use panoply_ir::authored::Role as Passed;
 use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::routine::Routine;
-use panoply_ir::{DType, Error, Result, Scalar, Target, Verified};
+use panoply_ir::{Accuracy, DType, Error, Result, Scalar, Target, Verified};
 
-use crate::lower::{Argument, lower};
+use crate::lower::{Argument, Lowered, lower, variants};
 use crate::schedule::authored::Call;
 use crate::schedule::nest::Nest;
-use crate::schedule::{Schedule, Step, schedule};
+use crate::schedule::{Schedule, Step, schedule_to};
 
 /// What runs, on what memory.
 #[derive(Clone, Debug)]
@@ -35,6 +35,26 @@ pub struct Plan {
     pub arena_bytes: u64,
     /// Bytes of temporaries and outputs together: what running it needs beside the leaves.
     pub peak_bytes: u64,
+    /// For some steps that are kernels, others that do the same with the same arguments, bit for bit.
+    pub variants: BTreeMap<usize, Vec<Variant>>,
+}
+
+/// A kernel in place of another.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What runs.
+    pub kernel: Arc<Verified<Kernel>>,
+    /// Work-items along each axis.
+    pub grid: [u64; 3],
+}
+
+/// What may be chosen about a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// What may be done to float arithmetic.
+    pub accuracy: Accuracy,
+    /// Whether variants are proposed, for who measures which is the fastest.
+    pub variants: bool,
 }
 
 /// A buffer of a plan: its position in [`Plan::buffers`].
@@ -137,29 +157,46 @@ pub enum PlanArg {
 
 /// Plans a graph for a target that offers these routines.
 pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
-    let schedule = schedule(graph, target, offers)?;
-    let mut planner =
-        Planner { schedule: &schedule, buffers: Vec::new(), of: BTreeMap::new(), kernels: HashMap::new() };
+    plan_with(&Options::default(), graph, target, offers)
+}
+
+/// [`plan`] with options.
+pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
+    let schedule = schedule_to(options.accuracy, graph, target, offers)?;
+    let mut planner = Planner {
+        schedule: &schedule,
+        options,
+        buffers: Vec::new(),
+        of: BTreeMap::new(),
+        kernels: HashMap::new(),
+        variants: BTreeMap::new(),
+    };
     let outputs: Vec<BufferId> = schedule.graph.outputs.iter().map(|output| planner.output(*output)).collect();
     planner.change_in_place();
     let mut steps = Vec::with_capacity(schedule.steps.len());
     for step in &schedule.steps {
         planner.step(step, target, &mut steps)?;
     }
-    let mut buffers = planner.buffers;
-    let steps = epilogue::attach(target, &buffers, steps);
+    let Planner { mut buffers, variants, .. } = planner;
+    let attached = epilogue::attach(target, &buffers, steps);
+    let stays = |at: usize| matches!(attached[at], Some(PlanStep::Kernel { .. }));
+    let number = |at: usize| attached[..at].iter().flatten().count();
+    let variants = variants.into_iter().filter(|(at, _)| stays(*at)).map(|(at, of)| (number(at), of)).collect();
+    let steps: Vec<PlanStep> = attached.into_iter().flatten().collect();
     let arena_bytes = arena::place(&mut buffers, &steps);
     let kept = buffers.iter().filter(|buffer| buffer.role == Role::Output).map(PlanBuffer::bytes);
     let peak_bytes = arena_bytes + kept.sum::<u64>();
-    Ok(Plan { buffers, steps, outputs, arena_bytes, peak_bytes })
+    Ok(Plan { buffers, steps, outputs, arena_bytes, peak_bytes, variants })
 }
 
 struct Planner<'a> {
     schedule: &'a Schedule,
+    options: &'a Options,
     buffers: Vec<PlanBuffer>,
     /// The buffer of a node.
     of: BTreeMap<NodeId, BufferId>,
     kernels: HashMap<u128, Arc<Verified<Kernel>>>,
+    variants: BTreeMap<usize, Vec<Variant>>,
 }
 
 impl Planner<'_> {
@@ -218,9 +255,8 @@ impl Planner<'_> {
             }
             Step::Kernel(call) => self.authored(call, steps)?,
             Step::Nest(nest) => {
-                let lowered = lower(&self.schedule.graph, nest, target)?;
-                let hash = panoply_ir::hash(&lowered.kernel);
-                let kernel = self.kernels.entry(hash).or_insert(lowered.kernel).clone();
+                let (lowered, others) = self.lowered(nest, target)?;
+                let kernel = self.shared(lowered.kernel);
                 if let Some((before, after)) = nest.changes {
                     let (from, to) = (self.used(before), self.used(after));
                     if from != to {
@@ -232,10 +268,30 @@ impl Planner<'_> {
                     Argument::Slot(n) => PlanArg::Slot(*n),
                 };
                 let args = lowered.arguments.iter().map(arg).collect();
+                if !others.is_empty() {
+                    self.variants.insert(steps.len(), others);
+                }
                 steps.push(PlanStep::Kernel { kernel, grid: lowered.grid, args });
             }
         }
         Ok(())
+    }
+
+    /// A nest's kernel, and others in place of it if they are wanted.
+    fn lowered(&mut self, nest: &Nest, target: &Target) -> Result<(Lowered, Vec<Variant>)> {
+        let (graph, accuracy) = (&self.schedule.graph, self.options.accuracy);
+        if !self.options.variants {
+            return Ok((lower(graph, nest, target, accuracy)?, Vec::new()));
+        }
+        let mut all = variants(graph, nest, target, accuracy)?;
+        let others = all.split_off(1).into_iter();
+        let others = others.map(|Lowered { kernel, grid, .. }| Variant { kernel: self.shared(kernel), grid }).collect();
+        Ok((all.remove(0), others))
+    }
+
+    /// The one of equal kernels that the plan has.
+    fn shared(&mut self, kernel: Arc<Verified<Kernel>>) -> Arc<Verified<Kernel>> {
+        self.kernels.entry(panoply_ir::hash(&kernel)).or_insert(kernel).clone()
     }
 
     /// An author's kernel, after copies of what it changes.

@@ -17,3 +17,5 @@ mod optimised;
 mod random;
 #[path = "plan/values.rs"]
 mod values;
+#[path = "plan/variants.rs"]
+mod variants;

@@ -3,7 +3,7 @@
 //! It takes the kernel IR itself and needs no compiler at run time. In reading order: [`device`] (the contract's side),
 //! [`vm`] (the vector machine that runs kernels), [`math`] (scalar functions that become vector code), [`pool`] (the
 //! threads), [`routine`] (matrix products, convolution, attention, copies) on [`simd`], [`checked`] (the interpreter, watched: the device `cpu:checked`),
-//! [`memory`] and [`host`] (what the machine has).
+//! [`memory`], [`host`] and [`peak`] (what the machine has).
 
 #[cfg(target_endian = "big")]
 compile_error!(
@@ -16,6 +16,7 @@ pub mod host;
 pub mod math;
 pub mod memory;
 mod pages;
+pub mod peak;
 pub mod pool;
 mod replay;
 pub mod routine;

@@ -23,7 +23,7 @@ pub struct Scratch {
 
 impl Scratch {
     /// Memory for so many elements, at 64 bytes. It holds numbers, but nobody says which.
-    pub fn take<T: crate::simd::Real>(&self, elems: usize) -> Block<'_, T> {
+    pub fn take<T: crate::simd::Number>(&self, elems: usize) -> Block<'_, T> {
         let lines = (elems * size_of::<T>()).div_ceil(size_of::<Line>());
         let mut free = self.lock();
         // The smallest that is large enough; otherwise the largest goes, so that their number does not grow.

@@ -1,4 +1,4 @@
-//! Vectors of floats with the instructions of a machine, for the routines.
+//! Vectors of numbers with the instructions of a machine, for the routines.
 //!
 //! The vector machine's loops are plain Rust that LLVM vectorises; tiles of matrix products are not left to it, because
 //! their speed is all in the registers. A [`Task`] is written once over [`Vector`]s and compiled for each [`Machine`].
@@ -6,8 +6,21 @@
 use crate::math;
 use crate::vm::isa::{Isa, Machine};
 
+/// A number that routines sum.
+pub trait Number: Copy + Default + Send + Sync + 'static {
+    /// Their sum.
+    fn add(a: Self, b: Self) -> Self;
+}
+
+impl Number for i32 {
+    #[inline(always)]
+    fn add(a: i32, b: i32) -> i32 {
+        a.wrapping_add(b)
+    }
+}
+
 /// A float type that routines work in.
-pub trait Real: Copy + Default + PartialOrd + Send + Sync + 'static {
+pub trait Real: Number + PartialOrd {
     /// Its vector on a machine.
     type Vector<M: Machine>: Vector<Elem = Self>;
     /// Less than every number.
@@ -15,9 +28,6 @@ pub trait Real: Copy + Default + PartialOrd + Send + Sync + 'static {
 
     /// The number nearest to this.
     fn of(value: f64) -> Self;
-
-    /// Their sum.
-    fn add(a: Self, b: Self) -> Self;
 
     /// Their difference.
     fn sub(a: Self, b: Self) -> Self;
@@ -37,6 +47,13 @@ pub trait Real: Copy + Default + PartialOrd + Send + Sync + 'static {
 
 macro_rules! real {
     ($ty:ident, $vector:ident, $math:ident) => {
+        impl Number for $ty {
+            #[inline(always)]
+            fn add(a: $ty, b: $ty) -> $ty {
+                a + b
+            }
+        }
+
         impl Real for $ty {
             type Vector<M: Machine> = M::$vector;
             const LOWEST: $ty = $ty::NEG_INFINITY;
@@ -44,11 +61,6 @@ macro_rules! real {
             #[inline(always)]
             fn of(value: f64) -> $ty {
                 value as $ty
-            }
-
-            #[inline(always)]
-            fn add(a: $ty, b: $ty) -> $ty {
-                a + b
             }
 
             #[inline(always)]
@@ -82,12 +94,12 @@ macro_rules! real {
 real!(f32, Single, single);
 real!(f64, Double, double);
 
-/// A register of floats.
+/// A register of numbers.
 ///
 /// The methods are plain instructions: they may only run where [`Machine::run`] has enabled them.
 pub trait Vector: Copy {
     /// What it holds.
-    type Elem: Real;
+    type Elem: Number;
     /// How many.
     const LANES: usize;
     /// Whether there are 32 registers, not 16.
@@ -122,6 +134,13 @@ pub trait Vector: Copy {
     /// # Safety
     /// As [`Vector::splat`].
     unsafe fn zip(self, with: Self) -> [Self; 2];
+}
+
+/// The elements of two arrays in turn: what comes of their first halves, and of their second ones.
+#[inline(always)]
+fn zipped<T: Copy, const N: usize>(a: [T; N], b: [T; N]) -> [[T; N]; 2] {
+    let lane = |i: usize| if i.is_multiple_of(2) { a[i / 2] } else { b[i / 2] };
+    [0, N].map(|first| std::array::from_fn(|i| lane(first + i)))
 }
 
 /// Lanes without instructions of their own; LLVM finds those that are there.
@@ -162,8 +181,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn zip(self, with: Self) -> [Self; 2] {
-                let lane = |i: usize| if i % 2 == 0 { self.0[i / 2] } else { with.0[i / 2] };
-                [0, $lanes].map(|first| Lanes(std::array::from_fn(|i| lane(first + i))))
+                zipped(self.0, with.0).map(Lanes)
             }
         }
     };
@@ -171,6 +189,48 @@ macro_rules! lanes {
 
 lanes!(f32, 4);
 lanes!(f64, 2);
+
+/// Four sums of i32, to which products of pairs of i16 are added: as an operand, a lane is a pair.
+#[derive(Clone, Copy)]
+pub struct Words([i32; 4]);
+
+impl Vector for Words {
+    type Elem = i32;
+    const LANES: usize = 4;
+    const MANY: bool = false;
+
+    #[inline(always)]
+    unsafe fn splat(value: i32) -> Self {
+        Words([value; 4])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const i32) -> Self {
+        // SAFETY: the caller's promise; arrays are read unaligned.
+        Words(unsafe { from.cast::<[i32; 4]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut i32) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[i32; 4]>().write_unaligned(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+        let product = |a: i32, b: i32| i32::from(a as i16) * i32::from(b as i16);
+        let lane = |i: usize| {
+            let (a, b) = (self.0[i], by.0[i]);
+            to.0[i].wrapping_add(product(a, b)).wrapping_add(product(a >> 16, b >> 16))
+        };
+        Words(std::array::from_fn(lane))
+    }
+
+    #[inline(always)]
+    unsafe fn zip(self, with: Self) -> [Self; 2] {
+        zipped(self.0, with.0).map(Words)
+    }
+}
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -301,6 +361,82 @@ mod x86 {
         }
     }
 
+    /// [`Vector`] of i32 to which products of pairs of i16 are added, as [`super::Words`] are.
+    macro_rules! words {
+        ($(#[$doc:meta])* $name:ident, $vector:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident,
+         |$a:ident, $b:ident, $to:ident| $mul_add:expr, |$c:ident, $d:ident| $zip:expr) => {
+            $(#[$doc])*
+            #[derive(Clone, Copy)]
+            pub struct $name($vector);
+
+            impl Vector for $name {
+                type Elem = i32;
+                const LANES: usize = $lanes;
+                const MANY: bool = $many;
+
+                #[inline(always)]
+                unsafe fn splat(value: i32) -> Self {
+                    // SAFETY: the caller's promise.
+                    $name(unsafe { $splat(value) })
+                }
+
+                #[inline(always)]
+                unsafe fn load(from: *const i32) -> Self {
+                    // SAFETY: the caller's promise.
+                    $name(unsafe { $load(from.cast()) })
+                }
+
+                #[inline(always)]
+                unsafe fn store(self, to: *mut i32) {
+                    // SAFETY: the caller's promise.
+                    unsafe { $store(to.cast(), self.0) }
+                }
+
+                #[inline(always)]
+                unsafe fn mul_add(self, by: Self, to: Self) -> Self {
+                    let ($a, $b, $to) = (self.0, by.0, to.0);
+                    // SAFETY: the caller's promise.
+                    $name(unsafe { $mul_add })
+                }
+
+                #[inline(always)]
+                unsafe fn zip(self, with: Self) -> [Self; 2] {
+                    let ($c, $d) = (self.0, with.0);
+                    // SAFETY: the caller's promise.
+                    unsafe { $zip }.map($name)
+                }
+            }
+        };
+    }
+
+    #[inline(always)]
+    unsafe fn zip_256i(a: __m256i, b: __m256i) -> [__m256i; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { zip_256(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)).map(|half| _mm256_castps_si256(half)) }
+    }
+
+    #[inline(always)]
+    unsafe fn zip_512i(a: __m512i, b: __m512i) -> [__m512i; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { zip_512(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)).map(|half| _mm512_castps_si512(half)) }
+    }
+
+    words!(
+        /// Eight sums.
+        Words8, __m256i, 8, false, _mm256_set1_epi32 _mm256_loadu_si256 _mm256_storeu_si256,
+        |a, b, to| _mm256_add_epi32(to, _mm256_madd_epi16(a, b)), |a, b| zip_256i(a, b)
+    );
+    words!(
+        /// Sixteen sums.
+        Words16, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
+        |a, b, to| _mm512_add_epi32(to, _mm512_madd_epi16(a, b)), |a, b| zip_512i(a, b)
+    );
+    words!(
+        /// Sixteen sums, with one instruction for both products and their addition.
+        Words16AtOnce, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
+        |a, b, to| _mm512_dpwssd_epi32(to, a, b), |a, b| zip_512i(a, b)
+    );
+
     vector!(__m256, f32, 8, false, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps zip_256);
     vector!(__m256d, f64, 4, false, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd zip_256d);
     vector!(__m512, f32, 16, true, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps zip_512);
@@ -308,7 +444,7 @@ mod x86 {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86::Pairs;
+pub use x86::{Pairs, Words8, Words16, Words16AtOnce};
 
 /// Work that is compiled for every machine.
 pub trait Task {

@@ -6,7 +6,7 @@
 //! **Bytes.** Memory holds zeros until something is written; writes, copies and fills happen, launches and routines change
 //! nothing. A [`Null::hollow`] device keeps no bytes and no list of steps: every read gives zeros.
 //!
-//! **Time.** Steps happen at once, each taking a microsecond of a clock that only steps move. After [`Null::hold`] tickets
+//! **Time.** Steps happen at once, each taking a microsecond of a clock that only steps move, or launches what [`Null::taking`] says. After [`Null::hold`] tickets
 //! stay pending until somebody waits or [`Null::let_go`] is called.
 //!
 //! **Duty.** A real device validates nothing and may do anything with a bad id. This one checks everything that the contract
@@ -25,7 +25,7 @@ use panoply_ir::{Error, ErrorKind, Result, Target};
 use crate::contract::{Device, Driver, Pending, StepTime, Ticket};
 use crate::info::{DeviceInfo, Kind, MemoryInfo};
 use crate::program::{Program, Signature};
-use crate::step::{AllocId, ProgramId, QueueId, Region, Step};
+use crate::step::{AllocId, Dispatch, ProgramId, QueueId, Region, Step};
 
 /// What a step takes of the pretended clock.
 const STEP_NS: u64 = 1000;
@@ -36,6 +36,7 @@ pub struct Null {
     target: Target,
     total_bytes: u64,
     offers: fn(&Routine) -> bool,
+    takes_ns: fn(&Dispatch) -> u64,
     hollow: bool,
     state: Arc<Mutex<State>>,
 }
@@ -122,6 +123,8 @@ struct Allocation {
 
 struct Compiled {
     entry: String,
+    /// The text it was made from, the kernel IR's if it was made from that; none of a function of the host.
+    source: Option<String>,
     signature: Signature,
     group: Option<[u32; 3]>,
     binary: Option<Vec<u8>>,
@@ -154,7 +157,15 @@ impl Null {
         };
         let offers = |_: &Routine| false;
         let state = State { counts: Counts { queues: 1, ..Counts::default() }, ..State::default() };
-        Null { info, target, total_bytes: 1 << 30, offers, hollow: false, state: Arc::new(Mutex::new(state)) }
+        Null {
+            info,
+            target,
+            total_bytes: 1 << 30,
+            offers,
+            takes_ns: |_| STEP_NS,
+            hollow: false,
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// The same with another description.
@@ -173,6 +184,12 @@ impl Null {
     #[must_use]
     pub fn offering(self, offers: fn(&Routine) -> bool) -> Null {
         Null { offers, ..self }
+    }
+
+    /// The same with launches that take so many nanoseconds.
+    #[must_use]
+    pub fn taking(self, takes_ns: fn(&Dispatch) -> u64) -> Null {
+        Null { takes_ns, ..self }
     }
 
     /// The same, keeping no bytes and no list of steps.
@@ -211,6 +228,11 @@ impl Null {
     /// The entry point's name of a program it holds.
     pub fn entry(&self, program: ProgramId) -> Option<String> {
         self.state().programs.get(&program).map(|compiled| compiled.entry.clone())
+    }
+
+    /// The text of a program it holds, in its language or as kernel IR; none of a function of the host.
+    pub fn source(&self, program: ProgramId) -> Option<String> {
+        self.state().programs.get(&program)?.source.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -256,7 +278,7 @@ impl Null {
             let step = if let Step::Wait(_) = step { Step::Wait(Ticket::Done) } else { step.clone() };
             state.steps.push((queue, step));
         }
-        state.clock_ns += STEP_NS;
+        state.clock_ns += if let Step::Dispatch(dispatch) = step { (self.takes_ns)(dispatch) } else { STEP_NS };
         Ok(StepTime { start_ns, end_ns: state.clock_ns })
     }
 

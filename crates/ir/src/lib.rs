@@ -6,12 +6,13 @@
 //!
 //! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
 //! [`authored`] (an author's kernel in it), [`graph_interpret`] (its
-//! meaning in f64), [`target`] (what a device can do), [`builder`] → [`kernel`] →
+//! meaning in f64), [`target`] (what a device can do), [`accuracy`] (what a user lets it do), [`builder`] → [`kernel`] →
 //! [`verify`] → [`text`], [`strides`] (who touches what), and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
 //! executors to agree on). [`error`] is the one error.
 
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
 pub mod alu;
 pub mod approximate;
 pub mod authored;
@@ -32,6 +33,7 @@ pub mod target;
 pub mod text;
 pub mod verify;
 
+pub use accuracy::Accuracy;
 pub use alu::{Alu, Math};
 pub use dtype::{DType, Element, Scalar, Type};
 pub use error::{Error, ErrorKind, Result};

@@ -86,6 +86,16 @@ impl Routine {
         }
     }
 
+    /// Whether it adds up floats, in an order of its own.
+    pub fn sums_floats(&self) -> bool {
+        match self {
+            Routine::Gemm(gemm) => gemm.dtype.is_float(),
+            Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
+            Routine::Attention(_) | Routine::AttentionGradient(_) => true,
+            Routine::Sort(_) => false,
+        }
+    }
+
     /// Its buffers, what is read before what is written.
     pub fn operands(&self) -> impl Iterator<Item = Operand> + Clone + use<> {
         let routine = *self;

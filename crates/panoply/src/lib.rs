@@ -39,7 +39,7 @@ pub mod kernel;
 pub mod kernels;
 pub mod prelude;
 
-pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
+pub use panoply_ir::{Accuracy, DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
 pub use panoply_macros::{Module, kernel, kernel_fn, sequential};
 pub use panoply_nn as nn;
 pub use panoply_nn::Module;
@@ -50,13 +50,14 @@ pub use panoply_runtime::{
 };
 pub use panoply_tensor::{
     Attention, Captured, Conv, CrossEntropy, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
-    Tensor, Triangle, Window, capture, capture_with_state, eval, plan_counts,
+    Tensor, Triangle, Window, capture, capture_with_state, eval, no_grad, plan_counts,
 };
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.
 #[doc(hidden)]
 pub mod internal {
     pub use panoply_compile as compile;
+    pub use panoply_cpu::peak::flops;
     pub use panoply_cpu::{routine, vm};
     pub use panoply_device::null::Null;
     pub use panoply_ir as ir;

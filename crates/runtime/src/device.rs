@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use panoply_device::{Device as RawDevice, DeviceInfo, MemoryInfo};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::routine::Routine;
-use panoply_ir::{Element, Error, Result, Target, Verified};
+use panoply_ir::{Accuracy, Element, Error, Result, Target, Verified};
 
 use crate::env::{self, PoolSetting};
 use crate::log;
@@ -38,22 +38,29 @@ struct Shared {
     submissions: AtomicU64,
     uploaded: AtomicU64,
     downloaded: AtomicU64,
+    accuracy: Mutex<Accuracy>,
+    tunes: AtomicBool,
 }
 
-/// How a device keeps what it made.
+/// How a device keeps what it made, and how it computes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
     /// Freed memory.
     pub pool: PoolSetting,
     /// Where compiled programs are kept for the next process; none keeps none.
     pub cache_dir: Option<PathBuf>,
+    /// What tensors on it let their plans do to float arithmetic.
+    pub accuracy: Accuracy,
+    /// Whether plans of tensors on it measure which of several kernels is the fastest.
+    pub tune: bool,
 }
 
 impl DeviceOptions {
     /// What the environment asks for.
     pub fn from_env() -> Result<DeviceOptions> {
         let settings = env::settings()?;
-        Ok(DeviceOptions { pool: settings.pool, cache_dir: settings.cache_dir.clone() })
+        let env::Settings { pool, cache_dir, accuracy, tune, .. } = settings.clone();
+        Ok(DeviceOptions { pool, cache_dir, accuracy, tune })
     }
 }
 
@@ -70,6 +77,8 @@ impl Device {
             submissions: AtomicU64::new(0),
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
+            accuracy: Mutex::new(options.accuracy),
+            tunes: AtomicBool::new(options.tune),
             raw,
         }))
     }
@@ -231,7 +240,34 @@ impl Device {
         self.0.programs.counts()
     }
 
+    // How tensors on it are computed.
+
+    /// What plans of tensors on this device may do to float arithmetic.
+    pub fn accuracy(&self) -> Accuracy {
+        *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Chooses what they may do from now on; values that are there stay as they are.
+    pub fn set_accuracy(&self, accuracy: Accuracy) {
+        *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner) = accuracy;
+    }
+
+    /// Whether plans of tensors on this device measure which of several kernels is the fastest.
+    pub fn tunes(&self) -> bool {
+        self.0.tunes.load(Ordering::Relaxed)
+    }
+
+    /// Chooses whether plans that are made from now on measure, in their first run, which of several kernels is the fastest. What they give is
+    /// the same, bit for bit; which kernel it was is kept beside the compiled programs, so that the next process knows it.
+    pub fn set_tuning(&self, tune: bool) {
+        self.0.tunes.store(tune, Ordering::Relaxed);
+    }
+
     // For the rest of the crate.
+
+    pub(crate) fn programs(&self) -> &Programs {
+        &self.0.programs
+    }
 
     pub(crate) fn raw(&self) -> &Arc<dyn RawDevice> {
         &self.0.raw

@@ -6,6 +6,8 @@
 //! | `PANOPLY_POOL` | `0` no pool, `1` pool (the default), or the most it may take: `64MiB`, `8GB`, plain bytes |
 //! | `PANOPLY_CACHE_DIR` | where compiled programs are kept; empty keeps none |
 //! | `PANOPLY_THREADS` | threads of the CPU device, at least 1 |
+//! | `PANOPLY_ACCURACY` | `exact`, `standard` (the default) or `fast` arithmetic of tensors |
+//! | `PANOPLY_TUNE` | `1` measures which of several kernels is the fastest when a plan of tensors runs first |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
 //! | `PANOPLY_PANIC` | `1` panics where a mistake is made, for a backtrace |
 //!
@@ -16,7 +18,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use panoply_ir::{Error, Result};
+use panoply_ir::{Accuracy, Error, Result};
 
 use crate::bytes::{human, parse_bytes};
 
@@ -31,6 +33,10 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
     /// Threads of the CPU device; none takes as many as the process may run on.
     pub threads: Option<NonZeroUsize>,
+    /// What plans of tensors may do to float arithmetic.
+    pub accuracy: Accuracy,
+    /// Whether they measure which of several kernels is the fastest.
+    pub tune: bool,
     /// What is logged.
     pub log: Level,
     /// Whether a mistake panics where it is made.
@@ -100,6 +106,8 @@ impl Settings {
             pool: text("PANOPLY_POOL")?.map_or(Ok(PoolSetting::On), |value| pool(&value))?,
             cache_dir: cache_dir(&variable),
             threads: text("PANOPLY_THREADS")?.map(|value| threads(&value)).transpose()?,
+            accuracy: text("PANOPLY_ACCURACY")?.map_or(Ok(Accuracy::default()), |value| accuracy(&value))?,
+            tune: text("PANOPLY_TUNE")?.map_or(Ok(false), |value| switch("PANOPLY_TUNE", &value))?,
             log: text("PANOPLY_LOG")?.map_or(Ok(Level::default()), |value| level(&value))?,
             panic_on_mistake: text("PANOPLY_PANIC")?.map_or(Ok(false), |value| switch("PANOPLY_PANIC", &value))?,
         })
@@ -125,6 +133,11 @@ fn threads(value: &str) -> Result<NonZeroUsize> {
     const MOST: usize = 4096;
     let count = value.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= MOST);
     count.ok_or_else(|| Error::mistake(format!("PANOPLY_THREADS={value}: write a number from 1 to {MOST}")))
+}
+
+fn accuracy(value: &str) -> Result<Accuracy> {
+    let wrong = || Error::mistake(format!("PANOPLY_ACCURACY={value}: write exact, standard or fast"));
+    Accuracy::from_name(value).ok_or_else(wrong)
 }
 
 fn level(value: &str) -> Result<Level> {
@@ -175,6 +188,7 @@ mod tests {
         assert_eq!(settings.device, None);
         assert_eq!(settings.pool, PoolSetting::On);
         assert_eq!(settings.threads, None);
+        assert_eq!((settings.accuracy, settings.tune), (Accuracy::Standard, false));
         assert_eq!(settings.log, Level::Warn);
         assert_eq!(settings.cache_dir, None);
         assert!(!settings.panic_on_mistake);
@@ -187,6 +201,8 @@ mod tests {
             ("PANOPLY_POOL", "64MiB"),
             ("PANOPLY_CACHE_DIR", "/var/tmp/programs"),
             ("PANOPLY_THREADS", "3"),
+            ("PANOPLY_ACCURACY", "exact"),
+            ("PANOPLY_TUNE", "1"),
             ("PANOPLY_LOG", "debug"),
             ("PANOPLY_PANIC", "1"),
         ])
@@ -195,6 +211,7 @@ mod tests {
         assert_eq!(settings.pool, PoolSetting::Cap(64 << 20));
         assert_eq!(settings.cache_dir, Some(PathBuf::from("/var/tmp/programs")));
         assert_eq!(settings.threads.map(NonZeroUsize::get), Some(3));
+        assert_eq!((settings.accuracy, settings.tune), (Accuracy::Exact, true));
         assert_eq!(settings.log, Level::Debug);
         assert!(settings.panic_on_mistake);
     }
@@ -220,6 +237,8 @@ mod tests {
             ),
             ("PANOPLY_THREADS", "0", "PANOPLY_THREADS=0: write a number from 1 to 4096"),
             ("PANOPLY_THREADS", "many", "PANOPLY_THREADS=many: write a number from 1 to 4096"),
+            ("PANOPLY_ACCURACY", "high", "PANOPLY_ACCURACY=high: write exact, standard or fast"),
+            ("PANOPLY_TUNE", "on", "PANOPLY_TUNE=on: write 0 or 1"),
             ("PANOPLY_LOG", "loud", "PANOPLY_LOG=loud: write off, warn, info or debug"),
             ("PANOPLY_PANIC", "yes", "PANOPLY_PANIC=yes: write 0 or 1"),
         ] {

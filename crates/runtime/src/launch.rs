@@ -9,6 +9,7 @@ mod check;
 mod grid;
 mod group;
 pub mod record;
+mod tuning;
 pub mod work;
 
 use std::panic::Location;

@@ -198,7 +198,7 @@ fn a_cap_holds_on_every_device() {
 #[test]
 fn the_next_process_finds_its_programs_on_disk() {
     let folder = std::env::temp_dir().join(format!("panoply-devices-{}", std::process::id()));
-    let options = DeviceOptions { pool: PoolSetting::On, cache_dir: Some(folder.clone()) };
+    let options = DeviceOptions { pool: PoolSetting::On, cache_dir: Some(folder.clone()), ..DeviceOptions::default() };
     let run = |device: &Device| {
         let (x, mut y) = (device.full(8, 1.0f32).unwrap(), device.full(8, 2.0f32).unwrap());
         saxpy(3.0, &x, &mut y).launch(8).unwrap();

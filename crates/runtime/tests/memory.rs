@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 
 fn capped(cap: u64) -> (Device, std::sync::Arc<lab::Lab>) {
     let lab = lab::Lab::new(Plan::default());
-    (Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Cap(cap), cache_dir: None }), lab)
+    (Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Cap(cap), ..DeviceOptions::default() }), lab)
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_full_device_gets_back_what_is_kept_and_is_asked_again() {
 #[test]
 fn without_a_pool_memory_goes_back_at_once() {
     let lab = lab::Lab::new(Plan::default());
-    let device = Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Off, cache_dir: None });
+    let device = Device::new(lab.clone(), DeviceOptions { pool: PoolSetting::Off, ..DeviceOptions::default() });
     drop(device.allocate(1000).unwrap());
     drop(device.allocate(1000).unwrap());
     assert_eq!((lab.counts().allocations, lab.counts().used), (2, 0));

@@ -11,7 +11,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use panoply_ir::{DType, Error, Result, Scalar, Shape};
+use panoply_ir::{Accuracy, DType, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
 use crate::plan_cache::{self, Ready};
@@ -87,6 +87,8 @@ pub fn capture_with_state<'f, S: State, const N: usize, const M: usize>(
 /// A function as it was traced with such tensors.
 struct Trace {
     device: Device,
+    /// What its plan may do to float arithmetic.
+    accuracy: Accuracy,
     /// What is given: the inputs, then the tensors of the state.
     given: Vec<Kind>,
     ready: Arc<Ready>,
@@ -207,6 +209,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         let ready = plan_cache::find(device, graph)?;
         let traced = Arc::new(Trace {
             device: device.clone(),
+            accuracy: device.accuracy(),
             given: given.iter().map(Kind::of).collect(),
             ready,
             leaves,
@@ -301,7 +304,7 @@ impl Trace {
                 && (&kind.shape, kind.dtype) == (&tensor.0.shape, tensor.dtype())
                 && kind.number == tensor.number().is_some()
         };
-        self.device == *device
+        (&self.device, self.accuracy) == (device, device.accuracy())
             && (self.given.len(), self.drawn.len()) == (given.len(), generators.len())
             && self.given.iter().zip(given).all(same)
     }

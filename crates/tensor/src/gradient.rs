@@ -17,6 +17,7 @@ use panoply_ir::graph::{Op, Slice};
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{Alu, Error, Math, Result, Shape};
 
+use crate::capture::{Piece, State};
 use crate::checkpoint;
 use crate::tensor::{Node, Source, Tensor};
 use flows::Flows;
@@ -33,6 +34,24 @@ impl Tensor {
         }
         self.pulled("gradients", self.ones_like(), wanted)
     }
+}
+
+/// What a function gives, without how it came about: no gradient goes through it, and nothing is kept for one.
+///
+/// ```
+/// # use panoply_tensor::{Tensor, no_grad};
+/// let x = Tensor::from_slice(&[3.0f32], [1]);
+/// let y = (&x * no_grad(|| x.square())).sum(..);
+/// assert_eq!((y.item()?, y.gradients(&[&x])?[0].to_vec::<f32>()?), (27.0, vec![9.0]));
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+pub fn no_grad<S: State>(function: impl FnOnce() -> S) -> S {
+    let mut given = function();
+    given.visit(&mut |piece| match piece {
+        Piece::Tensor(tensor) => *tensor = tensor.detach(),
+        Piece::Rng(_) => {}
+    });
+    given
 }
 
 /// What flowed back.

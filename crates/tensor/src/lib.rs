@@ -29,6 +29,7 @@ pub mod settings;
 pub mod tensor;
 
 pub use capture::{Captured, Piece, State, capture, capture_with_state};
+pub use gradient::no_grad;
 pub use memory_plan::MemoryPlan;
 pub use ops::attention::{Attention, Rotary};
 pub use ops::conv::Conv;
@@ -40,7 +41,7 @@ pub use ops::resize::Ends;
 pub use ops::sort::Order;
 pub use ops::spectrum::{Fft, Norm};
 pub use ops::window::Window;
-pub use panoply_ir::{DType, Element, Error, ErrorKind, Result, Scalar, Shape, bf16, f16};
+pub use panoply_ir::{Accuracy, DType, Element, Error, ErrorKind, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;
 pub use plan_cache::{PlanCounts, counts as plan_counts};
 pub use random::Rng;

@@ -1,14 +1,15 @@
-//! Plans by graph and device, so that a training loop schedules and compiles once.
+//! Plans by graph, device and what was chosen for it, so that a training loop schedules and compiles once.
 //!
 //! The graph itself is the key: it holds no addresses and no values, and comparing it cannot mistake one program for
 //! another. The cache belongs to the process, as the registry of devices does; when a device has [`CAPACITY`] programs,
 //! the one not used for longest goes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use panoply_compile::plan::{BufferId, Plan, PlanArg, PlanBuffer, PlanStep, Role, plan};
+use panoply_compile::plan::{BufferId, Options, Plan, PlanArg, PlanBuffer, PlanStep, Role, Variant, plan_with};
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::{Result, Scalar};
@@ -20,8 +21,11 @@ const CAPACITY: usize = 512;
 /// Recordings tried for each plan: leaves may be parts of other memory once, or from then on.
 const RECORDINGS: usize = 2;
 
-static PLANS: LazyLock<Mutex<HashMap<Device, Programs>>> = LazyLock::new(Mutex::default);
+static PLANS: LazyLock<Mutex<Plans>> = LazyLock::new(Mutex::default);
 static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0), replays: AtomicU64::new(0) };
+
+/// The programs of each device, as it was chosen to compute.
+type Plans = HashMap<(Device, Options), Programs>;
 
 /// The programs of one device, each with when it was last used.
 type Programs = HashMap<Arc<Graph>, (Arc<Ready>, u64)>;
@@ -52,8 +56,12 @@ pub fn counts() -> PlanCounts {
 /// A plan whose kernels are ready to launch, in the order of the plan's steps; none for a copy, or for a routine without an epilogue.
 pub(crate) struct Ready {
     graph: Arc<Graph>,
+    /// How it was planned.
+    options: Options,
     plan: Plan,
     kernels: Vec<Option<Arc<Prepared>>>,
+    /// What runs in place of the kernels of some steps, once they were measured.
+    fastest: OnceLock<BTreeMap<usize, (Arc<Prepared>, Grid)>>,
     /// The plan's work, recorded when it runs a second time.
     recordings: Mutex<Recordings>,
     /// Whether it ran.
@@ -165,7 +173,7 @@ impl Ready {
             // The leaves are as they were: a plan only reads them.
             Err(failure) if device.gave_up(routines, &failure) => {
                 memory.bindings.truncate(memory.leaves);
-                let instead = Arc::new(Ready::new(device, self.graph.clone())?);
+                let instead = Arc::new(Ready::new(device, &self.options, self.graph.clone())?);
                 self.instead.get_or_init(|| instead).run(device, memory.bindings, slots)
             }
             done => done.map(|()| memory.outputs(&self.plan)),
@@ -189,7 +197,10 @@ impl Ready {
         }
         let buffers = memory.buffers(plan)?;
         let work = self.work(&buffers, slots);
-        device.submit(&work)?;
+        match self.plan.variants.is_empty() || self.fastest.get().is_some() {
+            true => device.submit(&work)?,
+            false => self.tune(device, &work)?,
+        }
         if self.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
             self.keep(recordings.tried, device.record(&work, &bindings, slots, memory.places(plan)));
         }
@@ -197,13 +208,33 @@ impl Ready {
     }
 
     /// Plans a graph and makes its kernels ready.
-    fn new(device: &Device, graph: Arc<Graph>) -> Result<Ready> {
+    fn new(device: &Device, options: &Options, graph: Arc<Graph>) -> Result<Ready> {
         COUNTS.plans.fetch_add(1, Ordering::Relaxed);
-        let plan = plan(&graph, device.target(), &|routine| device.offers(routine))?;
+        let plan = plan_with(options, &graph, device.target(), &|routine| device.offers(routine))?;
         let kernels = plan.steps.iter().map(|step| step.kernel().map(|kernel| device.prepare(kernel)).transpose());
         let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
-        let (recordings, ran, instead) = (Mutex::default(), AtomicBool::new(false), OnceLock::new());
-        Ok(Ready { graph, plan, kernels, recordings, ran, instead })
+        let (fastest, recordings, ran, instead) = Default::default();
+        Ok(Ready { graph, options: options.clone(), plan, kernels, fastest, recordings, ran, instead })
+    }
+
+    /// Does the plan's work step by step, and of steps with variants the fastest, which later runs take at once.
+    fn tune(&self, device: &Device, work: &[Work<'_>]) -> Result<()> {
+        let mut fastest = BTreeMap::new();
+        for (at, one) in work.iter().enumerate() {
+            match (&self.plan.steps[at], self.plan.variants.get(&at), one) {
+                (PlanStep::Kernel { kernel, .. }, Some(variants), Work::Kernel { grid, args, .. })
+                    if repeats(kernel) =>
+                {
+                    let others = variants.iter().map(|Variant { kernel, grid }| (kernel, Grid(*grid)));
+                    let candidates: Vec<_> = iter::once((kernel, *grid)).chain(others).collect();
+                    fastest.insert(at, device.run_fastest(&candidates, args)?);
+                }
+                _ => device.submit(std::slice::from_ref(one))?,
+            }
+        }
+        // Another thread may have been first; either choice is right.
+        let _ = self.fastest.set(fastest);
+        Ok(())
     }
 
     fn recordings(&self) -> MutexGuard<'_, Recordings> {
@@ -223,9 +254,13 @@ impl Ready {
 
     /// The plan's steps on these buffers, one for each of the plan's.
     fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Work<'a>> {
-        let step = |(step, prepared): (&'a PlanStep, &'a Option<Arc<Prepared>>)| match (step, prepared) {
+        let fastest = self.fastest.get();
+        let step = |(at, (step, prepared)): (usize, (&'a PlanStep, &'a Option<Arc<Prepared>>))| match (step, prepared) {
             (PlanStep::Kernel { kernel, grid, args }, Some(prepared)) => {
-                Work::Kernel { prepared, grid: Grid(*grid), args: arguments(kernel, args, buffers, slots) }
+                let given = (prepared, Grid(*grid));
+                let faster = fastest.and_then(|fastest| fastest.get(&at));
+                let (prepared, grid) = faster.map_or(given, |(prepared, grid)| (prepared, *grid));
+                Work::Kernel { prepared, grid, args: arguments(kernel, args, buffers, slots) }
             }
             (PlanStep::Routine { routine, buffers: ids, epilogue }, prepared) => {
                 let epilogue = epilogue.as_ref().zip(prepared.as_ref()).map(|(planned, prepared)| {
@@ -244,7 +279,7 @@ impl Ready {
                 unreachable!("kernel {} of a plan was not prepared", kernel.name)
             }
         };
-        self.plan.steps.iter().zip(&self.kernels).map(step).collect()
+        self.plan.steps.iter().zip(&self.kernels).enumerate().map(step).collect()
     }
 }
 
@@ -268,6 +303,11 @@ fn arguments<'a>(kernel: &Kernel, args: &[PlanArg], buffers: &'a [Storage], slot
     args.collect()
 }
 
+/// Whether a kernel gives the same when it runs again.
+fn repeats(kernel: &Kernel) -> bool {
+    kernel.mems.iter().all(|mem| mem.space != Space::Buffer(Access::InOut))
+}
+
 /// Bytes of a graph's outputs and of what it needs in between. It is planned if it was not.
 pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
     let ready = find(device, graph)?;
@@ -277,17 +317,18 @@ pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
 
 /// The plan of a graph. It is made if it is not there.
 pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
+    let key = (device.clone(), Options { accuracy: device.accuracy(), variants: device.tunes() });
     let used = COUNTS.hits.load(Ordering::Relaxed) + COUNTS.plans.load(Ordering::Relaxed);
-    if let Some((ready, last)) = lock().entry(device.clone()).or_default().get_mut(&graph) {
+    if let Some((ready, last)) = lock().entry(key.clone()).or_default().get_mut(&graph) {
         *last = used;
         COUNTS.hits.fetch_add(1, Ordering::Relaxed);
         return Ok(ready.clone());
     }
     // Planning is slow: others may use the cache meanwhile, and two threads may plan the same graph once each.
-    let ready = Arc::new(Ready::new(device, Arc::new(graph))?);
+    let ready = Arc::new(Ready::new(device, &key.1, Arc::new(graph))?);
     let mut gone = None;
     let mut plans = lock();
-    let programs = plans.entry(device.clone()).or_default();
+    let programs = plans.entry(key).or_default();
     if programs.len() >= CAPACITY {
         let oldest = programs.iter().min_by_key(|(_, (_, last))| *last).map(|(graph, _)| graph.clone());
         gone = oldest.and_then(|graph| programs.remove(&graph));
@@ -299,6 +340,6 @@ pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
     Ok(ready)
 }
 
-fn lock() -> MutexGuard<'static, HashMap<Device, Programs>> {
+fn lock() -> MutexGuard<'static, Plans> {
     PLANS.lock().unwrap_or_else(PoisonError::into_inner)
 }

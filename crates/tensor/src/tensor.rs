@@ -18,6 +18,10 @@ use crate::random::Word;
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Node>);
 
+/// Nodes one after another that wait for somebody to ask. Then the last of them is computed, so that a program that never asks holds no more
+/// than that, and plans equal stretches once.
+const MOST_PENDING: u32 = 1 << 14;
+
 pub(crate) struct Node {
     pub source: Source,
     pub inputs: Vec<Tensor>,
@@ -28,6 +32,8 @@ pub(crate) struct Node {
     pub place: &'static Location<'static>,
     /// Larger than that of every node made before.
     pub serial: u64,
+    /// The longest way, in nodes, to what had a value or needed none when this was made.
+    pub depth: u32,
     /// The value, once somebody asked.
     pub value: OnceLock<Storage>,
 }
@@ -150,8 +156,22 @@ impl Tensor {
         dtype: DType,
         device: Option<Device>,
     ) -> Tensor {
-        let (place, serial) = (Location::caller(), Node::next_serial());
-        Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, serial, value: OnceLock::new() }))
+        let (place, serial, depth) = (Location::caller(), Node::next_serial(), Node::depth_over(&inputs));
+        let value = OnceLock::new();
+        let tensor = Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, serial, depth, value }));
+        if depth > 0 && depth.is_multiple_of(MOST_PENDING) {
+            tensor.relieve();
+        }
+        tensor
+    }
+
+    /// Computes what has waited too long. What cannot be computed yet, in a function under trace for instance, waits on, and a failure is
+    /// met again by whoever asks for the value.
+    #[cold]
+    fn relieve(&self) {
+        if self.0.device.is_some() && !self.is_mistake() {
+            drop(self.eval());
+        }
     }
 
     /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
@@ -241,6 +261,12 @@ impl Node {
     pub fn next_serial() -> u64 {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         SERIAL.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The depth of a node over these.
+    fn depth_over(inputs: &[Tensor]) -> u32 {
+        let depth = |Tensor(input): &Tensor| if input.value.get().is_some() { 0 } else { input.depth };
+        inputs.iter().map(depth).max().map_or(0, |deepest| deepest.saturating_add(1))
     }
 
     /// The inputs that its value is made of.

@@ -171,3 +171,27 @@ fn products_and_convolutions_run_in_tiles_on_a_gpu() {
     let strided = |x: &[Tensor]| x[0].conv(&x[1], &Conv { stride: [2, 2], ..padded() });
     assert_eq!(untiled(strided, &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
 }
+
+/// Through slices, transposes and batches, and not where something else than the conversion stands between.
+#[test]
+fn products_of_bytes_are_a_routine() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let numbers = |count: usize, by: usize| (0..count).map(|i| (i * by % 255) as u8 as i8).collect::<Vec<i8>>();
+        let (x, w) = (numbers(3 * 40 * 64, 37), numbers(50 * 64, 91));
+        let (left, right) = (Tensor::from_slice(&x, [3, 40, 64]), Tensor::from_slice(&w, [50, 64]));
+        let wide = |x: &Tensor| x.cast(DType::I32);
+        let product = wide(&left).matmul(&wide(&right.t()));
+        let [PlanStep::Routine { routine, .. }] = &steps(&device, &[&product])[..] else { panic!("one routine") };
+        assert!(routine.to_string().starts_with("gemm i8"), "{routine}");
+        let dot = |i: usize, column: usize| {
+            (0..64).map(|k| i32::from(x[i * 64 + k]) * i32::from(w[column * 64 + k])).sum::<i32>()
+        };
+        let want: Vec<i32> = (0..3 * 40 * 50).map(|at| dot(at / 50, at % 50)).collect();
+        assert_eq!(product.to_vec::<i32>().unwrap(), want);
+        let offset = (wide(&left) - 3.0).matmul(&wide(&right.t()));
+        assert!(steps(&device, &[&offset]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
+        let bools = left.cast(DType::Bool).cast(DType::I32).matmul(&wide(&right.t()));
+        assert!(steps(&device, &[&bools]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
+    });
+}

@@ -3,7 +3,7 @@
 
 use panoply_tensor::conformance::row::{Input, Row, weighted};
 use panoply_tensor::conformance::rows;
-use panoply_tensor::{DType, Device, Tensor, eval};
+use panoply_tensor::{DType, Device, Tensor, eval, no_grad};
 
 /// Examples of a row.
 const EXAMPLES: u64 = 3;
@@ -227,5 +227,30 @@ fn mistakes_of_transforms() {
         }
         let wrong = x.exp().vjp(&[&x], &y).unwrap_err();
         assert!(wrong.message().starts_with("vjp: f32[3]"), "{wrong}");
+    });
+}
+
+#[test]
+fn nothing_flows_through_no_grad() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&[0.5f64, -1.5, 2.0], [3]);
+        let f = |x: &Tensor, frozen: &Tensor| (x * frozen.exp() + frozen.sin()).sum(..);
+        let [slope] = &f(&x, &no_grad(|| &x * 3.0)).gradients(&[&x]).unwrap()[..] else { panic!("one was asked for") };
+        // Central differences, the frozen part where it is.
+        let at = |i: usize, by: f64| {
+            let mut moved = x.to_vec::<f64>().unwrap();
+            moved[i] += by;
+            f(&Tensor::from_slice(&moved, [3]), &(&x * 3.0)).item().unwrap()
+        };
+        let want: Vec<f64> = (0..3).map(|i| (at(i, 1e-3) - at(i, -1e-3)) / 2e-3).collect();
+        for (have, want) in slope.to_vec::<f64>().unwrap().iter().zip(&want) {
+            assert!((have - want).abs() <= 1e-9 * want.abs(), "{have} for {want}");
+        }
+        let (values, [one, two]) = no_grad(|| (vec![&x * 2.0], [x.exp(), x.sin()]));
+        assert_eq!(values[0].to_vec::<f64>().unwrap(), [1.0, -3.0, 4.0]);
+        let error = (one.sum(..) + two.sum(..)).gradients(&[&x]).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("does not depend on f64[3]"), "{error}");
+        let wrong = no_grad(|| x.sum(9)).check().unwrap_err();
+        assert!(wrong.message().starts_with("sum: axis 9"), "{wrong}");
     });
 }

@@ -3,8 +3,9 @@
 //! The shape of a kernel is decided here from the target's style and from which variables walk through memory in steps
 //! of one element; `emit` only obeys.
 
-use panoply_ir::Target;
+use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::Style;
+use panoply_ir::{Accuracy, Target};
 
 use super::levels::{Levels, Place};
 use crate::schedule::affine::{Form, Var};
@@ -52,7 +53,7 @@ const SHORT_ROW: u64 = 48;
 const GPU_GROUP: u32 = 256;
 
 /// Chooses a mapping.
-pub fn map(nest: &Nest, levels: &Levels, target: &Target) -> Mapping {
+pub fn map(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) -> Mapping {
     let longest = nest.loops.iter().map(|vars| extent(vars)).max().unwrap_or(1);
     let scans = nest.values.iter().any(|(value, _)| matches!(value, Value::Scanned(..)));
     let scatters = nest.stores.iter().any(|store| store.adds);
@@ -63,16 +64,28 @@ pub fn map(nest: &Nest, levels: &Levels, target: &Target) -> Mapping {
     };
     let contiguous = along_rows(nest, levels);
     let grouped = longest >= SHORT_ROW && !scans && !scatters && (contiguous || (starved && longest >= 4 * SHORT_ROW));
+    let grouped = grouped && !(accuracy == Accuracy::Exact && sums_floats(nest));
     if grouped { by_group(nest, target, longest) } else { by_item(nest, target) }
 }
 
+/// Whether the order in which a loop's turns are combined can be seen in the result.
+fn sums_floats(nest: &Nest) -> bool {
+    let sums = |op: ReduceOp| match op {
+        ReduceOp::Sum | ReduceOp::Prod => true,
+        ReduceOp::Max | ReduceOp::Min => false,
+    };
+    nest.values.iter().any(|(value, dtype)| matches!(value, Value::Reduced(op, ..) if sums(*op)) && dtype.is_float())
+}
+
 impl Mapping {
-    /// How long the innermost outer variable should be made, if it is so short that a CPU's blocks would be mostly empty.
-    pub fn short(&self, nest: &Nest, target: &Target) -> Option<u64> {
-        let Style::Cpu { block } = target.style else { return None };
+    /// How long the innermost outer variable should be made, if it is so short that a CPU's blocks would be mostly empty; the best guess
+    /// first, and as it is last. Empty if it is long enough.
+    pub fn lengths(&self, nest: &Nest, target: &Target) -> Vec<u64> {
+        let Style::Cpu { block } = target.style else { return Vec::new() };
+        let block = block as u64;
         let alone = self.lanes.is_none() && self.tile.is_none();
-        let last = nest.outer.last().filter(|_| nest.outer.len() > 1)?;
-        (alone && last.extent < block as u64 / 4).then_some(block as u64 / 2)
+        let short = nest.outer.len() > 1 && nest.outer.last().is_some_and(|last| last.extent < block / 4);
+        if alone && short { vec![block / 2, 1] } else { Vec::new() }
     }
 }
 

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::verify::verify;
-use panoply_ir::{Result, Target, Verified};
+use panoply_ir::{Accuracy, Result, Target, Verified};
 
+use crate::opt::contract::contract;
 use crate::schedule::nest::Nest;
 pub use scalar::Argument;
 
@@ -34,24 +35,64 @@ pub struct Lowered {
 }
 
 /// The kernel of a nest on a target.
-pub fn lower(graph: &Graph, nest: &Nest, target: &Target) -> Result<Lowered> {
-    let nest = axes::tidy(nest.clone());
-    let levels = levels::Levels::new(&nest);
-    let emitted = match tile::tiling(&nest, &levels, target) {
-        Some(tiling) => tile::emit(graph, &nest, &levels, &tiling)?,
-        None => {
-            let mapping = mapping::map(&nest, &levels, target);
-            match mapping.short(&nest, target) {
-                None => rows::emit(graph, &nest, &levels, &mapping)?,
-                Some(length) => {
-                    let nest = axes::lengthened(nest.clone(), length);
-                    let levels = levels::Levels::new(&nest);
-                    rows::emit(graph, &nest, &levels, &mapping::map(&nest, &levels, target))?
-                }
-            }
+pub fn lower(graph: &Graph, nest: &Nest, target: &Target, accuracy: Accuracy) -> Result<Lowered> {
+    Ways::new(nest, target, accuracy).write(0, graph, target, accuracy)
+}
+
+/// Kernels of a nest that give the same bits of the same arguments, the one [`lower`] gives first: which is the fastest only a device can say.
+pub fn variants(graph: &Graph, nest: &Nest, target: &Target, accuracy: Accuracy) -> Result<Vec<Lowered>> {
+    let ways = Ways::new(nest, target, accuracy);
+    let first = ways.write(0, graph, target, accuracy)?;
+    let mut all = vec![first];
+    for way in 1..ways.count() {
+        let other = ways.write(way, graph, target, accuracy)?;
+        let new = |known: &Lowered| panoply_ir::hash(&known.kernel) != panoply_ir::hash(&other.kernel);
+        if other.arguments == all[0].arguments && all.iter().all(new) {
+            all.push(other);
         }
-    };
-    let kernel =
-        verify(emitted.kernel).unwrap_or_else(|error| panic!("lowering wrote a wrong kernel: {error}\n{nest}"));
-    Ok(Lowered { kernel: Arc::new(kernel), grid: emitted.grid, arguments: emitted.arguments })
+    }
+    Ok(all)
+}
+
+/// A nest with the ways in which its kernel may be written.
+struct Ways {
+    nest: Nest,
+    levels: levels::Levels,
+    /// As a product of matrices; rows if there is none.
+    tilings: Vec<tile::Tiling>,
+    mapping: mapping::Mapping,
+    /// How long the innermost variable is made; as it is if there is none.
+    lengths: Vec<u64>,
+}
+
+impl Ways {
+    fn new(nest: &Nest, target: &Target, accuracy: Accuracy) -> Ways {
+        let nest = axes::tidy(nest.clone());
+        let levels = levels::Levels::new(&nest);
+        let tilings = tile::tilings(&nest, &levels, target, accuracy);
+        let mapping = mapping::map(&nest, &levels, target, accuracy);
+        let lengths = mapping.lengths(&nest, target);
+        Ways { nest, levels, tilings, mapping, lengths }
+    }
+
+    fn count(&self) -> usize {
+        self.tilings.len().max(self.lengths.len()).max(1)
+    }
+
+    fn write(&self, way: usize, graph: &Graph, target: &Target, accuracy: Accuracy) -> Result<Lowered> {
+        let Ways { nest, levels, tilings, mapping, lengths } = self;
+        let emitted = match (tilings.get(way), lengths.get(way)) {
+            (Some(tiling), _) => tile::emit(graph, nest, levels, tiling)?,
+            (None, None) => rows::emit(graph, nest, levels, mapping)?,
+            (None, Some(length)) => {
+                let nest = axes::lengthened(nest.clone(), *length);
+                let levels = levels::Levels::new(&nest);
+                rows::emit(graph, &nest, &levels, &mapping::map(&nest, &levels, target, accuracy))?
+            }
+        };
+        let contracts = accuracy == Accuracy::Fast && tile::fuses(target);
+        let kernel = if contracts { contract(emitted.kernel) } else { emitted.kernel };
+        let kernel = verify(kernel).unwrap_or_else(|error| panic!("lowering wrote a wrong kernel: {error}\n{nest}"));
+        Ok(Lowered { kernel: Arc::new(kernel), grid: emitted.grid, arguments: emitted.arguments })
+    }
 }

@@ -14,8 +14,8 @@ use panoply_ir::alu::Alu;
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Builtin, ExprId, Guard, LocalId, MemId};
 use panoply_ir::reduce::ReduceOp;
-use panoply_ir::target::Style;
-use panoply_ir::{DType, Result, Scalar, Target};
+use panoply_ir::target::{Language, Style};
+use panoply_ir::{Accuracy, DType, Result, Scalar, Target};
 
 use super::levels::{self, Levels, Place};
 use super::rows::Emitted;
@@ -44,6 +44,8 @@ pub struct Tiling {
     /// Steps along the inner variable that shared memory holds at a time.
     slab: u64,
     dtype: DType,
+    /// Whether a product is rounded together with its addition.
+    fused: bool,
 }
 
 /// Variables counted by one number, the last one fastest.
@@ -60,14 +62,39 @@ impl Axis {
 /// Elements between the slab's rows beyond their length, so that work-items that write a column of it use different banks.
 const SKEW: u64 = 4;
 
+/// Work-items of a group and the block of each, the largest tiles first.
+const TILES: [([u64; 2], [u64; 2]); 6] = [
+    ([16, 16], [8, 8]),
+    ([16, 16], [8, 4]),
+    ([16, 16], [4, 8]),
+    ([16, 16], [4, 4]),
+    ([8, 8], [8, 8]),
+    ([8, 8], [4, 4]),
+];
+/// Those that are taken where nobody measures.
+const GUESSED: [([u64; 2], [u64; 2]); 3] = [([16, 16], [8, 8]), ([16, 16], [4, 4]), ([8, 8], [4, 4])];
+
 /// Fewer rows, columns or steps would leave most of a tile empty.
 const SMALLEST: u64 = 16;
 
-/// How to divide a nest, if it is a product large enough for tiles.
-pub fn tiling(nest: &Nest, levels: &Levels, target: &Target) -> Option<Tiling> {
-    if target.style != Style::Gpu {
-        return None;
-    }
+/// Whether a multiply-add is one operation of the target's.
+pub fn fuses(target: &Target) -> bool {
+    target.language != Language::Wgsl
+}
+
+/// How to divide a nest, the best guess first, if it is a product large enough for tiles. The order of its sums is the same in all.
+pub fn tilings(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) -> Vec<Tiling> {
+    let fused = match accuracy {
+        Accuracy::Exact => false,
+        Accuracy::Standard => true,
+        Accuracy::Fast => fuses(target),
+    };
+    let whole = if target.style == Style::Gpu { product(nest, levels, fused) } else { None };
+    whole.map_or(Vec::new(), |tiling| tiling.sized(target))
+}
+
+/// A nest as a product, not divided yet.
+fn product(nest: &Nest, levels: &Levels, fused: bool) -> Option<Tiling> {
     let [inner] = &nest.loops[..] else { return None };
     let combined = |value: &Value| matches!(value, Value::Reduced(..) | Value::Scanned(..));
     let mut sums = (0..nest.values.len()).filter(|id| combined(&nest.values[*id].0));
@@ -90,8 +117,7 @@ pub fn tiling(nest: &Nest, levels: &Levels, target: &Target) -> Option<Tiling> {
     if !stores || !large || dtype != DType::F32 {
         return None;
     }
-    let tiling = Tiling { sum, a, b, row, column, inner, batch, items: [16, 16], block: [4, 4], slab: 16, dtype };
-    tiling.sized(target)
+    Some(Tiling { sum, a, b, row, column, inner, batch, items: [16, 16], block: [4, 4], slab: 16, dtype, fused })
 }
 
 /// The outer variables a value depends on, in the nest's order.
@@ -111,22 +137,29 @@ fn outer_vars(nest: &Nest, id: ValueId) -> Vec<Var> {
 }
 
 impl Tiling {
-    /// The largest tiles that leave the device enough groups and fit its limits.
-    fn sized(mut self, target: &Target) -> Option<Tiling> {
-        for (items, block) in [([16, 16], [8, 8]), ([16, 16], [4, 4]), ([8, 8], [4, 4])] {
-            (self.items, self.block) = (items, block);
-            let [columns, rows] = self.tile();
+    /// Tiles that fit the device's limits: the largest that leave it enough groups, then all others.
+    fn sized(&self, target: &Target) -> Vec<Tiling> {
+        let (mut fit, mut best) = (Vec::new(), None);
+        for (items, block) in TILES {
+            let sized = Tiling { items, block, ..self.clone() };
+            let [columns, rows] = sized.tile();
             let tiles = self.column.extent().div_ceil(columns) * self.row.extent().div_ceil(rows);
             let groups = self.batch.extent() * tiles;
             let slabs = self.slab * (columns + rows + 2 * SKEW) * self.dtype.bytes() as u64;
             let fits = items[0] * items[1] <= target.max_group_items as u64
                 && items.iter().zip(target.max_group).all(|(items, most)| *items <= most as u64)
                 && slabs <= target.shared_bytes as u64;
-            if fits && (groups >= 128 || block == [4, 4] && (groups >= 32 || items == [8, 8])) {
-                return Some(self);
+            let enough = groups >= 128 || block == [4, 4] && (groups >= 32 || items == [8, 8]);
+            if fits {
+                best = best.or((enough && GUESSED.contains(&(items, block))).then_some(fit.len()));
+                fit.push(sized);
             }
         }
-        None
+        match best {
+            Some(best) => fit[..=best].rotate_right(1),
+            None => fit.clear(),
+        }
+        fit
     }
 
     /// Columns and rows of a tile.
@@ -278,7 +311,13 @@ impl<'a> Tiles<'a> {
         let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (*left, *right)));
         for ((left, right), sum) in pairs.zip(sums) {
             let before = self.e.b.get(*sum);
-            let after = self.e.b.alu(Alu::Fma, &[left, right, before]);
+            let after = match self.t.fused {
+                true => self.e.b.alu(Alu::Fma, &[left, right, before]),
+                false => {
+                    let product = self.e.b.alu(Alu::Mul, &[left, right]);
+                    self.e.b.alu(Alu::Add, &[before, product])
+                }
+            };
             self.e.b.assign(*sum, after);
         }
         self.e.b.end();

@@ -6,7 +6,7 @@
 //!
 //! A pass keeps the kernel's meaning bit for bit as the interpreter defines it (the bits of a NaN aside), and reorders no
 //! float arithmetic. Multiplication and addition are never contracted: a fused multiply-add happens where the program
-//! says `Fma` and nowhere else, or results would depend on the device.
+//! says `Fma` and nowhere else, or results would depend on the device. Who allows that has [`contract`] before.
 //!
 //! Two passes one might look for are not here. **Affine strength reduction** (addresses and quotients of loop counters
 //! advanced by addition): the CPU's vector machine advances affine addresses itself, and compilers of text do; a loop of
@@ -15,6 +15,7 @@
 //! vectors**: OpenCL's `vload` promises the alignment of one element only, so a device can do no more with it than with the
 //! single reads, which its compiler merges where that is possible. The renderers do write vectors that a kernel asks for.
 
+pub(crate) mod contract;
 pub(crate) mod expand_collectives;
 pub(crate) mod expand_math;
 pub(crate) mod walk;

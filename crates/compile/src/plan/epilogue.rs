@@ -13,12 +13,13 @@ use panoply_ir::{Target, strides};
 
 use super::{BufferId, PlanArg, PlanBuffer, PlanEpilogue, PlanStep, Role, bound};
 
-/// Makes kernels the epilogues of routines wherever the rule allows it.
-pub fn attach(target: &Target, buffers: &[PlanBuffer], steps: Vec<PlanStep>) -> Vec<PlanStep> {
+/// Makes kernels the epilogues of routines wherever the rule allows it: the routine is where the kernel was, and none where it was
+/// itself.
+pub fn attach(target: &Target, buffers: &[PlanBuffer], steps: Vec<PlanStep>) -> Vec<Option<PlanStep>> {
+    let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
     if !matches!(target.style, Style::Cpu { .. }) {
         return steps;
     }
-    let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
     for at in 0..steps.len() {
         let Some(PlanStep::Kernel { kernel, grid, args }) = steps[at].clone() else { continue };
         let parts = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
@@ -33,7 +34,7 @@ pub fn attach(target: &Target, buffers: &[PlanBuffer], steps: Vec<PlanStep>) -> 
             steps[at] = Some(PlanStep::Routine { routine, buffers, epilogue });
         }
     }
-    steps.into_iter().flatten().collect()
+    steps
 }
 
 /// The routine whose first result a buffer is, if that has no epilogue.

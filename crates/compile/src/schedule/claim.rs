@@ -2,10 +2,11 @@
 //!
 //! A call that names its routine reads its inputs row-major. Of a matrix product, transposed, sliced and repeated operands
 //! are strides: the routine reads the deepest node below an operand whose elements still lie at
-//! `offset + batch + row + column`; what stands between is never computed.
+//! `offset + batch + row + column`; what stands between is never computed. A product of i32 that were i8 is one of the i8.
 
 use std::fmt;
 
+use panoply_ir::DType;
 use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 
@@ -53,10 +54,13 @@ pub fn product(graph: &Graph, id: NodeId) -> Claim {
     let node = graph.node(id);
     let (dims, rank) = (node.shape.dims(), node.shape.rank());
     let (m, n) = (dims[rank - 2], dims[rank - 1]);
-    let (a, a_layout) = operand(graph, node.inputs[0]);
-    let (b, b_layout) = operand(graph, node.inputs[1]);
+    let of =
+        |dtype: DType| Some((operand(graph, node.inputs[0], dtype)?, operand(graph, node.inputs[1], dtype)?, dtype));
+    let narrow = if node.dtype == DType::I32 { of(DType::I8) } else { None };
+    let ((a, a_layout), (b, b_layout), dtype) =
+        narrow.or_else(|| of(node.dtype)).expect("the operands themselves are row-major");
     let gemm = Gemm {
-        dtype: node.dtype,
+        dtype,
         batch: dims[..rank - 2].iter().product(),
         m,
         n,
@@ -68,7 +72,9 @@ pub fn product(graph: &Graph, id: NodeId) -> Claim {
     Claim { routine: Routine::Gemm(gemm), inputs: vec![a, b], outputs: vec![Some(id)] }
 }
 
-fn operand(graph: &Graph, id: NodeId) -> (NodeId, Layout) {
+/// The deepest node of a type below an operand that still lies as a matrix, and how; below one of another type, through the
+/// conversion from that type.
+fn operand(graph: &Graph, id: NodeId, dtype: DType) -> Option<(NodeId, Layout)> {
     let (dims, rank) = (graph.node(id).shape.dims(), graph.node(id).shape.rank());
     let batch: usize = dims[..rank - 2].iter().product();
     let vars = [batch, dims[rank - 2], dims[rank - 1]].map(|extent| extent.max(1) as u64);
@@ -79,13 +85,19 @@ fn operand(graph: &Graph, id: NodeId) -> (NodeId, Layout) {
     let mut at = id;
     loop {
         let node = graph.node(at);
-        found = layout(&pull::linear(&coords, &node.shape), &vars).map(|layout| (at, layout)).or(found);
+        if node.dtype == dtype {
+            found = layout(&pull::linear(&coords, &node.shape), &vars).map(|layout| (at, layout)).or(found);
+        }
+        if node.op == Op::Cast && node.dtype != dtype && graph.node(node.inputs[0]).dtype == dtype {
+            at = node.inputs[0];
+            continue;
+        }
         if !pull::is_movement(&node.op) {
-            return found.expect("the operand itself is row-major");
+            return found;
         }
         let (from, bounds) = pull::pull(node, &graph.node(node.inputs[0]).shape, &coords);
         if !bounds.is_empty() {
-            return found.expect("the operand itself is row-major");
+            return found;
         }
         (at, coords) = (node.inputs[0], from);
     }

@@ -316,8 +316,13 @@ impl Fusion<'_> {
         let mut buffers: BTreeSet<NodeId> = group.loads.keys().copied().collect();
         let inputs = self.graph.node(id).inputs.iter();
         let wanted = group.demands.keys().filter(|wanted| **wanted != id).chain(inputs);
-        buffers.extend(wanted.filter_map(|wanted| self.stored_behind(*wanted)));
+        buffers.extend(wanted.flat_map(|wanted| self.factors(wanted)).filter_map(|wanted| self.stored_behind(*wanted)));
         buffers.len() + group.stores.len() + stores <= self.target.max_bindings as usize
+    }
+
+    /// The factors of what a product of matrices sums, which must never be stored; of anything else the node itself.
+    fn factors<'n>(&'n self, id: &'n NodeId) -> &'n [NodeId] {
+        if is_outer_product(self.graph, *id) { &self.graph.node(*id).inputs } else { std::slice::from_ref(id) }
     }
 
     /// The node behind movements, unless it takes no memory.
@@ -350,11 +355,14 @@ fn is_free(op: &Op) -> bool {
 /// Whether a node sums products of elements that repeat along different axes.
 pub(super) fn is_product(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
+    matches!(node.op, Op::Reduce(ReduceOp::Sum, _)) && is_outer_product(graph, node.inputs[0])
+}
+
+/// Whether a node is the products of elements that repeat along different axes.
+fn is_outer_product(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
     let repeats = |id: &NodeId| matches!(graph.node(*id).op, Op::Expand);
-    matches!(node.op, Op::Reduce(ReduceOp::Sum, _)) && {
-        let product = graph.node(node.inputs[0]);
-        product.op == Op::Alu(Alu::Mul) && product.inputs.iter().all(repeats)
-    }
+    node.op == Op::Alu(Alu::Mul) && node.inputs.iter().all(repeats)
 }
 
 /// For each node, see [`Fusion::combined`].

@@ -25,7 +25,7 @@ use std::fmt;
 
 use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::routine::Routine;
-use panoply_ir::{DType, Result, Target, graph_verify};
+use panoply_ir::{Accuracy, DType, Result, Target, graph_verify};
 
 use authored::Call;
 use claim::Claim;
@@ -71,11 +71,23 @@ impl Step {
 
 /// Decides what runs together on a target that offers these routines.
 pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Schedule> {
+    schedule_to(Accuracy::default(), graph, target, offers)
+}
+
+/// [`schedule`] with a say in the order of sums.
+pub fn schedule_to(
+    accuracy: Accuracy,
+    graph: &Graph,
+    target: &Target,
+    offers: &dyn Fn(&Routine) -> bool,
+) -> Result<Schedule> {
     graph_verify::verify(graph)?;
+    let exact = accuracy == Accuracy::Exact;
+    let offers = &|routine: &Routine| !(exact && routine.sums_floats()) && offers(routine);
     let graph = expand::simplify(graph, offers);
     let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, offers);
-    let (graph, waits) = order::release(&split::split(&graph, target));
+    let (graph, waits) = order::release(&split::split(&graph, if exact { split::ANYWHERE } else { target.style }));
     let step = |mut group: Group| match group.whole.take() {
         Some(Whole::Routine(claim)) => Step::Routine(claim),
         Some(Whole::Kernel(call)) => Step::Kernel(call),

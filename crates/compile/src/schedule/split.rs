@@ -2,9 +2,8 @@
 //!
 //! A sum of sixteen million elements to one number would be one row, and one row is one group of work-items. Part of a
 //! reduced axis is kept through a first step and combined in a second. How an axis is divided depends on its length and
-//! the target alone, so the order of summation is the same on every run.
+//! the target's style alone, so the order of summation is the same on every run.
 
-use panoply_ir::Target;
 use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::Style;
@@ -12,13 +11,16 @@ use panoply_ir::target::Style;
 use super::expand::{accumulator, rewrite};
 use super::rewrite::Rewriter;
 
+/// The style that everything is divided for where no device shall have a say in it.
+pub const ANYWHERE: Style = Style::Gpu;
+
 /// The same values with long reductions to few numbers in two steps.
-pub fn split(graph: &Graph, target: &Target) -> Graph {
+pub fn split(graph: &Graph, style: Style) -> Graph {
     let users = users(graph);
     rewrite(graph, |rewriter, id, inputs| {
         let node = graph.node(id);
         let Op::Reduce(op, axes) = &node.op else { return None };
-        let division = divide(graph, node, axes, target.style, spreads(graph, &users, id))?;
+        let division = divide(graph, node, axes, style, spreads(graph, &users, id))?;
         Some(division.apply(rewriter, *op, axes, node, inputs[0]))
     })
 }

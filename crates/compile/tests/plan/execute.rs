@@ -181,7 +181,7 @@ fn multiply(gemm: &Gemm, a: &[Scalar], b: &[Scalar], c: &[Scalar]) -> Vec<Scalar
             for column in 0..gemm.n {
                 let term = |k| a[at(gemm.a, i, row, k)].to_f64() * b[at(gemm.b, i, k, column)].to_f64();
                 let sum: f64 = (0..gemm.k).map(term).sum();
-                product[at(gemm.c, i, row, column)] = Scalar::from_f64(gemm.dtype, sum);
+                product[at(gemm.c, i, row, column)] = Scalar::from_f64(gemm.result(), sum);
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A product is divided into [`Part`]s of the result, each of which runs on one thread. How its elements lie in memory is
 //! a [`Format`]: bf16 is multiplied in pairs where the machine does that, other 16-bit floats are widened to f32 as they are
-//! packed. Sums are f32 or f64, and are rounded once.
+//! packed. Sums are f32 or f64, and are rounded once; those of products of i8 are i32.
 
 mod dots;
 mod format;
@@ -19,8 +19,8 @@ use crate::pool::Pool;
 use crate::simd;
 use crate::vm::isa::Isa;
 #[cfg(target_arch = "x86_64")]
-use crate::vm::isa::{Avx512Pairs, Machine, has_pairs};
-use format::{Bf16, F16, Format, Plain};
+use crate::vm::isa::{Avx512Pairs, Avx512Words, Machine, has_pairs, has_words};
+use format::{Bf16, Bytes, F16, Format, Plain};
 use pack::Matrix;
 use part::{End, Part};
 
@@ -50,7 +50,7 @@ pub fn can_end(gemm: &Gemm) -> bool {
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epilogue: Option<Epilogue<'_>>) {
-    // SAFETY: the caller's promise; a machine that has pairs has what multiplies them.
+    // SAFETY: the caller's promise; a machine that has pairs or words has what multiplies them.
     unsafe {
         match gemm.dtype {
             DType::F64 => product::<Plain<f64>>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
@@ -59,6 +59,11 @@ pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epi
             DType::BF16 if isa == Isa::Avx512 && has_pairs() => {
                 product::<format::Bf16Pairs>(pool, gemm, buffers, epilogue, |part| Avx512Pairs::run(part));
             }
+            #[cfg(target_arch = "x86_64")]
+            DType::I8 if isa == Isa::Avx512 && has_words() => {
+                product::<Bytes>(pool, gemm, buffers, epilogue, |part| Avx512Words::run(part));
+            }
+            DType::I8 => product::<Bytes>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
             DType::BF16 => product::<Bf16>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
             _ => product::<Plain<f32>>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
         }
@@ -81,13 +86,8 @@ unsafe fn product<F: Format>(
     let [a, b, c] = (if turns { [1, 0, 2] } else { [0, 1, 2] }).map(|at| Shared(buffers[at]));
     pool.run(tiles.count(), &|number| {
         let (batch, row, column, m, n) = tiles.part(&gemm, number);
-        let matrix = |buffer: Shared, layout: Layout| Matrix {
-            start: buffer.at(0).cast::<F::Elem>().wrapping_add(layout.offset + batch * layout.batch),
-            row: layout.row,
-            column: layout.column,
-        };
-        let (a, b) = (matrix(a, gemm.a).from(row, 0), matrix(b, gemm.b).from(0, column));
-        let (result, c) = (c.at(0).cast::<F::Elem>(), matrix(c, gemm.c).from(row, column));
+        let (a, b) = (matrix(a, gemm.a, batch).from(row, 0), matrix(b, gemm.b, batch).from(0, column));
+        let (result, c) = (c.at(0).cast::<F::Result>(), matrix(c, gemm.c, batch).from(row, column));
         let few = gemm.m <= VECTORS;
         // SAFETY: the caller's promise; parts of the result are disjoint.
         unsafe {
@@ -97,6 +97,12 @@ unsafe fn product<F: Format>(
             });
         }
     });
+}
+
+/// A matrix of a batch.
+fn matrix<T>(buffer: Shared, layout: Layout, batch: usize) -> Matrix<T> {
+    let Layout { offset, batch: next, row, column } = layout;
+    Matrix { start: buffer.at(0).cast::<T>().wrapping_add(offset + batch * next), row, column }
 }
 
 /// The same product, with all batches' rows, or columns, as those of one matrix if they lie so.
@@ -230,7 +236,14 @@ mod tests {
         scalar.to_f64()
     }
 
-    fn compare<T: panoply_ir::Element>(gemm: &Gemm, a: &[T], b: &[T], c: &[T], before: &[T], tolerance: f64) {
+    fn compare<T: panoply_ir::Element, R: panoply_ir::Element>(
+        gemm: &Gemm,
+        a: &[T],
+        b: &[T],
+        c: &[R],
+        before: &[R],
+        tolerance: f64,
+    ) {
         let at = |layout: Layout, batch: usize, row: usize, column: usize| {
             layout.offset + batch * layout.batch + row * layout.row + column * layout.column
         };
@@ -301,5 +314,49 @@ mod tests {
         check::<f64>(DType::F64, 0.0);
         check::<panoply_ir::f16>(DType::F16, 1.0 / 2048.0);
         check::<panoply_ir::bf16>(DType::BF16, 1.0 / 256.0);
+    }
+
+    /// Every product and every sum of i8 is exact: with the extremes, on every set, and on AVX-512 without products of words too.
+    #[test]
+    fn bytes_are_multiplied_exactly() {
+        for (number, [m, n, k, batch]) in [
+            [1, 1, 1, 1],
+            [3, 5, 7, 2],
+            [64, 65, 66, 1],
+            [40, 20, 1100, 1],
+            [1, 200, 100, 1],
+            [200, 2, 33, 2],
+            [8, 8, 0, 1],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for variant in 0..8 {
+                let (a, a_len) = layout(m, k, batch, variant & 1 != 0, false);
+                let (b, b_len) = layout(k, n, batch, variant & 2 != 0, number % 3 == 1);
+                let (c, c_len) = layout(m, n, batch, variant & 4 != 0, false);
+                let gemm = Gemm { dtype: DType::I8, batch, m, n, k, a, b, c };
+                let fill = |len: usize, by: usize| -> Vec<i8> {
+                    (0..len).map(|i| if i % 5 == 0 { -128 } else { (i * by % 256) as u8 as i8 }).collect()
+                };
+                let (mut x, mut y) = (fill(a_len, 37), fill(b_len, 91));
+                for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
+                    for best in [true, false] {
+                        let mut z = vec![7i32; c_len];
+                        let buffers: [*mut u8; 3] =
+                            [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
+                        let pool = Pool::new(threads);
+                        // SAFETY: the vectors are as long as the layouts reach; the set is available.
+                        unsafe {
+                            match best {
+                                true => run(&pool, isa, &gemm, buffers),
+                                false => product::<Bytes>(&pool, &gemm, buffers, |part| simd::run(isa, part)),
+                            }
+                        }
+                        compare(&gemm, &x, &y, &z, &vec![7; c_len], 0.0);
+                    }
+                }
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::math;
-use crate::simd::{Lanes, Task, Vector};
+use crate::simd::{Lanes, Task, Vector, Words};
 
 /// An instruction set the vector machine has loops for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,6 +89,9 @@ pub trait Machine: Sized + 'static {
     /// A register of f64.
     type Double: Vector<Elem = f64>;
 
+    /// A register of i32, to which products of pairs of i16 are added.
+    type Words: Vector<Elem = i32>;
+
     /// The loop, compiled for this set.
     fn compile<B: Body>() -> VecFn;
 
@@ -109,7 +112,7 @@ pub trait Body: 'static {
 }
 
 macro_rules! machine {
-    ($(#[$doc:meta])* $name:ident, math: $math:ty, $single:ty, $double:ty $(, $features:literal)?) => {
+    ($(#[$doc:meta])* $name:ident, math: $math:ty, $single:ty, $double:ty, $words:ty $(, $features:literal)?) => {
         $(#[$doc])*
         pub struct $name;
 
@@ -117,6 +120,7 @@ macro_rules! machine {
             type Math = $math;
             type Single = $single;
             type Double = $double;
+            type Words = $words;
 
             fn compile<B: Body>() -> VecFn {
                 $(#[target_feature(enable = $features)])?
@@ -145,7 +149,8 @@ machine!(
     Portable,
     math: math::Portable,
     Lanes<f32, 4, false>,
-    Lanes<f64, 2, false>
+    Lanes<f64, 2, false>,
+    Words
 );
 
 #[cfg(target_arch = "aarch64")]
@@ -154,7 +159,8 @@ machine!(
     Neon,
     math: math::Fused,
     Lanes<f32, 4, true>,
-    Lanes<f64, 2, true>
+    Lanes<f64, 2, true>,
+    Words
 );
 
 #[cfg(target_arch = "x86_64")]
@@ -163,6 +169,7 @@ mod x86 {
 
     use super::{Body, Machine, Task, VecFn};
     use crate::math;
+    use crate::simd::{Words8, Words16, Words16AtOnce};
 
     machine!(
         /// [`super::Isa::Avx2`].
@@ -170,6 +177,7 @@ mod x86 {
         math: math::Fused,
         __m256,
         __m256d,
+        Words8,
         "avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
@@ -179,6 +187,7 @@ mod x86 {
         math: math::Fused,
         __m512,
         __m512d,
+        Words16,
         "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
@@ -188,7 +197,18 @@ mod x86 {
         math: math::Fused,
         __m512,
         __m512d,
+        Words16,
         "avx512bf16,avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
+    );
+
+    machine!(
+        /// [`super::Isa::Avx512`] with products of words, for routines.
+        Avx512Words,
+        math: math::Fused,
+        __m512,
+        __m512d,
+        Words16AtOnce,
+        "avx512vnni,avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
     pub fn has_avx2() -> bool {
@@ -212,7 +232,12 @@ mod x86 {
     pub fn has_pairs() -> bool {
         has_avx512() && is_x86_feature_detected!("avx512bf16")
     }
+
+    /// Whether this machine has [`Avx512Words`].
+    pub fn has_words() -> bool {
+        has_avx512() && is_x86_feature_detected!("avx512vnni")
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Avx2, Avx512, Avx512Pairs, has_pairs};
+pub use x86::{Avx2, Avx512, Avx512Pairs, Avx512Words, has_pairs, has_words};

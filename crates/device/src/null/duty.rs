@@ -127,17 +127,19 @@ impl Null {
 
 fn of_kernel(kernel: &Verified<Kernel>) -> Compiled {
     let signature = Signature::of(kernel, 64);
-    Compiled { entry: kernel.name.clone(), signature, group: kernel.group, binary: None }
+    let source = Some(kernel.to_string());
+    Compiled { entry: kernel.name.clone(), source, signature, group: kernel.group, binary: None }
 }
 
 fn of_host(function: &HostFunction) -> Compiled {
     let HostFunction { entry, signature, .. } = function.clone();
-    Compiled { entry, signature, group: None, binary: None }
+    Compiled { entry, source: None, signature, group: None, binary: None }
 }
 
 fn of_text(text: &SourceText) -> Compiled {
     Compiled {
         entry: text.entry.clone(),
+        source: Some(text.source.clone()),
         signature: text.signature.clone(),
         group: None,
         binary: Some([BINARY, text.source.as_bytes()].concat()),

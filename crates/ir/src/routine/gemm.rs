@@ -10,7 +10,7 @@ use crate::dtype::DType;
 /// A device may take subnormal bf16 for zero: AVX-512's products of pairs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
-    /// Elements of a, b and c; f16 and bf16 accumulate in f32.
+    /// Elements of a and b. Those of c are the same, and f16 and bf16 accumulate in f32; but of i8 they are i32, and wrap.
     pub dtype: DType,
     /// Independent products.
     pub batch: usize,
@@ -42,6 +42,11 @@ pub struct Layout {
 }
 
 impl Gemm {
+    /// Elements of c.
+    pub fn result(&self) -> DType {
+        if self.dtype == DType::I8 { DType::I32 } else { self.dtype }
+    }
+
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {
         let Gemm { dtype, batch, m, n, k, a, b, c } = *self;
         let elems = |layout: Layout, rows, columns| {
@@ -50,7 +55,7 @@ impl Gemm {
         match at {
             0 => Some(Operand::read("a", dtype, elems(a, m, k))),
             1 => Some(Operand::read("b", dtype, elems(b, k, n))),
-            2 => Some(Operand::written("c", dtype, elems(c, m, n))),
+            2 => Some(Operand::written("c", self.result(), elems(c, m, n))),
             _ => None,
         }
     }

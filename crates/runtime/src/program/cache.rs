@@ -15,6 +15,7 @@ use panoply_ir::verify::verify;
 use panoply_ir::{Result, Verified};
 
 use super::compiler::{Compiler, ProgramCounts};
+use super::disk::Found;
 use super::limits;
 use super::package::Package;
 use super::prepared::Prepared;
@@ -23,6 +24,8 @@ pub(crate) struct Programs {
     compiler: Arc<Compiler>,
     built: RwLock<HashMap<usize, Arc<Prepared>, BuildHasherDefault<AddressHasher>>>,
     kernels: Mutex<HashMap<u128, Arc<Slot>>>,
+    /// By what was measured, the hash of the kernel that was the fastest.
+    fastest: Mutex<HashMap<String, u128>>,
 }
 
 /// Held while its program is compiled, so that who asks for the same waits and who asks for another does not.
@@ -31,7 +34,7 @@ type Slot = Mutex<Option<Arc<Prepared>>>;
 impl Programs {
     pub fn new(raw: Arc<dyn RawDevice>, cache_dir: Option<PathBuf>) -> Programs {
         let compiler = Arc::new(Compiler::new(raw, cache_dir));
-        Programs { compiler, built: RwLock::default(), kernels: Mutex::default() }
+        Programs { compiler, built: RwLock::default(), kernels: Mutex::default(), fastest: Mutex::default() }
     }
 
     pub fn prepare_built(&self, build: fn() -> Result<Kernel>) -> Result<Arc<Prepared>> {
@@ -69,6 +72,24 @@ impl Programs {
         let prepared = Arc::new(make(&self.compiler)?);
         *slot = Some(prepared.clone());
         Ok(prepared)
+    }
+
+    /// The hash of the kernel that was found the fastest in what is described, here or by an earlier process.
+    pub fn fastest(&self, described: &str) -> Option<u128> {
+        let known = self.fastest.lock().unwrap_or_else(PoisonError::into_inner).get(described).copied();
+        known.or_else(|| match self.compiler.disk.entry_for(described)?.load() {
+            Found::Binary(bytes) => bytes.try_into().ok().map(u128::from_le_bytes),
+            Found::Damaged | Found::Nothing => None,
+        })
+    }
+
+    /// Keeps the hash of the kernel that was found the fastest.
+    pub fn keep_fastest(&self, described: String, hash: u128) {
+        self.compiler.count_measurement();
+        if let Some(entry) = self.compiler.disk.entry_for(&described) {
+            entry.store(&hash.to_le_bytes());
+        }
+        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).insert(described, hash);
     }
 
     pub fn counts(&self) -> ProgramCounts {

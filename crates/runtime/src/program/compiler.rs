@@ -20,23 +20,26 @@ pub struct ProgramCounts {
     pub loaded: u64,
     /// Asked for again in this process.
     pub reused: u64,
+    /// Choices among kernels that do the same which were made by measuring them.
+    pub measured: u64,
     /// Files of the disk cache that were damaged or not ours, and were replaced.
     pub refused_files: u64,
 }
 
 pub(super) struct Compiler {
     pub raw: Arc<dyn RawDevice>,
-    disk: Disk,
+    pub disk: Disk,
     compiled: AtomicU64,
     loaded: AtomicU64,
     reused: AtomicU64,
+    measured: AtomicU64,
     refused_files: AtomicU64,
 }
 
 impl Compiler {
     pub fn new(raw: Arc<dyn RawDevice>, cache_dir: Option<PathBuf>) -> Compiler {
-        let [compiled, loaded, reused, refused_files] = [const { AtomicU64::new(0) }; 4];
-        Compiler { raw, disk: Disk::new(cache_dir), compiled, loaded, reused, refused_files }
+        let [compiled, loaded, reused, measured, refused_files] = [const { AtomicU64::new(0) }; 5];
+        Compiler { raw, disk: Disk::new(cache_dir), compiled, loaded, reused, measured, refused_files }
     }
 
     pub fn compile(&self, program: Program) -> Result<ProgramId> {
@@ -79,12 +82,17 @@ impl Compiler {
         self.reused.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn count_measurement(&self) {
+        self.measured.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn counts(&self) -> ProgramCounts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ProgramCounts {
             compiled: read(&self.compiled),
             loaded: read(&self.loaded),
             reused: read(&self.reused),
+            measured: read(&self.measured),
             refused_files: read(&self.refused_files),
         }
     }

@@ -1,6 +1,6 @@
-//! Compiled programs of earlier processes.
+//! Compiled programs of earlier processes, and which of several was the fastest.
 //!
-//! One file per program, named by a hash of everything the binary depends on: the source text, the device's driver and version
+//! One file per program or choice, named by a hash of everything the binary depends on: the source text, the device's driver and version
 //! ([`Target::name`](panoply_ir::Target::name)), and our own version. A file states its key and a checksum; what does not
 //! match is ignored and replaced. Files appear whole, by renaming. The folder must be the user's own and closed to others, or
 //! somebody else's code would run here: otherwise nothing is kept, and one line says so. No failure here is anybody's error.
@@ -54,11 +54,15 @@ impl Disk {
     }
 
     pub fn entry(&self, text: &SourceText, target: &str) -> Option<DiskEntry> {
-        let folder = self.folder.get_or_init(|| open(&self.chosen.as_ref()?.join("programs"))).as_ref()?;
         let SourceText { language, source, entry, signature } = text;
+        self.entry_for(&format!("{target}\0{language:?}\0{entry}\0{signature:?}\0{source}"))
+    }
+
+    /// Where what depends on nothing but this description and our version is, or would be.
+    pub fn entry_for(&self, described: &str) -> Option<DiskEntry> {
+        let folder = self.folder.get_or_init(|| open(&self.chosen.as_ref()?.join("programs"))).as_ref()?;
         let version = env!("CARGO_PKG_VERSION");
-        let described = format!("{version}\0{target}\0{language:?}\0{entry}\0{signature:?}\0{source}");
-        let key = xxh3_128(described.as_bytes());
+        let key = xxh3_128(format!("{version}\0{described}").as_bytes());
         Some(DiskEntry { path: folder.join(format!("{key:032x}")), key })
     }
 }

@@ -6,7 +6,7 @@
 use super::format::Format;
 use super::pack;
 use super::part::Part;
-use crate::simd::{Real, Vector};
+use crate::simd::{Number, Vector};
 use crate::vm::isa::Machine;
 
 /// Columns that are read side by side.

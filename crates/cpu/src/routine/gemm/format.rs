@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::simd::{Real, Vector};
+use crate::simd::{Number, Real, Vector};
 use crate::vm::isa::Machine;
 use crate::vm::ops::half;
 
@@ -11,7 +11,9 @@ pub trait Format: 'static {
     /// In memory.
     type Elem: Copy + Default;
     /// What they are summed in; as an operand, what a lane holds.
-    type Sum: Real;
+    type Sum: Number;
+    /// A result in memory.
+    type Result: Copy;
     /// What multiplies and adds.
     type Vector<M: Machine>: Vector<Elem = Self::Sum>;
     /// Elements along `k` that a lane holds.
@@ -23,8 +25,8 @@ pub trait Format: 'static {
     /// Lanes from one to the next along `k`, if elements that lie so far apart are lanes as they are.
     fn step(distance: usize) -> Option<usize>;
 
-    /// A result in memory.
-    fn narrow(sum: Self::Sum) -> Self::Elem;
+    /// A sum as it is written.
+    fn narrow(sum: Self::Sum) -> Self::Result;
 }
 
 /// Elements that are summed as they are.
@@ -33,6 +35,7 @@ pub struct Plain<T>(PhantomData<T>);
 impl<T: Real> Format for Plain<T> {
     type Elem = T;
     type Sum = T;
+    type Result = T;
     type Vector<M: Machine> = T::Vector<M>;
     const DEPTH: usize = 1;
 
@@ -60,6 +63,7 @@ macro_rules! widened {
         impl Format for $name {
             type Elem = u16;
             type Sum = f32;
+            type Result = u16;
             type Vector<M: Machine> = M::Single;
             const DEPTH: usize = 1;
 
@@ -103,6 +107,7 @@ pub struct Bf16Pairs;
 impl Format for Bf16Pairs {
     type Elem = u16;
     type Sum = f32;
+    type Result = u16;
     type Vector<M: Machine> = crate::simd::Pairs;
     const DEPTH: usize = 2;
 
@@ -119,5 +124,31 @@ impl Format for Bf16Pairs {
     #[inline(always)]
     fn narrow(sum: f32) -> u16 {
         half::f32_to_bf16(sum)
+    }
+}
+
+/// Whole numbers of 8 bits, widened to pairs of 16 when they are packed; products and sums of 32 are exact, and wrap.
+pub struct Bytes;
+
+impl Format for Bytes {
+    type Elem = i8;
+    type Sum = i32;
+    type Result = i32;
+    type Vector<M: Machine> = M::Words;
+    const DEPTH: usize = 2;
+
+    #[inline(always)]
+    fn lane(first: i8, second: i8) -> i32 {
+        i32::from(second) << 16 | i32::from(i16::from(first) as u16)
+    }
+
+    #[inline(always)]
+    fn step(_: usize) -> Option<usize> {
+        None
+    }
+
+    #[inline(always)]
+    fn narrow(sum: i32) -> i32 {
+        sum
     }
 }

@@ -43,9 +43,9 @@ pub struct Part<'a, F: Format> {
     pub k: usize,
     pub a: Matrix<F::Elem>,
     pub b: Matrix<F::Elem>,
-    pub c: Matrix<F::Elem>,
+    pub c: Matrix<F::Result>,
     /// What results go through.
-    pub end: Option<RefCell<End<'a, F::Elem>>>,
+    pub end: Option<RefCell<End<'a, F::Result>>>,
 }
 
 /// What the results of a part go through, row by row.
@@ -118,15 +118,15 @@ struct Band<'a, 'e, F: Format> {
     block: usize,
     a: Matrix<F::Elem>,
     b: Matrix<F::Elem>,
-    c: Matrix<F::Elem>,
+    c: Matrix<F::Result>,
     /// Rows of the left operand, packed.
     left: *mut F::Sum,
     /// A block of the right operand, packed: parts of a few vectors side by side, each with its rows one after the other.
     right: *mut F::Sum,
     sums: Matrix<F::Sum>,
     /// A row of results on their way through what is behind them.
-    ended: *mut F::Elem,
-    end: Option<&'a RefCell<End<'e, F::Elem>>>,
+    ended: *mut F::Result,
+    end: Option<&'a RefCell<End<'e, F::Result>>>,
 }
 
 impl<F: Format> Band<'_, '_, F> {
@@ -235,7 +235,7 @@ impl<F: Format> Band<'_, '_, F> {
                 }
                 if let Some(mut end) = end {
                     (0..self.columns).for_each(|at| *self.ended.add(at) = F::narrow(*sums.add(at)));
-                    let first = (c.start.addr() - end.result.addr()) / size_of::<F::Elem>();
+                    let first = (c.start.addr() - end.result.addr()) / size_of::<F::Result>();
                     (end.run)(first as u64, self.columns, self.ended.cast());
                 }
             }

@@ -1,0 +1,214 @@
+//! `panoply bench tensors`: operations on tensors, with the share of what limits them on this device.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use panoply::{Attention, Conv, DType, Device, Profile, Result, Tensor, capture_with_state, eval};
+use serde_json::json;
+
+use super::limits::Limits;
+use super::{Profiled, idle, repeated};
+
+/// A row of the tensor benchmark.
+struct Row {
+    name: &'static str,
+    /// Shapes of the inputs.
+    inputs: &'static [&'static [usize]],
+    /// What their elements are.
+    dtype: DType,
+    op: fn(&[Tensor]) -> Tensor,
+    /// Bytes that must move.
+    bytes: f64,
+    /// Floating-point operations, where they are the limit.
+    flops: f64,
+    /// Whether it is written out each time or captured.
+    captured: bool,
+}
+
+const MILLION: usize = 1 << 20;
+const SQUARE: &[usize] = &[4096, 4096];
+
+const PLAIN: Row =
+    Row { name: "", inputs: &[], dtype: DType::F32, op: |x| x[0].clone(), bytes: 0.0, flops: 0.0, captured: false };
+
+const fn moving(
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    bytes: usize,
+) -> Row {
+    Row { name, inputs, op, bytes: bytes as f64, ..PLAIN }
+}
+
+/// What costs the host more than the device.
+const fn small(
+    name: &'static str,
+    inputs: &'static [&'static [usize]],
+    op: fn(&[Tensor]) -> Tensor,
+    captured: bool,
+) -> Row {
+    Row { name, inputs, op, captured, ..PLAIN }
+}
+
+/// A hundred nodes of the graph beside the inputs, a third of them products.
+fn hundred(x: &[Tensor]) -> Tensor {
+    (0..33).fold(-&x[0], |y, _| (y.matmul(&x[1]) + &x[2]).tanh())
+}
+
+macro_rules! product {
+    ($n:literal) => {
+        product!($n, concat!("matmul ", $n), DType::F32)
+    };
+    ($n:literal, $name:expr, $dtype:expr) => {
+        Row {
+            name: $name,
+            inputs: &[&[$n, $n], &[$n, $n]],
+            dtype: $dtype,
+            op: |x| x[0].matmul(&x[1]),
+            bytes: (3 * $n * $n * $dtype.bytes()) as f64,
+            flops: 2.0 * ($n as f64) * ($n as f64) * ($n as f64),
+            captured: false,
+        }
+    };
+}
+
+const ROWS: &[Row] = &[
+    product!(256),
+    product!(512),
+    product!(1024),
+    product!(2048),
+    product!(4096),
+    product!(1024, "matmul bf16 1024", DType::BF16),
+    product!(2048, "matmul bf16 2048", DType::BF16),
+    Row {
+        name: "matmul i8 1024",
+        op: |x| x[0].cast(DType::I32).matmul(&x[1].cast(DType::I32)),
+        ..product!(1024, "", DType::I8)
+    },
+    moving("x + a, 16 M", &[&[16 * MILLION]], |x| &x[0] + 1.5, 128 * MILLION),
+    moving(
+        "exp(a x + 1) tanh(x), 16 M",
+        &[&[16 * MILLION]],
+        |x| (&x[0] * 0.5 + 1.0).exp() * x[0].tanh(),
+        128 * MILLION,
+    ),
+    moving("sum of 16 M", &[&[16 * MILLION]], |x| x[0].sum(..), 64 * MILLION),
+    moving("sum over axis 0, 4096²", &[SQUARE], |x| x[0].sum(0), 64 * MILLION),
+    moving("softmax of rows, 4096²", &[SQUARE], |x| x[0].softmax(-1), 128 * MILLION),
+    moving("layer norm of rows, 4096²", &[SQUARE], |x| x[0].layer_norm(1e-5), 128 * MILLION),
+    moving("transpose copy, 4096²", &[SQUARE], |x| x[0].t().reshape([-1]) * 1.0, 128 * MILLION),
+    Row {
+        name: "attention, 16 × 1024 × 64, causal",
+        inputs: &[&[1, 16, 1024, 64], &[1, 16, 1024, 64], &[1, 16, 1024, 64]],
+        op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+        bytes: 16.0 * 16.0 * 65536.0,
+        flops: 4.0 * 16.0 * 1024.0 * 1024.0 * 64.0,
+        ..PLAIN
+    },
+    Row {
+        name: "conv 64→64, 3×3, 56², batch 8",
+        inputs: &[&[8, 64, 56, 56], &[64, 64, 3, 3]],
+        op: |x| x[0].conv(&x[1], &Conv { padding: [1, 1], ..Conv::default() }),
+        bytes: 8.0 * 8.0 * 64.0 * 3136.0,
+        flops: 2.0 * 8.0 * 3136.0 * 64.0 * 576.0,
+        ..PLAIN
+    },
+    small("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], false),
+    small("add of two f32[32], captured", &[&[32], &[32]], |x| &x[0] + &x[1], true),
+    small("100 nodes of f32[8, 8]", &[&[8, 8], &[8, 8], &[8, 8]], hundred, false),
+    small("100 nodes of f32[8, 8], captured", &[&[8, 8], &[8, 8], &[8, 8]], hundred, true),
+];
+
+/// Prints a row for each operation.
+pub fn run(arguments: &Profiled) -> Result<ExitCode> {
+    let options = &arguments.options;
+    let choice = options.device.select()?;
+    choice.explain();
+    let device = choice.device();
+    let limits = Limits::new(device, options.seconds);
+    device.scope(|| {
+        ROWS.iter().try_for_each(|row| {
+            let seconds = median(device, row, arguments)?;
+            let host = if row.is_small() { Some(host(device, row, arguments)?) } else { None };
+            let limit = row.limit(&limits)?;
+            match options.json {
+                true => println!("{}", row.json(device, seconds, host, limit)),
+                false => println!("{}", row.line(seconds, host, limit)),
+            }
+            Ok(())
+        })
+    })?;
+    Ok(choice.exit_code())
+}
+
+impl Row {
+    fn is_small(&self) -> bool {
+        self.bytes == 0.0
+    }
+
+    /// What limits it: the rate of multiply-adds where there are many, that of the memory otherwise; in 10⁹ a second.
+    fn limit(&self, limits: &Limits<'_>) -> Result<Option<f64>> {
+        match (self.flops > 0.0, self.is_small()) {
+            (true, _) => limits.gflops(self.dtype),
+            (false, false) => limits.gbps().map(Some),
+            (false, true) => Ok(None),
+        }
+    }
+
+    /// 10⁹ a second of what limits it.
+    fn rate(&self, seconds: f64) -> f64 {
+        (if self.flops > 0.0 { self.flops } else { self.bytes }) / seconds / 1e9
+    }
+
+    fn json(&self, device: &Device, seconds: f64, host: Option<f64>, limit: Option<f64>) -> serde_json::Value {
+        json!({
+            "schema": 1, "name": self.name, "device": device.spelling(), "dtype": self.dtype.to_string(), "seconds": seconds,
+            "gbps": (!self.is_small()).then_some(self.bytes / seconds / 1e9),
+            "gflops": (self.flops > 0.0).then_some(self.flops / seconds / 1e9),
+            "limit": limit, "share": limit.map(|limit| self.rate(seconds) / limit),
+            "captured": self.captured, "host_seconds": host,
+        })
+    }
+
+    fn line(&self, seconds: f64, host: Option<f64>, limit: Option<f64>) -> String {
+        if self.is_small() {
+            let host = host.unwrap_or_default() * 1e6;
+            return format!("{:<32} {:>9.3} µs, the host's share {host:.3} µs", self.name, seconds * 1e6);
+        }
+        let (rate, unit) = (self.rate(seconds), if self.flops > 0.0 { "GFLOP/s" } else { "GB/s" });
+        let share = |limit: f64| format!("  {:>3.0} % of {limit:.0}", 100.0 * rate / limit);
+        let share = limit.map_or(String::new(), share);
+        format!("{:<32} {:>9.3} ms {rate:>8.1} {unit:<7}{share}", self.name, seconds * 1e3)
+    }
+}
+
+/// The same on a device that computes nothing: what the host does for it, and that device's own checks.
+fn host(device: &Device, row: &Row, arguments: &Profiled) -> Result<f64> {
+    let idle = idle(device);
+    idle.scope(|| median(&idle, row, arguments))
+}
+
+/// The median time of one evaluation, warm.
+fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) -> Result<f64> {
+    let mut rng = panoply::Rng::seed(1);
+    let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| (rng.uniform(*shape) - 0.5).cast(row.dtype)).collect();
+    eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
+    let mut inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
+    let captured = capture_with_state(|inputs: &mut Vec<Tensor>, []| [(row.op)(inputs)]);
+    let mut run = || -> Result<f64> {
+        let start = Instant::now();
+        match row.captured {
+            true => captured.run_with(&mut inputs, []).map(drop)?,
+            false => (row.op)(&inputs).eval()?,
+        }
+        device.synchronize()?;
+        Ok(start.elapsed().as_secs_f64())
+    };
+    run()?;
+    if *profile {
+        let profile = Profile::start(device)?;
+        run()?;
+        eprintln!("{}\n{}", row.name, profile.finish()?);
+    }
+    repeated(options.seconds, run)
+}

@@ -1,0 +1,41 @@
+//! Contraction: a product to which something is added becomes one operation, rounded once.
+//!
+//! It changes bits, so it is none of [`super::PASSES`]: lowering does it where a user allowed it and the target has the operation.
+
+use std::collections::HashMap;
+
+use panoply_ir::kernel::{Args, Expr, ExprId, Kernel};
+use panoply_ir::{Alu, DType};
+
+use super::walk::{Grow, below, map_block};
+
+/// The kernel with every such sum in f32 or f64 contracted.
+pub(crate) fn contract(mut kernel: Kernel) -> Kernel {
+    let mut body = std::mem::take(&mut kernel.body);
+    let mut made: HashMap<ExprId, ExprId> = HashMap::new();
+    map_block(&mut body, &mut |root| {
+        for id in below(&kernel, &[root]) {
+            if !made.contains_key(&id) {
+                let expr = kernel.exprs.get(id).map_operands(|operand| made[&operand]);
+                let expr = fused(&kernel, expr).unwrap_or(expr);
+                let new = kernel.expr(expr);
+                made.insert(id, new);
+            }
+        }
+        made[&root]
+    });
+    Kernel { body, ..kernel }
+}
+
+fn fused(kernel: &Kernel, expr: Expr) -> Option<Expr> {
+    let Expr::Alu(Alu::Add, sum) = expr else { return None };
+    let [x, y] = sum[..] else { return None };
+    if !matches!(kernel.exprs.ty(x).dtype(), Some(DType::F32 | DType::F64)) {
+        return None;
+    }
+    let with = |product: ExprId, other: ExprId| match kernel.exprs.get(product) {
+        Expr::Alu(Alu::Mul, factors) => Some(Expr::Alu(Alu::Fma, Args::new(&[factors[0], factors[1], other]))),
+        _ => None,
+    };
+    with(y, x).or_else(|| with(x, y))
+}

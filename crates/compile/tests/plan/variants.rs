@@ -1,0 +1,170 @@
+//! What a plan's options change: bits where arithmetic is chosen, none where kernels are.
+
+use panoply_compile::plan::{Options, Plan, PlanStep, plan, plan_with};
+use panoply_ir::alu::{Alu, Math};
+use panoply_ir::graph::Graph;
+use panoply_ir::graph_interpret::Data;
+use panoply_ir::{Accuracy, DType, Scalar, Target};
+
+use crate::build::Build;
+use crate::execute::{inputs, run};
+
+fn nothing(_: &panoply_ir::routine::Routine) -> bool {
+    false
+}
+
+fn outputs(graph: &Graph, plan: &Plan) -> Vec<Vec<Scalar>> {
+    let (leaves, slots) = inputs(graph, 11);
+    run(plan, &leaves, &slots).unwrap()
+}
+
+/// How many variants there were, each of which gave the same bits.
+fn variants(graph: &Graph, target: &Target, accuracy: Accuracy) -> usize {
+    let options = Options { accuracy, variants: true };
+    let planned = plan_with(&options, graph, target, &nothing).unwrap();
+    let want = outputs(graph, &planned);
+    assert_eq!(
+        want,
+        outputs(graph, &plan_with(&Options { accuracy, variants: false }, graph, target, &nothing).unwrap())
+    );
+    let mut tried = 0;
+    for (at, variants) in &planned.variants {
+        for variant in variants {
+            let mut other = planned.clone();
+            let PlanStep::Kernel { kernel, grid, .. } = &mut other.steps[*at] else { panic!("step {at} of {planned}") };
+            (*kernel, *grid) = (variant.kernel.clone(), variant.grid);
+            assert!(outputs(graph, &other) == want, "{accuracy}, step {at} as\n{}", **variant.kernel);
+            tried += 1;
+        }
+    }
+    tried
+}
+
+/// A product with what follows, of sides that fit no tile, and rows too short for a block.
+fn graphs() -> [Graph; 2] {
+    let mut b = Build::default();
+    let (x, w, bias) = (b.f32(&[70, 37]), b.f32(&[37, 90]), b.f32(&[1, 90]));
+    let y = b.matmul(x, w);
+    let y = b.with(Alu::Add, y, bias);
+    let y = b.alu(Alu::Math(Math::Tanh), &[y]);
+    let product = b.done(&[y]);
+    let mut b = Build::default();
+    let (x, scale) = (b.f32(&[9, 20, 30]), b.f32(&[9, 1, 30]));
+    let turned = b.permute(x, &[1, 0, 2]);
+    let turned = b.alu(Alu::Mul, &[turned, turned]);
+    let scale = b.permute(scale, &[1, 0, 2]);
+    let y = b.with(Alu::Sub, turned, scale);
+    let y = b.alu(Alu::Sqrt, &[y]);
+    let short = b.done(&[y]);
+    [product, short]
+}
+
+#[test]
+fn every_variant_gives_the_same_bits() {
+    let [product, short] = graphs();
+    for accuracy in Accuracy::ALL {
+        let gpu = variants(&product, &Target::cuda_minimum(80), accuracy);
+        assert!(gpu >= 3, "{gpu} other tiles");
+        variants(&product, &Target::webgpu_minimum(), accuracy);
+        let cpu = variants(&short, &Target::cpu(), accuracy);
+        assert!(cpu >= 1, "{cpu} other lengths");
+        variants(&product, &Target::cpu(), accuracy);
+        variants(&short, &Target::opencl_minimum(), accuracy);
+    }
+}
+
+/// The leaves as they are in memory.
+fn leaves(graph: &Graph) -> Vec<Vec<f32>> {
+    let (leaves, _) = inputs(graph, 11);
+    let floats = |data: &Data| match data {
+        Data::Floats(values) => values.iter().map(|value| *value as f32).collect(),
+        Data::Ints(_) => panic!("only floats here"),
+    };
+    leaves.iter().map(|leaf| floats(&leaf.data)).collect()
+}
+
+fn f32s(bits: &[Scalar]) -> Vec<f32> {
+    bits.iter().map(|value| f32::from_bits(value.bits as u32)).collect()
+}
+
+/// Thirds, of which sums and products are rounded.
+fn thirds(b: &mut Build, shape: &[usize]) -> panoply_ir::graph::NodeId {
+    let x = b.f32(shape);
+    let three = b.like(x, 3.0);
+    b.alu(Alu::Div, &[x, three])
+}
+
+#[test]
+fn exact_sums_are_those_of_a_loop_on_every_target() {
+    let mut b = Build::default();
+    let (x, w) = (thirds(&mut b, &[24, 300]), thirds(&mut b, &[300, 33]));
+    let long = thirds(&mut b, &[9000]);
+    let (product, rows, long) = (b.matmul(x, w), b.sum(x, &[1]), b.sum(long, &[0]));
+    let graph = b.done(&[product, rows, long]);
+    let given = leaves(&graph);
+    let [x, w] = [&given[0], &given[1]].map(|leaf| leaf.iter().map(|x| x / 3.0).collect::<Vec<f32>>());
+    let at = |row: usize, column: usize| (0..300).fold(0.0_f32, |sum, k| sum + x[row * 300 + k] * w[k * 33 + column]);
+    let product: Vec<f32> = (0..24 * 33).map(|i| at(i / 33, i % 33)).collect();
+    let rows: Vec<f32> = (0..24).map(|row| (0..300).fold(0.0_f32, |sum, k| sum + x[row * 300 + k])).collect();
+    let (mut differ, mut longs) = (0, Vec::new());
+    for target in [
+        Target::cpu(),
+        Target::opencl_minimum(),
+        Target::cuda_minimum(80),
+        Target::hip_minimum(64),
+        Target::webgpu_minimum(),
+    ] {
+        let to = |accuracy| Options { accuracy, variants: false };
+        let exact = plan_with(&to(Accuracy::Exact), &graph, &target, &|_| true).unwrap();
+        assert!(exact.steps.iter().all(|step| matches!(step, PlanStep::Kernel { .. })), "{exact}");
+        let have = outputs(&graph, &exact);
+        assert!(f32s(&have[0]) == product, "{}: the product", target.name);
+        assert!(f32s(&have[1]) == rows, "{}: the sums of rows", target.name);
+        longs.push(have[2][0]);
+        let usual = outputs(&graph, &plan(&graph, &target, &nothing).unwrap());
+        differ += usize::from(f32s(&usual[0]) != product) + usize::from(f32s(&usual[1]) != rows);
+    }
+    assert!(longs.iter().all(|sum| *sum == longs[0]), "what is summed in parts: {longs:?}");
+    assert!(differ > 4, "otherwise sums are taken as the target likes: {differ}");
+}
+
+#[test]
+fn only_fast_rounds_a_product_with_its_addition() {
+    let mut b = Build::default();
+    let (x, y, z) = (thirds(&mut b, &[500]), thirds(&mut b, &[500]), thirds(&mut b, &[500]));
+    let product = b.alu(Alu::Mul, &[x, y]);
+    let sum = b.alu(Alu::Add, &[product, z]);
+    let plain = b.alu(Alu::Add, &[x, z]);
+    let graph = b.done(&[sum, plain]);
+    let given = leaves(&graph);
+    let [x, y, z] = [0, 1, 2].map(|at: usize| given[at].iter().map(|x| x / 3.0).collect::<Vec<f32>>());
+    let twice: Vec<f32> = (0..500).map(|i| x[i] * y[i] + z[i]).collect();
+    let once: Vec<f32> = (0..500).map(|i| x[i].mul_add(y[i], z[i])).collect();
+    let plain: Vec<f32> = (0..500).map(|i| x[i] + z[i]).collect();
+    assert_ne!(once, twice);
+    for target in [Target::cpu(), Target::opencl_minimum(), Target::webgpu_minimum()] {
+        for accuracy in Accuracy::ALL {
+            let planned = plan_with(&Options { accuracy, variants: false }, &graph, &target, &nothing).unwrap();
+            let have = outputs(&graph, &planned);
+            // WGSL has no operation that rounds once.
+            let fused = accuracy == Accuracy::Fast && target.name != "webgpu";
+            assert!(f32s(&have[0]) == if fused { &once[..] } else { &twice[..] }, "{} {accuracy}", target.name);
+            assert!(f32s(&have[1]) == plain, "{} {accuracy}: nothing is multiplied", target.name);
+        }
+    }
+}
+
+#[test]
+fn whole_numbers_keep_their_routines() {
+    let mut b = Build::default();
+    let [x, w] = [[20, 30], [30, 40]].map(|shape| b.leaf(&shape, DType::I8));
+    let [x, w] = [x, w].map(|x| b.cast(x, DType::I32));
+    let y = b.matmul(x, w);
+    let graph = b.done(&[y]);
+    let options = Options { accuracy: Accuracy::Exact, variants: false };
+    let planned = plan_with(&options, &graph, &Target::cpu(), &|_| true).unwrap();
+    let [PlanStep::Routine { routine, .. }] = &planned.steps[..] else { panic!("{planned}") };
+    assert_eq!(routine.to_string(), "gemm i8 1×20×40×30");
+    let want = panoply_ir::graph_interpret::run(&graph, &inputs(&graph, 11).0, &[]).unwrap();
+    assert_eq!(outputs(&graph, &planned)[0], want[0].scalars());
+}

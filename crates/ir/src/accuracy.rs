@@ -1,0 +1,41 @@
+//! How far the bits of a result may depend on the device, which a user chooses.
+
+use std::fmt;
+
+/// What a compiler may do to float arithmetic. Functions such as `exp` keep their bounds, in units in the last place, under all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Accuracy {
+    /// Every operation is rounded as it is written, and sums are taken in an order that no device has a say in.
+    Exact,
+    /// Element by element as it is written. Sums and products of matrices are taken in an order of the device's own, the same in
+    /// every run, and a product of theirs may be rounded together with its addition.
+    #[default]
+    Standard,
+    /// The same, and any product is rounded with what is added to it, or without, whichever is quicker.
+    Fast,
+}
+
+impl Accuracy {
+    /// Every choice.
+    pub const ALL: [Accuracy; 3] = [Accuracy::Exact, Accuracy::Standard, Accuracy::Fast];
+
+    /// The spelling.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Accuracy::Exact => "exact",
+            Accuracy::Standard => "standard",
+            Accuracy::Fast => "fast",
+        }
+    }
+
+    /// The choice with this spelling.
+    pub fn from_name(name: &str) -> Option<Accuracy> {
+        Accuracy::ALL.into_iter().find(|accuracy| accuracy.name() == name)
+    }
+}
+
+impl fmt::Display for Accuracy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,117 @@
+//! What is asked of arithmetic, on the devices that are here: under `exact` all of them give the bits that loops give.
+
+use std::sync::Arc;
+
+use panoply::runtime::{DeviceOptions, Registry};
+use panoply::{Accuracy, Conv, DType, Device, Kind, Order, Rng, Tensor, capture};
+use panoply_cpu::CpuDriver;
+use panoply_driver::{CudaDriver, OpenClDriver, WgpuDriver};
+
+/// Devices of this test alone, so that what it asks for is asked of nobody else's.
+fn devices(accuracy: Accuracy) -> Vec<Device> {
+    let options = DeviceOptions { accuracy, ..DeviceOptions::default() };
+    let registry = Registry::new(
+        vec![
+            Arc::new(CpuDriver::default()),
+            Arc::new(CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() }),
+            Arc::new(OpenClDriver::default()),
+            Arc::new(WgpuDriver::new(Kind::Vulkan)),
+        ],
+        options,
+    );
+    let mut devices = Vec::new();
+    for kind in [Kind::Cpu, Kind::Cuda, Kind::OpenCl, Kind::Vulkan] {
+        match registry.devices(kind) {
+            Ok(found) => devices.extend(found),
+            Err(error) => eprintln!("SKIPPED: {kind:?}: {}", error.message()),
+        }
+    }
+    // One takes minutes to compile some kernels, the interpreter as long to run them.
+    devices.retain(|device| !device.info().name.contains("SwiftShader") && device.info().variant.is_none());
+    devices
+}
+
+/// Whether it is Intel's OpenCL for CPUs, whose compiler takes the sum of a loop in parts, whatever it is told.
+fn reorders(device: &Device) -> bool {
+    let info = device.info();
+    info.kind == Kind::OpenCl && info.software && info.vendor.contains("Intel")
+}
+
+/// Numbers that no product or sum of is exact.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 37 + seed * 11) * 29 % 61) as f32 / 30.7 - 0.97).collect()
+}
+
+/// A layer, its norm, what flows back from them, a convolution, long, running and scattered sums: everything but transcendental functions.
+fn work() -> Vec<Vec<f32>> {
+    let tensor = |shape: &[usize], seed| Tensor::from_slice(&numbers(shape.iter().product(), seed), shape);
+    let (x, w, b) = (tensor(&[40, 50], 1), tensor(&[50, 33], 2), tensor(&[33], 3));
+    let y = (x.matmul(&w) + &b).relu().layer_norm(1e-5);
+    let slopes = y.square().mean(..).gradients(&[&w, &b]).unwrap();
+    let image = tensor(&[2, 5, 12, 12], 4);
+    let conv = image.conv(&tensor(&[7, 5, 3, 3], 5), &Conv { padding: [1, 1], ..Conv::default() });
+    let long = tensor(&[30_000], 6).sum(..);
+    let places: Vec<i32> = (0..60).map(|i| i * 7 % 40).collect();
+    let rows = x.index(&[&Tensor::from_slice(&places, [60])]);
+    let scattered = rows.square().sum(..).gradients(&[&x]).unwrap();
+    let running = x.cumsum(0);
+    [&y, &slopes[0], &slopes[1], &conv, &long, &scattered[0], &running]
+        .map(|tensor| tensor.to_vec::<f32>().unwrap())
+        .to_vec()
+}
+
+#[test]
+fn exact_is_the_same_everywhere() {
+    let (refused, devices): (Vec<Device>, Vec<Device>) = devices(Accuracy::Exact).into_iter().partition(reorders);
+    refused.iter().for_each(|device| eprintln!("SKIPPED: {device}: its compiler takes sums in an order of its own"));
+    let all: Vec<(String, Vec<Vec<f32>>)> =
+        devices.iter().map(|device| (device.to_string(), device.scope(work))).collect();
+    let [(first, want), others @ ..] = &all[..] else { panic!("the CPU is always there") };
+    assert!(!others.is_empty(), "the pretended GPU is there");
+    for (other, have) in others {
+        for (at, (have, want)) in have.iter().zip(want).enumerate() {
+            let differs = have.iter().zip(want).filter(|(have, want)| have.to_bits() != want.to_bits()).count();
+            assert_eq!(differs, 0, "value {at} on {other} and {first}, of {}", want.len());
+        }
+    }
+}
+
+#[test]
+fn a_device_does_what_it_is_asked_from_then_on() {
+    let device = devices(Accuracy::Standard).swap_remove(0);
+    device.scope(|| {
+        let (x, w) = (numbers(20 * 300, 1), numbers(300 * 10, 2));
+        let (left, right) = (Tensor::from_slice(&x, [20, 300]), Tensor::from_slice(&w, [300, 10]));
+        let sum = |at: usize| (0..300).fold(0.0_f32, |sum, k| sum + x[at / 10 * 300 + k] * w[k * 10 + at % 10]);
+        let want: Vec<f32> = (0..200).map(sum).collect();
+        let product = capture(|[x, w]: [&Tensor; 2]| [x.matmul(w)]);
+        let value = || {
+            let [captured] = product.run([&left, &right]).unwrap();
+            let plain = left.matmul(&right).to_vec::<f32>().unwrap();
+            assert_eq!(captured.to_vec::<f32>().unwrap(), plain);
+            plain
+        };
+        let usual = value();
+        assert_ne!(usual, want, "the routine sums otherwise");
+        device.set_accuracy(Accuracy::Exact);
+        assert_eq!(value(), want);
+        device.set_accuracy(Accuracy::Standard);
+        assert_eq!(value(), usual);
+    });
+}
+
+#[test]
+fn what_is_drawn_and_ordered_is_the_same_under_all() {
+    let of = |accuracy| {
+        let device = devices(accuracy).swap_remove(0);
+        device.scope(|| {
+            let x = Rng::seed(3).uniform([1000]);
+            let whole = (&x * 1000.0).cast(DType::I32);
+            let order = x.argsort(-1, Order::Ascending);
+            (x.to_vec::<f32>().unwrap(), order.to_vec::<i32>().unwrap(), whole.cumsum(0).to_vec::<i32>().unwrap())
+        })
+    };
+    let [exact, standard, fast] = Accuracy::ALL.map(of);
+    assert_eq!(exact, standard);
+    assert_eq!(standard, fast);
+}
