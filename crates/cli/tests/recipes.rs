@@ -188,6 +188,7 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
 fn what_does_not_fit_is_said_before_anything_begins() {
     let place = Place::new("unfit");
     place.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
+    place.write("walks.csv", "walk,y,kind\na,2,up\na,3,up\nb,2,down\n");
     place.write("tale.txt", "once upon a time there was a network ".repeat(40));
     for (arguments, refused) in [
         (&["digits", "--loss", "mse"][..], "the loss mse does not fit: classes are to be learned"),
@@ -206,6 +207,9 @@ fn what_does_not_fit_is_said_before_anything_begins() {
             "class_weights are for cross_entropy and bce; mse compares numbers",
         ),
         (&["tale.txt", "--loss", "bce"], "the loss bce does not fit: characters are to be learned"),
+        (&["tale.txt", "--class-weights", "balanced"], "class weights are not for texts"),
+        (&["walks.csv", "--sequence", "walk"], "walks.csv:3: y: `3`, but `2` in line 2 of the same sequence"),
+        (&["walks.csv", "--sequence", "walk"], "\n  y is learned from the others; `--label COLUMN` names another"),
         (&["digits", "--header", "no"], "--header: digits have no use for it"),
         (&["--resume", "run", "--average", "0.9"], "cannot be used with"),
     ] {
