@@ -44,10 +44,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if arguments.json {
             output::print_json(&json!({
                 "schema": 1, "model": arguments.model, "out": out, "bytes": bytes.len(), "opset": 17, "input": input, "output": output,
-                "classes": manifest.data.classes,
+                "classes": manifest.data.classes, "loss": manifest.network.loss.kind.name(),
             }));
         } else {
-            println!("wrote {}: {} bytes, input [batch, {}], output [batch, {}] of logits", out.display(), bytes.len(), listed(input), listed(&output));
+            let what = if manifest.network.loss.kind.is_of_differences() { "numbers" } else { "logits" };
+            println!("wrote {}: {} bytes, input [batch, {}], output [batch, {}] of {what}", out.display(), bytes.len(), listed(input), listed(&output));
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use panoply::nn::checkpoint::Arrays;
+use panoply::nn::data::source::Source;
 use panoply::{DType, Device, Result, Tensor};
 use serde_json::json;
 
@@ -66,7 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if let Some(manifest) = &manifest {
             let (data, settings) = (&manifest.data, &manifest.settings);
             println!("{} trained on {} by panoply {}", settings.model, data.path, manifest.panoply);
-            let classes = if data.classes.is_empty() { String::new() } else { format!(": {}", shortened(&data.classes)) };
+            let named = !data.classes.is_empty() && !matches!(data.source, Source::Text { .. });
+            let classes = if named { format!(": {}", shortened(&data.classes)) } else { String::new() };
             println!("{}{classes}", data.learned());
             println!("by {}; the loss {}", settings.in_words(), manifest.network.loss);
             if let Some(result) = &manifest.result {

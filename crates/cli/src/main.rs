@@ -56,7 +56,6 @@ enum Command {
     Explain(explain::Arguments),
     /// What a device reaches.
     Bench(bench::Arguments),
-    /// Train a network on the handwritten digits that ship with Panoply, or on your own tables and images.
     Train(Box<train::Arguments>),
     /// Let a trained network judge examples.
     Predict(predict::Arguments),

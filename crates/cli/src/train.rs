@@ -82,12 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         let trained = job.run.fit(&training, (&job.train, &job.held), &mut screen);
         screen.close();
-        let resume = &job.manifest.commands.resume;
-        trained.map_err(|error| match job.run.progress.history.is_empty() {
-            true => error,
-            false => error.note(format!("what was saved stands; `{resume}` goes on from there")),
-        })?;
-        screen.failed.clone().map_or(Ok(()), Err)?;
+        trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.left_by(error))?;
         job.finish(screen.stopped())?;
         job.report(arguments, &choice, start.elapsed().as_secs_f64());
         Ok(choice.exit_code())
@@ -265,6 +260,19 @@ impl Job {
             mib(plan.inputs)
         );
         Ok(())
+    }
+
+    /// What ended the run, with what there is of it: the best model so far, which is written if it still can be.
+    fn left_by(&mut self, error: Error) -> Error {
+        if self.run.progress.history.is_empty() {
+            return error;
+        }
+        let kept = match self.finish(true) {
+            Ok(()) => format!("the best model so far is in {}; ", self.folder.0.display()),
+            Err(_) => String::new(),
+        };
+        let resume = &self.manifest.commands.resume;
+        error.note(format!("{kept}what was saved stands; `{resume}` goes on from there"))
     }
 
     /// Writes the best model and what it takes for what.

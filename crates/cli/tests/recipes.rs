@@ -171,6 +171,11 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
         ),
         ("seed = 7", "sead = 7", "net.toml:17: training: sead: unexpected argument '--sead' found"),
         ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected argument '--hidden' found"),
+        (
+            "seed = 7",
+            "steps = 7",
+            "net.toml:5: training: the argument '--epochs <EPOCHS>' cannot be used with '--steps <STEPS>'",
+        ),
         ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a number for each class"),
     ] {
         place.write("net.toml", NETWORK.replace(from, to));
@@ -183,6 +188,7 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
 fn what_does_not_fit_is_said_before_anything_begins() {
     let place = Place::new("unfit");
     place.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
+    place.write("walks.csv", "walk,y,kind\na,2,up\na,3,up\nb,2,down\n");
     place.write("tale.txt", "once upon a time there was a network ".repeat(40));
     for (arguments, refused) in [
         (&["digits", "--loss", "mse"][..], "the loss mse does not fit: classes are to be learned"),
@@ -201,6 +207,9 @@ fn what_does_not_fit_is_said_before_anything_begins() {
             "class_weights are for cross_entropy and bce; mse compares numbers",
         ),
         (&["tale.txt", "--loss", "bce"], "the loss bce does not fit: characters are to be learned"),
+        (&["tale.txt", "--class-weights", "balanced"], "class weights are not for texts"),
+        (&["walks.csv", "--sequence", "walk"], "walks.csv:3: y: `3`, but `2` in line 2 of the same sequence"),
+        (&["walks.csv", "--sequence", "walk"], "\n  y is learned from the others; `--label COLUMN` names another"),
         (&["digits", "--header", "no"], "--header: digits have no use for it"),
         (&["--resume", "run", "--average", "0.9"], "cannot be used with"),
     ] {
@@ -272,4 +281,38 @@ fn several_numbers_of_arrays_are_learned() {
     assert!(refusal.contains("which are no shares that sum to 1"), "{refusal}");
     let refusal = place.refused(&["train", "answers", "--task", "classes"]);
     assert!(refusal.contains("y.npy: u8[300, 3] is not one whole number for each example"), "{refusal}");
+}
+
+/// A rate that rises until the loss is no number any more: the error names where, and the best model of before can be used.
+#[test]
+fn a_run_that_breaks_keeps_its_best_model() {
+    let place = Place::new("breaks");
+    let rows: Vec<String> = (0..200)
+        .map(|i| {
+            let (a, b) = (f64::from(i * 37 % 101) / 101.0, f64::from(i * 53 % 97) / 97.0);
+            format!("{a},{b},{}\n", 3.0 * a - b)
+        })
+        .collect();
+    place.write("line.csv", format!("a,b,c\n{}", rows.concat()));
+    place.write(
+        "net.toml",
+        "input = [2]\nloss = { kind = \"mse\" }\n[training]\noptimiser = \"sgd\"\nlearning_rate = 20\nclip_norm = 1e30\n\
+         schedule = \"one-cycle\"\nepochs = 40\nbatch = 16\n[[layer]]\nkind = \"standardise\"\n[[layer]]\nkind = \"linear\"\n\
+         outputs = 1\n",
+    );
+    let refusal = place.refused(&["train", "line.csv", "--model", "net.toml", "--out", "run"]);
+    assert!(refusal.contains("panoply: the loss became "), "{refusal}");
+    assert!(
+        refusal.contains("the first values that are no finite numbers are the loss's own, of outputs that are finite"),
+        "{refusal}"
+    );
+    assert!(
+        refusal.contains("the best model so far is in run; what was saved stands; `panoply train --resume run`"),
+        "{refusal}"
+    );
+    let result = &manifest(&place, "run")["result"];
+    assert_eq!(result["interrupted"], true);
+    assert!(result["best"]["score"].as_f64().unwrap() > 0.9 && result["best"]["epoch"] != result["epochs"], "{result}");
+    let seen = place.json(&["predict", "run", "line.csv"]);
+    assert!(seen["absolute_error"].as_f64().unwrap() < 0.3, "{seen}");
 }

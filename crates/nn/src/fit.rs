@@ -345,9 +345,10 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             return Some(format!("in {name}"));
         }
         let mut pass = training.pass(batch, &mut rng).watched();
-        self.model.forward(&batch.inputs, &mut pass);
-        let (name, _) = pass.seen().iter().find(|(_, output)| wrong(output))?;
-        Some(format!("what {name} gives"))
+        let outputs = self.model.forward(&batch.inputs, &mut pass);
+        let layer = pass.seen().iter().find(|(_, output)| wrong(output)).map(|(name, _)| format!("what {name} gives"));
+        let loss = || wrong(&training.loss.of(&outputs, &batch.targets));
+        layer.or_else(|| loss().then(|| "the loss's own, of outputs that are finite".to_string()))
     }
 
     fn keep(&self, training: &Training) -> Result<()> {

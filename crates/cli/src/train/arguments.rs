@@ -25,8 +25,8 @@ pub struct Arguments {
     /// What to learn: `digits`, a file or a folder.
     #[arg(default_value = "digits")]
     pub data: String,
-    /// The network: mlp, cnn, lstm, transformer, or a FILE.toml that describes its layers; mlp if nothing is said, lstm for a
-    /// text.
+    /// The network: mlp, cnn, lstm, transformer, or a FILE.toml that describes its layers and, in a section `[training]`, may say
+    /// what these options say, which win; mlp if nothing is said, lstm for a text.
     #[arg(long, conflicts_with = "resume")]
     pub model: Option<presets::Choice>,
     /// What is learned: classes, numbers or a text; what DATA looks like if nothing is said.

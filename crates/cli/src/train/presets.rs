@@ -178,6 +178,10 @@ impl Wanted {
             let message = format!("the loss {} does not fit: characters are to be learned", loss.kind.name());
             return Err(Error::mistake(message).note("texts take cross_entropy"));
         }
+        if let (Source::Text { .. }, true) = (&labelled.source, loss.class_weights.is_some()) {
+            let message = "class weights are not for texts: each character counts once, or there is no perplexity";
+            return Err(Error::mistake(message).note("leave them out"));
+        }
         let (fitted, classes) = (loss.fitted(&labelled.data.targets), &labelled.classes);
         match (fitted, &loss.class_weights) {
             (Ok(_), _) => Ok(loss),

@@ -84,15 +84,15 @@ struct Line {
 impl Recipe {
     /// What a file says.
     pub fn of_file(file: &Path, settings: &[Setting]) -> Result<Recipe> {
-        let mut recipe = Recipe::default();
-        for Setting { line, name, value } in settings {
-            let option = format!("--{}={value}", name.replace('_', "-"));
-            let read = Line::try_parse_from([option]).map_err(|error| {
-                Error::corrupt(format!("{}:{line}: training: {name}: {}", file.display(), sentence(&error)))
-            })?;
-            recipe = read.recipe.over(recipe);
+        let option = |Setting { name, value, .. }: &Setting| format!("--{}={value}", name.replace('_', "-"));
+        let wrong = |line: usize, what: String| Error::corrupt(format!("{}:{line}: training: {what}", file.display()));
+        for setting in settings {
+            let alone = Line::try_parse_from([option(setting)]);
+            alone.map_err(|error| wrong(setting.line, format!("{}: {}", setting.name, sentence(&error))))?;
         }
-        Ok(recipe)
+        let first = settings.iter().map(|setting| setting.line).min().unwrap_or(1);
+        let all = Line::try_parse_from(settings.iter().map(option));
+        all.map(|line| line.recipe).map_err(|error| wrong(first, sentence(&error)))
     }
 
     /// What is said here, and what another says where nothing is.

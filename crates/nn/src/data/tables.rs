@@ -247,13 +247,13 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     }
     check_names(table, columns.iter().copied().chain([label]).chain(sequence), path)?;
     let examples = Examples::of(table, path, sequence)?;
-    let words = examples.words(label)?;
-    if let Some(at) = words.iter().position(|word| word.is_empty()) {
-        return Err(Error::corrupt(format!("{}: it is empty", examples.at(at, label))));
-    }
-    let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == super::source::Task::Numbers);
     let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[label]);
     let explained = |error: Error| if reading.label.is_some() { error } else { error.note(learned()) };
+    let words = examples.words(label).map_err(explained)?;
+    if let Some(at) = words.iter().position(|word| word.is_empty()) {
+        return Err(explained(Error::corrupt(format!("{}: it is empty", examples.at(at, label)))));
+    }
+    let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == super::source::Task::Numbers);
     let (time, kinds) = (examples.longest(), words_of(table, &columns, path).map_err(explained)?);
     let source = Source::Csv {
         columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
