@@ -401,7 +401,7 @@ fn buffers(device: &Device) -> [Buffer<f32>; 3] {
 }
 
 fn work([a, b, c]: &[Buffer<f32>; 3]) -> Work<'_> {
-    Work::Routine { routine: Routine::Gemm(DEEP), buffers: vec![a.storage(), b.storage(), c.storage()] }
+    Work::Routine { routine: Routine::Gemm(DEEP), buffers: vec![a.storage(), b.storage(), c.storage()], epilogue: None }
 }
 
 fn given_back() {

@@ -98,7 +98,11 @@ impl Asked {
                     asked.launches += 1;
                     *asked.kernels.entry(Kernel::of(null, dispatch.program)).or_default() += 1;
                 }
-                Step::Routine(routine, _) => *asked.routines.entry(routine.to_string()).or_default() += 1,
+                Step::Routine(routine, _, epilogue) => {
+                    let behind = epilogue.as_ref().map(|epilogue| Kernel::of(null, epilogue.dispatch.program).name);
+                    let called = behind.map_or(routine.to_string(), |name| format!("{routine}, {name}"));
+                    *asked.routines.entry(called).or_default() += 1;
+                }
                 Step::Copy { .. } => asked.copies += 1,
                 Step::Fill { .. } => asked.fills += 1,
                 Step::Wait(_) => {}

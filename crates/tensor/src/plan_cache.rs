@@ -214,7 +214,7 @@ impl Ready {
         let kernels = plan.steps.iter().map(|step| step.kernel().map(|kernel| device.prepare(kernel)).transpose());
         let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
         let (fastest, recordings, ran, instead) = Default::default();
-        Ok(Ready { graph, options: options.clone(), plan, kernels, fastest, recordings, ran, instead })
+        Ok(Ready { graph, options: *options, plan, kernels, fastest, recordings, ran, instead })
     }
 
     /// Does the plan's work step by step, and of steps with variants the fastest, which later runs take at once.
