@@ -121,11 +121,8 @@ impl Job {
             }
         }
         let run = begin(&train, &network, &settings, &mut rng)?;
-        if matches!(labelled.source, Source::Text { .. }) && reads_ahead(&run.model, &train)? {
-            let message = format!("{}: what it gives at a time depends on later characters", model.name());
-            return Err(Error::mistake(message).note(
-                "encoders take causal = true, recurrent layers no both = true, and nothing may mix the times otherwise",
-            ));
+        if let Source::Text { .. } = labelled.source {
+            reads_in_order(&model.name(), &run.model, &train)?;
         }
         let folder = Folder::new(arguments.out.as_deref(), &stem(&arguments.data))?;
         let shown = folder.0.display();
@@ -134,21 +131,7 @@ impl Job {
             panoply: env!("CARGO_PKG_VERSION").to_string(),
             parameters: run.model.param_count(),
             network,
-            data: Data {
-                path: arguments.data.clone(),
-                examples: train.len(),
-                held_out: held.len(),
-                digest: format!("{:032x}", labelled.data.digest()),
-                source: labelled.source,
-                classes: labelled.classes,
-                label: reading.label,
-                sequence: reading.sequence,
-                without: reading.without,
-                header: reading.header,
-                image_size: reading.image_size,
-                task: reading.task,
-                context: reading.context,
-            },
+            data: learned_from(&arguments.data, labelled, reading, (train.len(), held.len())),
             settings,
             device: choice.report(),
             result: None,
@@ -365,6 +348,35 @@ fn open(data: &str, reading: &Reading) -> Result<Labelled> {
             true => error,
             false => error.note("DATA is `digits`, which ship, or a file or folder"),
         }),
+    }
+}
+
+/// A mistake if a network that is to write looks at characters that are not there yet.
+fn reads_in_order(name: &str, model: &Model, train: &Dataset) -> Result<()> {
+    if !reads_ahead(model, train)? {
+        return Ok(());
+    }
+    let message = format!("{name}: what it gives at a time depends on later characters");
+    Err(Error::mistake(message)
+        .note("encoders take causal = true, recurrent layers no both = true, and nothing may mix the times otherwise"))
+}
+
+/// What was learned from, so many examples of it and so many held out.
+fn learned_from(path: &str, labelled: Labelled, reading: Reading, (examples, held_out): (usize, usize)) -> Data {
+    Data {
+        path: path.to_string(),
+        examples,
+        held_out,
+        digest: format!("{:032x}", labelled.data.digest()),
+        source: labelled.source,
+        classes: labelled.classes,
+        label: reading.label,
+        sequence: reading.sequence,
+        without: reading.without,
+        header: reading.header,
+        image_size: reading.image_size,
+        task: reading.task,
+        context: reading.context,
     }
 }
 

@@ -427,6 +427,8 @@ fn a_table_of_parquet_is_learned_and_judged() {
     assert_eq!((seen["known"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
     let refusal = place.refused(&["train", "houses.parquet", "--task", "numbers", "--label", "city"]);
     assert!(refusal.contains("houses.parquet:1: city: `Bergen` is no finite number"), "{refusal}");
+    let refusal = place.refused(&["train", "houses.parquet", "--header", "no"]);
+    assert!(refusal.contains("--header: houses.parquet is a table of Parquet, which names its columns"), "{refusal}");
     place.write("cut.parquet", &std::fs::read(place.0.join("houses.parquet")).unwrap()[..900]);
     assert!(place.refused(&["train", "cut.parquet"]).contains("cut.parquet: "));
 }

@@ -220,6 +220,11 @@ impl<'a> Examples<'a> {
 
 /// Reads examples with what is to be learned of them.
 pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
+    if reading.header.is_some() && name(path).ends_with(".parquet") {
+        let message =
+            format!("--header: {} is a table of Parquet, which names its columns; leave it out", path.display());
+        return Err(Error::mistake(message));
+    }
     let said = || reading.label.iter().chain(&reading.sequence).chain(&reading.without);
     let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
     let table = &read_rows(path, |first| reading.header.or_else(|| first.iter().any(is_said).then_some(true)))?;
