@@ -349,8 +349,8 @@ mod tests {
                         // SAFETY: the vectors are as long as the layouts reach; the set is available.
                         unsafe {
                             match best {
-                                true => run(&pool, isa, &gemm, buffers),
-                                false => product::<Bytes>(&pool, &gemm, buffers, |part| simd::run(isa, part)),
+                                true => run(&pool, isa, &gemm, buffers, None),
+                                false => product::<Bytes>(&pool, &gemm, buffers, None, |part| simd::run(isa, part)),
                             }
                         }
                         compare(&gemm, &x, &y, &z, &vec![7; c_len], 0.0);
