@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use panoply::internal::compile::opt::{self, optimize_observed};
-use panoply::internal::compile::plan::{PlanStep, plan};
+use panoply::internal::compile::plan::plan;
 use panoply::internal::compile::render::render;
 use panoply::internal::compile::schedule::schedule;
 use panoply::internal::ir::kernel::Kernel;

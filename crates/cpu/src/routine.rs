@@ -167,9 +167,9 @@ pub unsafe fn run_through(
             }
             Routine::AttentionGradient(like) => attention::gradient::<f32>(pool, isa, like, buffers),
             Routine::MaxPoolGradient(like) if like.dtype == DType::F64 => {
-                pool::max_gradient::<f64>(pool, like, buffers)
+                pool::max_gradient::<f64>(pool, isa, like, buffers)
             }
-            Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, like, buffers),
+            Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, isa, like, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
         }
     }
