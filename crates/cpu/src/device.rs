@@ -214,22 +214,30 @@ impl CpuDevice {
         };
         let Some(Epilogue { dispatch, keeps }) = end else { return run(None) };
         let (program, allocations) = self.held(dispatch)?;
-        let result = routine.operands().position(|operand| operand.access == Access::Out).map(|at| regions[at]);
-        let mem = allocations.iter().position(|(_, region)| Some(*region) == result);
-        if let (Loaded::Compiled(compiled), Some(mem), true) = (&*program, mem, routine::can_end(routine)) {
+        if let Loaded::Compiled(compiled) = &*program
+            && let Some(mem) = at_once(compiled, routine, regions, dispatch)
+        {
             let (buffers, scalars) = launched(compiled, dispatch, &allocations);
-            let reads = |(at, memory): (usize, &Memory)| at != mem && memory.space == Space::Buffer(Access::In);
-            let besides = (0..).zip(&compiled.kernel().mems).zip(&allocations).filter(|(memory, _)| reads(*memory));
-            let besides = besides.map(|(_, (_, region))| region.bytes).sum();
             let args = Args { buffers: &buffers, scalars: &scalars };
-            let pieces = compiled.pieces(dispatch.grid, mem, args);
-            if let Some(pieces) = pieces.filter(|_| routine::pays_to_end(routine, besides)) {
+            if let Some(pieces) = compiled.pieces(dispatch.grid, mem, args) {
                 return run(Some(routine::Epilogue { pieces: &pieces, keeps: *keeps }));
             }
         }
         run(None)?;
         self.run_held(&program, dispatch, &allocations)
     }
+}
+
+/// Which memory of an epilogue's kernel is the routine's result, if running both at once pays.
+fn at_once(kernel: &Compiled, routine: &Routine, regions: &[Region], dispatch: &Dispatch) -> Option<usize> {
+    if !routine::can_end(routine) {
+        return None;
+    }
+    let result = regions[routine.operands().position(|operand| operand.access == Access::Out)?];
+    let buffers = || dispatch.args.iter().filter_map(Arg::region).zip(&kernel.kernel().mems);
+    let besides = buffers().filter(|(region, memory)| *region != result && memory.space == Space::Buffer(Access::In));
+    let pays = routine::pays_to_end(routine, besides.map(|(region, _)| region.bytes).sum());
+    buffers().position(|(region, _)| region == result).filter(|_| pays)
 }
 
 /// Buffers and numbers of a launch as the vector machine takes them.
@@ -376,10 +384,15 @@ impl Device for CpuDevice {
     }
 
     fn record(&self, steps: Vec<Step>, places: Vec<tape::Place>) -> Result<Tape> {
-        let launches = Launches::of(&steps, &places, |dispatch| match &*self.programs.get(dispatch.program.0)? {
-            Loaded::Compiled(compiled) => Some(Arc::clone(compiled)),
-            Loaded::Checked(_) | Loaded::Host(_) => None,
-        });
+        let apart = |step: &Step, program: &Compiled| match step {
+            Step::Routine(routine, regions, Some(end)) => at_once(program, routine, regions, &end.dispatch).is_none(),
+            Step::Dispatch(_) | Step::Routine(..) | Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_) => true,
+        };
+        let launches =
+            Launches::of(&steps, &places, |step, dispatch| match &*self.programs.get(dispatch.program.0)? {
+                Loaded::Compiled(compiled) => Some(Arc::clone(compiled)).filter(|program| apart(step, program)),
+                Loaded::Checked(_) | Loaded::Host(_) => None,
+            });
         let mut tape = Tape::new(steps, places);
         tape.graph = self.tapes.insert(Mutex::new(launches));
         Ok(tape)
@@ -394,8 +407,12 @@ impl Device for CpuDevice {
             held.iter().zip(bindings).map(|(allocation, region)| allocation.address(*region)).collect();
         tape.set(bindings, slots);
         let mut launches = launches.lock().unwrap_or_else(PoisonError::into_inner);
+        let other = |step: &Step, alone| match step {
+            Step::Routine(routine, regions, _) if alone => self.routine(routine, regions, None),
+            step => self.step(step),
+        };
         // SAFETY: the caller validated the bindings against the tape; the allocations are held above.
-        unsafe { launches.run(&self.pool, tape.steps(), &addresses, slots, |step| self.step(step)) }?;
+        unsafe { launches.run(&self.pool, tape.steps(), &addresses, slots, other) }?;
         Ok(Ticket::Done)
     }
 

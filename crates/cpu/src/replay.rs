@@ -14,7 +14,7 @@ use crate::vm::launch::{Compiled, scalar_bits};
 
 /// The launches among a tape's steps.
 pub struct Launches {
-    /// One for each step; none for what is no launch of the vector machine.
+    /// One for each step, of a routine that of its epilogue; none for what is no launch of the vector machine alone.
     launches: Vec<Option<Launch>>,
     addresses: Vec<Address>,
     numbers: Vec<Number>,
@@ -47,28 +47,41 @@ struct Number {
 
 impl Launches {
     /// The launches of a tape whose programs are these.
-    pub fn of(steps: &[Step], places: &[Place], program: impl Fn(&Dispatch) -> Option<Arc<Compiled>>) -> Launches {
+    pub fn of(
+        steps: &[Step],
+        places: &[Place],
+        program: impl Fn(&Step, &Dispatch) -> Option<Arc<Compiled>>,
+    ) -> Launches {
         let mut known = Launches { launches: Vec::new(), addresses: Vec::new(), numbers: Vec::new() };
         let mut places_of: Vec<Vec<Place>> = vec![Vec::new(); steps.len()];
         places.iter().for_each(|place| places_of[place.step as usize].push(*place));
         for (position, (step, places)) in steps.iter().zip(&places_of).enumerate() {
             let launch = match step {
                 Step::Dispatch(dispatch) => {
-                    program(dispatch).and_then(|program| known.launch(position, dispatch, program, places))
+                    program(step, dispatch).and_then(|program| known.launch((position, 0), dispatch, program, places))
                 }
-                Step::Routine(..) | Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_) => None,
+                Step::Routine(_, regions, Some(end)) => program(step, &end.dispatch)
+                    .and_then(|program| known.launch((position, regions.len()), &end.dispatch, program, places)),
+                Step::Routine(_, _, None) | Step::Copy { .. } | Step::Fill { .. } | Step::Wait(_) => None,
             };
             known.launches.push(launch);
         }
         known
     }
 
-    /// One launch; none if some buffer is not part of a binding.
-    fn launch(&mut self, step: usize, dispatch: &Dispatch, program: Arc<Compiled>, places: &[Place]) -> Option<Launch> {
+    /// One launch, whose arguments are a step's operands from one on; none if some buffer is not part of a binding.
+    fn launch(
+        &mut self,
+        (step, first): (usize, usize),
+        dispatch: &Dispatch,
+        program: Arc<Compiled>,
+        places: &[Place],
+    ) -> Option<Launch> {
         let (mut buffers, mut addresses, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         let mut scalars = Vec::with_capacity(dispatch.args.len());
         for (operand, arg) in dispatch.args.iter().enumerate() {
-            let source = places.iter().find(|place| place.operand as usize == operand).map(|place| place.source);
+            let source =
+                places.iter().find(|place| place.operand as usize == first + operand).map(|place| place.source);
             scalars.push(match (arg, source) {
                 (Arg::Buffer(region), Some(Source::Binding { binding, offset })) => {
                     let dtype = program.kernel().mems.get(buffers.len())?.dtype;
@@ -90,7 +103,8 @@ impl Launches {
         Some(Launch { program, grid: dispatch.grid, buffers, scalars })
     }
 
-    /// Runs the tape's steps over bindings that begin at these addresses. `other` runs what is no launch.
+    /// Runs the tape's steps over bindings that begin at these addresses. `other` runs what is no launch; of a routine whose
+    /// epilogue is one, it is told to run the routine alone.
     ///
     /// # Safety
     /// The bindings are as large as those recorded and stay alive; what a launch writes aliases no other argument of it.
@@ -100,7 +114,7 @@ impl Launches {
         steps: &[Step],
         bindings: &[*mut u8],
         slots: &[Scalar],
-        other: impl Fn(&Step) -> Result<()>,
+        other: impl Fn(&Step, bool) -> Result<()>,
     ) -> Result<()> {
         for Address { step, buffer, binding, offset } in &self.addresses {
             if let Some(launch) = &mut self.launches[*step] {
@@ -114,11 +128,14 @@ impl Launches {
         }
         for (launch, step) in self.launches.iter().zip(steps) {
             match launch {
-                None => other(step)?,
-                // SAFETY: the caller's promise; every address was put into place above.
-                Some(Launch { program, grid, buffers, scalars }) => unsafe {
-                    program.launch(pool, *grid, buffers, scalars)?;
-                },
+                None => other(step, false)?,
+                Some(Launch { program, grid, buffers, scalars }) => {
+                    if let Step::Routine(..) = step {
+                        other(step, true)?;
+                    }
+                    // SAFETY: the caller's promise; every address was put into place above.
+                    unsafe { program.launch(pool, *grid, buffers, scalars)? };
+                }
             }
         }
         Ok(())

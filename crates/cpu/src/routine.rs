@@ -102,7 +102,7 @@ const CACHED_BYTES: u64 = 32 << 20;
 ///
 /// Shorter blocks of the vector machine are the price of not reading the result again. On two Zen 4 cores with 32 MiB of cache,
 /// in processor time and against a kernel afterwards: bias and relu over 8192 × 4096 f32 took 0.95 at 32 numbers along `k` and
-/// 0.93 at 256, a cast to bf16 0.90; over 4096 × 512, which the cache holds, 1.1, and over 1024 × 4096 at 1024 along `k` 1.0;
+/// 0.93 at 256, a cast to bf16 0.92; over 4096 × 512, which the cache holds, 1.1, and over 1024 × 4096 at 1024 along `k` 1.0;
 /// with a residual, whose short rows no prefetcher follows, 1.02 to 1.09, and of bf16, rounded first, 1.05.
 pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
     let result = routine.operands().find(|operand| operand.access == Access::Out);
@@ -167,9 +167,9 @@ pub unsafe fn run_through(
             }
             Routine::AttentionGradient(like) => attention::gradient::<f32>(pool, isa, like, buffers),
             Routine::MaxPoolGradient(like) if like.dtype == DType::F64 => {
-                pool::max_gradient::<f64>(pool, like, buffers)
+                pool::max_gradient::<f64>(pool, isa, like, buffers)
             }
-            Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, like, buffers),
+            Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, isa, like, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
         }
     }

@@ -4,13 +4,14 @@ use panoply_ir::routine::{self, PoolAxis};
 
 use super::{Shared, in_numbers};
 use crate::pool::Pool;
-use crate::simd::Real;
+use crate::simd::{self, Real, Task};
+use crate::vm::isa::{Isa, Machine};
 
 /// What flows to the input: each window's flow, in equal parts to its largest elements.
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn max_gradient<T: Real>(pool: &Pool, windows: &routine::Pool, buffers: &[*mut u8]) {
+pub unsafe fn max_gradient<T: Real>(pool: &Pool, isa: Isa, windows: &routine::Pool, buffers: &[*mut u8]) {
     let [input, output, flow, to_input] = [0, 1, 2, 3].map(|at| Shared(buffers[at]));
     let elems = |of: fn(&PoolAxis) -> usize| windows.axes.iter().map(of).product::<usize>();
     let (long, short, size) = (elems(|axis| axis.length), elems(|axis| axis.positions), elems(|axis| axis.size));
@@ -23,10 +24,17 @@ pub unsafe fn max_gradient<T: Real>(pool: &Pool, windows: &routine::Pool, buffer
             let input = std::slice::from_raw_parts(of(input, long), long);
             let output = std::slice::from_raw_parts(of(output, short), short);
             let flow = std::slice::from_raw_parts(of(flow, short), short);
-            places.spread(input, output, flow, std::slice::from_raw_parts_mut(of(to_input, long), long));
+            let to = std::slice::from_raw_parts_mut(of(to_input, long), long);
+            match places.run {
+                2 | 3 => simd::run(isa, Plane { places: &places, input, output, flow, to }),
+                _ => places.spread(input, output, flow, to),
+            }
         }
     });
 }
+
+/// Windows of a row from which on vectors of what belongs to them are worth writing out.
+const LONG: usize = 6;
 
 /// Where windows and their elements are in a plane.
 struct Places {
@@ -35,6 +43,8 @@ struct Places {
     steps: [usize; 3],
     /// Elements from a window's first element to each of its elements.
     offsets: Vec<usize>,
+    /// How many of these lie side by side, where windows of a row follow one another and are enough for vectors; 0 elsewhere.
+    run: usize,
 }
 
 impl Places {
@@ -49,7 +59,9 @@ impl Places {
             offsets = offsets.iter().flat_map(along).collect();
         }
         let steps = std::array::from_fn(|axis| axes[axis].stride * behind(axis));
-        Places { positions: axes.map(|axis| axis.positions), steps, offsets }
+        let PoolAxis { size, stride, dilation, positions, .. } = axes[2];
+        let run = if stride == size && dilation == 1 && positions >= LONG { size } else { 0 };
+        Places { positions: axes.map(|axis| axis.positions), steps, offsets, run }
     }
 
     /// Rows of windows at once, and no branch on what is equal: nobody could predict it.
@@ -74,6 +86,61 @@ impl Places {
                 let elements = input[first + offset..].iter().step_by(step);
                 let to = to[first + offset..].iter_mut().step_by(step);
                 for (((share, largest), element), to) in shares.iter().zip(largest).zip(elements).zip(to) {
+                    *to = T::add(*to, if element == largest { *share } else { T::default() });
+                }
+            }
+        }
+    }
+}
+
+/// A plane's windows, and what flows back through them.
+struct Plane<'a, T> {
+    places: &'a Places,
+    input: &'a [T],
+    output: &'a [T],
+    flow: &'a [T],
+    to: &'a mut [T],
+}
+
+impl<T: Real> Task for Plane<'_, T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        match self.places.run {
+            3 => self.side_by_side::<3>(),
+            _ => self.side_by_side::<2>(),
+        }
+    }
+}
+
+impl<T: Real> Plane<'_, T> {
+    /// Windows of a row that follow one another: what belongs to a window is written out for each of its `RUN` elements of a row,
+    /// and rows are compared and given as they lie.
+    #[inline(always)]
+    fn side_by_side<const RUN: usize>(self) {
+        let Plane { places, input, output, flow, to } = self;
+        let [_, rows, columns] = places.positions;
+        let length = columns * RUN;
+        let (mut largest, mut shares) = (vec![T::default(); length], vec![T::default(); length]);
+        to.fill(T::default());
+        for (row, (most, flow)) in output.chunks_exact(columns).zip(flow.chunks_exact(columns)).enumerate() {
+            let first = row / rows * places.steps[0] + row % rows * places.steps[1];
+            largest.as_chunks_mut::<RUN>().0.iter_mut().zip(most).for_each(|(run, most)| *run = [*most; RUN]);
+            shares.fill(T::default());
+            // Of a window's offsets those along a row follow one another.
+            for offset in places.offsets.iter().step_by(RUN) {
+                let elements = &input[first + offset..][..length];
+                for ((hits, largest), element) in shares.iter_mut().zip(&largest).zip(elements) {
+                    *hits = T::add(*hits, if element == largest { T::of(1.0) } else { T::default() });
+                }
+            }
+            for (run, flow) in shares.as_chunks_mut::<RUN>().0.iter_mut().zip(flow) {
+                let hits = run.iter().fold(T::default(), |hits, hit| T::add(hits, *hit));
+                *run = [T::div(*flow, hits); RUN];
+            }
+            for offset in places.offsets.iter().step_by(RUN) {
+                let elements = &input[first + offset..][..length];
+                let to = &mut to[first + offset..][..length];
+                for ((to, share), (largest, element)) in to.iter_mut().zip(&shares).zip(largest.iter().zip(elements)) {
                     *to = T::add(*to, if element == largest { *share } else { T::default() });
                 }
             }
