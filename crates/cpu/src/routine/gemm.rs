@@ -298,7 +298,7 @@ mod tests {
     /// Runs a product of small numbers.
     fn sums(gemm: &Gemm) {
         let number = |i: usize| (i * 5 % 11) as f32;
-        let (mut a, mut b, mut c) = (vec![0.0; 72], vec![0.0; 90], vec![0.0; 60]);
+        let (mut a, mut b, mut c) = (vec![0f32; 72], vec![0f32; 90], vec![0f32; 60]);
         a.iter_mut().chain(&mut b).enumerate().for_each(|(i, value)| *value = number(i));
         let before = c.clone();
         let buffers = [a.as_mut_ptr().cast(), b.as_mut_ptr().cast(), c.as_mut_ptr().cast()];
