@@ -74,6 +74,29 @@ fn what_a_kernel_changes_is_copied_first() {
     });
 }
 
+/// Each element by the one opposite.
+#[kernel]
+fn opposites(x: &[f32], y: &[f32], product: &mut [f32]) {
+    let i = global_index();
+    if i < x.len() {
+        product[i] = x[i] * y[x.len() - 1 - i];
+    }
+}
+
+/// A kernel that reads a product at other places too is no epilogue of it.
+#[test]
+fn a_kernel_may_be_given_a_product_twice() {
+    everywhere(|| {
+        let numbers = |by: usize| (0..40 * 40).map(|i| (i * by % 7) as f32).collect::<Vec<f32>>();
+        let (a, b) = (numbers(3), numbers(5));
+        let product = Tensor::from_slice(&a, [40, 40]).matmul(&Tensor::from_slice(&b, [40, 40]));
+        let [have] = Tensor::kernel(opposites::build, &[&product, &product], [Shape::new([40, 40])], 1600);
+        let at = |i: usize| (0..40).map(|k| a[i / 40 * 40 + k] * b[k * 40 + i % 40]).sum::<f32>();
+        let want: Vec<f32> = (0..1600).map(|i| at(i) * at(1599 - i)).collect();
+        assert_eq!(have.to_vec::<f32>().unwrap(), want);
+    });
+}
+
 #[test]
 fn what_does_not_fit_is_a_mistake() {
     let (x, shape) = (Tensor::from_slice(&[1.0f64], [1]), Shape::new([1]));

@@ -36,7 +36,10 @@ impl Tensor {
     }
 }
 
-/// What a function gives, without how it came about: no gradient goes through it, and nothing is kept for one.
+/// What a function gives, without how it came about: no gradient goes through it.
+///
+/// A result that has no value yet keeps what it is to be made of, and goes on keeping it. A loop that carries one on, such as a running
+/// average, gives memory back by [`Tensor::eval`] and [`Tensor::detach`] after that.
 ///
 /// ```
 /// # use panoply_tensor::{Tensor, no_grad};

@@ -18,8 +18,8 @@ use crate::random::Word;
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Node>);
 
-/// Nodes one after another that wait for somebody to ask. Then the last of them is computed, so that a program that never asks holds no more
-/// than that, and plans equal stretches once.
+/// Nodes one after another that wait for somebody to ask. Then the last of them is computed, so that a program that never asks has no more
+/// than that to do, and plans equal stretches once.
 const MOST_PENDING: u32 = 1 << 14;
 
 pub(crate) struct Node {

@@ -191,6 +191,11 @@ fn products_of_bytes_are_a_routine() {
         assert_eq!(product.to_vec::<i32>().unwrap(), want);
         let offset = (wide(&left) - 3.0).matmul(&wide(&right.t()));
         assert!(steps(&device, &[&offset]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
+        // The product of i8 as such is i8, which wraps; the routine's is i32.
+        let narrow = left.matmul(&right.t());
+        assert!(steps(&device, &[&narrow]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
+        let wrapped: Vec<i8> = want.iter().map(|sum| *sum as i8).collect();
+        assert_eq!(narrow.to_vec::<i8>().unwrap(), wrapped);
         let bools = left.cast(DType::Bool).cast(DType::I32).matmul(&wide(&right.t()));
         assert!(steps(&device, &[&bools]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
     });

@@ -44,7 +44,10 @@ pub fn variants(graph: &Graph, nest: &Nest, target: &Target, accuracy: Accuracy)
     let ways = Ways::new(nest, target, accuracy);
     let first = ways.write(0, graph, target, accuracy)?;
     let mut all = vec![first];
-    for way in 1..ways.count() {
+    // Sums of lanes side by side are rounded otherwise than those of one after the other.
+    for way in (1..ways.count())
+        .filter(|way| ways.combines_lanes(*way, target, accuracy) == ways.combines_lanes(0, target, accuracy))
+    {
         let other = ways.write(way, graph, target, accuracy)?;
         let new = |known: &Lowered| panoply_ir::hash(&known.kernel) != panoply_ir::hash(&other.kernel);
         if other.arguments == all[0].arguments && all.iter().all(new) {
@@ -77,6 +80,17 @@ impl Ways {
 
     fn count(&self) -> usize {
         self.tilings.len().max(self.lengths.len()).max(1)
+    }
+
+    /// Whether lanes share the turns of a loop.
+    fn combines_lanes(&self, way: usize, target: &Target, accuracy: Accuracy) -> bool {
+        match (self.tilings.get(way), self.lengths.get(way)) {
+            (None, Some(length)) => {
+                let nest = axes::lengthened(self.nest.clone(), *length);
+                mapping::map(&nest, &levels::Levels::new(&nest), target, accuracy).lanes.is_some()
+            }
+            (Some(_), _) | (None, None) => self.mapping.lanes.is_some(),
+        }
     }
 
     fn write(&self, way: usize, graph: &Graph, target: &Target, accuracy: Accuracy) -> Result<Lowered> {

@@ -64,6 +64,8 @@ fn fits(
         (Param::Buffer(mem), PlanArg::Buffer(id)) if *id == result => Some(*mem),
         _ => None,
     });
+    // An author's kernel may be given the result twice, and read it in another order as well.
+    let once = args.iter().filter(|arg| **arg == PlanArg::Buffer(result)).count() == 1;
     let numbered = own.and_then(|mem| strides::strides(kernel, mem)).is_some_and(|own| strides::count(own, grid));
     // What the routine reads and writes stays as it is until the kernel's place, and what the kernel writes is apart from it.
     let clash = |(id, access): (BufferId, Access)| {
@@ -72,5 +74,5 @@ fn fits(
     let moves = !between.iter().flatten().any(|step| step.touches().any(clash));
     let apart = !bound(kernel, args).filter(|(id, _)| *id != result).any(clash);
     let bindings = routine.buffers().count() + bound(kernel, args).count();
-    numbered && moves && apart && kernel.group.is_none() && bindings <= target.max_bindings as usize
+    once && numbered && moves && apart && kernel.group.is_none() && bindings <= target.max_bindings as usize
 }

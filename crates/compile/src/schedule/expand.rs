@@ -149,8 +149,11 @@ pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
                 let many = chains[id.index()] > FEW_WRITES && node.shape.elems() > SHORT;
                 (!many).then(|| write(rewriter, node, axis, at.to_i128(), inputs))
             }
-            Op::MatMul if node.shape.elems() > 0 && !offers(&claim::product(graph, id).routine) => {
-                Some(matmul(rewriter, node, inputs))
+            Op::MatMul if node.shape.elems() > 0 => {
+                let routine = claim::product(graph, id).routine;
+                // A routine's product of i8 is one of i32, which is more than was asked for.
+                let gives = matches!(routine, Routine::Gemm(gemm) if gemm.result() == node.dtype);
+                (!gives || !offers(&routine)).then(|| matmul(rewriter, node, inputs))
             }
             Op::ScatterAdd(axis) if node.shape.elems() > 0 => {
                 let positions = graph.node(node.inputs[1]).shape.elems();

@@ -41,7 +41,8 @@ fn variants(graph: &Graph, target: &Target, accuracy: Accuracy) -> usize {
 }
 
 /// A product with what follows, of sides that fit no tile, and rows too short for a block.
-fn graphs() -> [Graph; 2] {
+/// And sums that lanes would share in longer rows only.
+fn graphs() -> [Graph; 3] {
     let mut b = Build::default();
     let (x, w, bias) = (b.f32(&[70, 37]), b.f32(&[37, 90]), b.f32(&[1, 90]));
     let y = b.matmul(x, w);
@@ -56,12 +57,19 @@ fn graphs() -> [Graph; 2] {
     let y = b.with(Alu::Sub, turned, scale);
     let y = b.alu(Alu::Sqrt, &[y]);
     let short = b.done(&[y]);
-    [product, short]
+    let mut b = Build::default();
+    let (x, w) = (thirds(&mut b, &[2, 60, 1]), thirds(&mut b, &[1, 60, 33]));
+    let [x, w] = [x, w].map(|operand| b.expand(operand, &[2, 60, 33]));
+    let difference = b.alu(Alu::Sub, &[x, w]);
+    let square = b.alu(Alu::Mul, &[difference, difference]);
+    let sum = b.sum(square, &[1]);
+    let sums = b.done(&[sum]);
+    [product, short, sums]
 }
 
 #[test]
 fn every_variant_gives_the_same_bits() {
-    let [product, short] = graphs();
+    let [product, short, sums] = graphs();
     for accuracy in Accuracy::ALL {
         let gpu = variants(&product, &Target::cuda_minimum(80), accuracy);
         assert!(gpu >= 3, "{gpu} other tiles");
@@ -69,6 +77,7 @@ fn every_variant_gives_the_same_bits() {
         let cpu = variants(&short, &Target::cpu(), accuracy);
         assert!(cpu >= 1, "{cpu} other lengths");
         variants(&product, &Target::cpu(), accuracy);
+        variants(&sums, &Target::cpu(), accuracy);
         variants(&short, &Target::opencl_minimum(), accuracy);
     }
 }

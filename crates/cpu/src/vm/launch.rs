@@ -24,6 +24,8 @@ const SHORT_ROW: u64 = 96;
 const ALONE_NS: u64 = 15_000;
 /// Pieces of a launch for each thread: more balance the load better, fewer cost less.
 const PARTS_PER_THREAD: usize = 8;
+/// Lanes of a block below which more blocks would not be quicker.
+const FAIR_LANES: u64 = 1024;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch::new()) };
@@ -64,7 +66,7 @@ impl Compiled {
     /// As [`Runner::new`], of which every thread of the pool makes one.
     pub unsafe fn launch(&self, pool: &Pool, grid: [u64; 3], buffers: &[Buffer], scalars: &[u64]) -> Result<()> {
         let program = self.program_for(grid)?;
-        let blocks = Blocks::new(program, grid);
+        let blocks = Blocks::new(program, grid, pool.threads());
         let launch = Launch { grid, groups: blocks.groups, buffers, scalars, alone: true };
         let done = SCRATCH.with_borrow_mut(|scratch| {
             // SAFETY: the caller's promise.
@@ -196,8 +198,11 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(program: &Program, grid: [u64; 3]) -> Blocks {
-        let lanes = program.lanes as u64;
+    fn new(program: &Program, grid: [u64; 3], threads: usize) -> Blocks {
+        // Long blocks are for grids that are longer still: every thread is to have some.
+        let fair =
+            grid.iter().fold(1, |all: u64, side| all.saturating_mul(*side)) / (threads * PARTS_PER_THREAD) as u64;
+        let lanes = (program.lanes as u64).min(fair.max(FAIR_LANES));
         let shape = match program.cover {
             Cover::Group(group) => group.map(u64::from),
             Cover::Row => [row_length(grid[0], lanes), 1, 1],

@@ -138,9 +138,11 @@ impl Products {
         if ready.workspace() > 0 {
             match queue.workspace(self.blas()?.workspace()) {
                 Ok(address) => workspace = address,
-                // It is slower without, and works.
+                // It is slower without, and works; if not, kernels need none.
                 Err(error) if error.is_out_of_memory() => {
-                    ready = self.ready(gemm, &product, alignments, false)?.ok_or(error)?;
+                    let title = self.library.title();
+                    let full = || Error::unsupported(format!("{title} has no room for its workspace: {error}"));
+                    ready = self.ready(gemm, &product, alignments, false)?.ok_or_else(full)?;
                 }
                 Err(error) => return Err(error),
             }
