@@ -83,6 +83,8 @@ const ROWS: &[Row] = &[
     Row {
         name: "matmul i8 1024",
         op: |x| x[0].cast(DType::I32).matmul(&x[1].cast(DType::I32)),
+        // What is read is i8, what is written i32.
+        bytes: (6 * 1024 * 1024) as f64,
         ..product!(1024, "", DType::I8)
     },
     moving("x + a, 16 M", &[&[16 * MILLION]], |x| &x[0] + 1.5, 128 * MILLION),
@@ -191,7 +193,10 @@ fn host(device: &Device, row: &Row, arguments: &Profiled) -> Result<f64> {
 /// The median time of one evaluation, warm.
 fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) -> Result<f64> {
     let mut rng = panoply::Rng::seed(1);
-    let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| (rng.uniform(*shape) - 0.5).cast(row.dtype)).collect();
+    // As integers, numbers around 0 would all be 0.
+    let size = if row.dtype.is_int() { 200.0 } else { 1.0 };
+    let random = |shape: &&[usize]| ((rng.uniform(*shape) - 0.5) * size).cast(row.dtype);
+    let inputs: Vec<Tensor> = row.inputs.iter().map(random).collect();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
     let mut inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
     let captured = capture_with_state(|inputs: &mut Vec<Tensor>, []| [(row.op)(inputs)]);
