@@ -139,10 +139,8 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
                  step, an average that keeps 0.95, bf16; the loss cross_entropy, label smoothing 0.1, class weights ";
     let shown = inspected(&place, "file");
     assert!(shown.contains(words), "{shown}");
-    let said = ["--steps", "50", "--optimiser", "lion", "--learning-rate", "1e-3", "--batch", "64"];
-    let refusal = place.refused(&[&["train", "digits", "--model", "net.toml"][..], &said].concat());
-    assert!(refusal.contains("--momentum 0.8 is not for --optimiser lion"), "{refusal}");
-    place.write("net.toml", NETWORK.replace("momentum = 0.8\n", "").replace("label_smoothing = 0.1, ", ""));
+    // What the file says of its own optimiser and loss is not for others.
+    let said = ["--steps", "50", "--optimiser", "lion", "--batch", "64"];
     let line = ["train", "digits", "--model", "net.toml", "--loss", "bce", "--out", "line"];
     place.json(&[&line[..], &said].concat());
     let of_line = manifest(&place, "line");
@@ -150,7 +148,26 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
     assert_eq!((&settings["optimiser"], &settings["batch"]), (&"lion".into(), &64.into()));
     // 1258 to learn from are 20 batches of 64, so 50 of them are three epochs.
     assert_eq!((&settings["epochs"], &settings["weight_decay"]), (&3.into(), &0.05.into()));
-    assert_eq!(of_line["network"]["loss"]["kind"], "bce");
+    assert_eq!((&settings["learning_rate"], &settings["momentum"]), (&0.001.into(), &Value::Null));
+    let loss = &of_line["network"]["loss"];
+    assert_eq!((&loss["kind"], &loss["label_smoothing"]), (&"bce".into(), &0.0.into()));
+    assert!(loss["class_weights"].is_null(), "{loss}");
+    let adagrad =
+        ["train", "digits", "--model", "net.toml", "--optimiser", "adagrad", "--epochs", "1", "--out", "adagrad"];
+    place.json(&adagrad);
+    let settings = manifest(&place, "adagrad")["settings"].clone();
+    assert_eq!((&settings["learning_rate"], &settings["weight_decay"]), (&0.02.into(), &Value::Null));
+    let refusal = place.refused(&[&adagrad[..8], &["--momentum", "0.8"]].concat());
+    assert!(refusal.contains("--momentum 0.8 is not for --optimiser adagrad"), "{refusal}");
+    // The same optimiser and loss as the file's change nothing of it.
+    let same = ["--optimiser", "sgd", "--loss", "cross-entropy", "--epochs", "1", "--out", "same"];
+    place.json(&[&["train", "digits", "--model", "net.toml"][..], &same].concat());
+    let of_same = manifest(&place, "same");
+    assert_eq!((&of_same["settings"]["learning_rate"], &of_same["settings"]["momentum"]), (&0.01.into(), &0.8.into()));
+    assert_eq!(of_same["network"]["loss"]["label_smoothing"], 0.1);
+    place.write("turned.toml", NETWORK.replace("[64]", "[4, 16]"));
+    let refusal = place.refused(&["train", "digits", "--model", "turned.toml"]);
+    assert!(refusal.contains("turned.toml: input [4, 16] does not hold these examples of [1, 8, 8]"), "{refusal}");
 
     for (from, to, what) in [
         (

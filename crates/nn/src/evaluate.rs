@@ -43,7 +43,8 @@ pub struct Evaluation {
     pub score: f64,
 }
 
-/// How good a model is on all of a data set. Smoothing of labels is left out of the loss.
+/// How good a model is on all of a data set. Smoothing of labels is left out of the loss. Balanced weights of classes are those of this
+/// data set: to weigh as in training, give what [`Loss::fitted`] makes of the loss and the targets that were learned from.
 pub fn evaluate(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Evaluation> {
     evaluate_feed(model, &Feed::on_host(data), loss)
 }

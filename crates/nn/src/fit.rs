@@ -8,7 +8,7 @@ use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
-use crate::data::{Dataset, Examples, Feed};
+use crate::data::{Dataset, Examples, Feed, Targets};
 use crate::evaluate::{Measure, evaluate_feed};
 use crate::layer::{Layer, Pass};
 use crate::memory;
@@ -71,14 +71,20 @@ impl Training {
         (self.epochs as u64).saturating_mul(batches.div_ceil(self.accumulate.max(1)) as u64)
     }
 
-    /// What of a step the batch behind so many others of an epoch is.
-    fn part(&self, batches: usize, examples: usize) -> Part {
+    /// What of a step the batch behind so many others of an epoch in this order is.
+    fn part(&self, batches: usize, order: &[usize], targets: &Targets) -> Part {
         let (batch, many) = (self.batch.max(1), self.accumulate.max(1));
-        let first = batches / many * many;
-        let count =
-            |from: usize, batches: usize| batch.saturating_mul(batches).min(examples.saturating_sub(from * batch));
-        let share = count(batches, 1) as f64 / count(first, many).max(1) as f64;
-        Part { share, last: (batches + 1).is_multiple_of(many) || (batches + 1).saturating_mul(batch) >= examples }
+        let place = |batches: usize| batches.saturating_mul(batch).min(order.len());
+        let mass = |from: usize, count: usize| {
+            let examples = &order[place(from)..place(from.saturating_add(count))];
+            self.loss.mass(targets, examples.iter().copied())
+        };
+        let (mass, whole) = (mass(batches, 1), mass(batches / many * many, many));
+        Part {
+            mass,
+            share: mass / whole,
+            last: (batches + 1).is_multiple_of(many) || place(batches + 1) == order.len(),
+        }
     }
 
     /// A training pass over these examples in this precision.
@@ -94,7 +100,9 @@ impl Training {
 /// A batch of those that make one step.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Of the step's examples.
+    /// How much its examples count in a mean.
+    mass: f64,
+    /// The same of all that the step's examples count.
     share: f64,
     /// Whether the step is made after it.
     last: bool,
@@ -105,7 +113,7 @@ struct Part {
 pub struct EpochReport {
     /// Counted from 1.
     pub epoch: usize,
-    /// Mean loss over the training examples, before each step.
+    /// Mean loss over the training examples, weighted as the loss is, before each step.
     pub loss: f64,
     /// Mean loss over the validation examples, after the epoch.
     pub validation_loss: f64,
@@ -165,7 +173,7 @@ pub struct Progress {
     pub history: Vec<EpochReport>,
     /// Steps made in the epoch under way.
     pub step: usize,
-    /// Sum of the losses of those steps' examples.
+    /// Sum of the losses of those steps' examples, each as often as it counts.
     pub loss_sum: f64,
     /// The epoch with the smallest validation loss; 0 if there is none.
     pub best: usize,
@@ -265,7 +273,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             let seconds = Duration::as_secs_f64(&start.elapsed());
             let report = EpochReport {
                 epoch,
-                loss: self.progress.loss_sum / train.data().len() as f64,
+                loss: self.progress.loss_sum / training.loss.mass(&train.data().targets, 0..train.data().len()),
                 validation_loss,
                 measure: Measure::of(&train.data().targets),
                 train_score: learned.score,
@@ -302,18 +310,19 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         let left = &order[self.progress.step.saturating_mul(batch).min(order.len())..];
         train.each(left, batch, |batch| {
             self.optimiser.learning_rate = rate * training.schedule.factor(self.optimiser.steps);
-            let stepped = self.step(training, &batch, training.part(self.progress.step, order.len()));
+            let part = training.part(self.progress.step, &order, &train.data().targets);
+            let stepped = self.step(training, &batch, part);
             let step = self.progress.step + 1;
-            let (loss, examples) =
-                stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
-            self.progress.loss_sum += loss * examples as f64;
+            let loss = stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step} of it")))?;
+            self.progress.loss_sum += loss * part.mass;
             self.progress.step += 1;
             Ok(watch.step(&StepReport { epoch, step: self.progress.step, steps, loss }))
         })
     }
 
-    fn step(&mut self, training: &Training, batch: &Examples, Part { share, last }: Part) -> Result<(f64, usize)> {
-        let before = self.rng.clone();
+    /// A step, or a part of one. The loss before it.
+    fn step(&mut self, training: &Training, batch: &Examples, Part { share, last, .. }: Part) -> Result<f64> {
+        let (before, steps) = (self.rng.clone(), self.optimiser.steps);
         let mut pass = training.pass(batch, &mut self.rng);
         let loss = training.loss.of(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
         let loss = if share < 1.0 { loss * share } else { loss };
@@ -325,13 +334,14 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             Some(place) => error.note(format!("the first values that are no finite numbers are {place}")),
             None => error,
         })?;
-        if let (true, Some(average), Some(decay)) = (last, &mut self.average, training.average) {
+        let made = self.optimiser.steps > steps;
+        if let (true, Some(average), Some(decay)) = (made, &mut self.average, training.average) {
             // What was at the beginning is forgotten soon.
             let steps = self.optimiser.steps as f64;
             average.decay = decay.min((1.0 + steps) / (10.0 + steps));
             average.update(&self.model)?;
         }
-        Ok((loss / share, batch.examples()?))
+        Ok(loss / share)
     }
 
     /// Where a forward pass first gives something that is no finite number, if it does.

@@ -59,10 +59,12 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         }
     }
 
-    /// Bytes that a step allocates; more than there can be if not even its examples have room.
+    /// Bytes that a step allocates, beside gradients that wait for it and the average; more than there can be if not even its examples
+    /// have room.
     fn needs(&self, training: &Training, train: &Dataset, batch: usize) -> Result<u64> {
+        let kept = u64::from(training.accumulate > 1) + u64::from(training.average.is_some());
         match self.memory(training, train, batch) {
-            Ok(plan) => Ok(plan.added()),
+            Ok(plan) => Ok(plan.added() + kept * param_bytes(&self.model)?),
             Err(error) if error.is_out_of_memory() => Ok(u64::MAX),
             Err(error) => Err(error),
         }
@@ -88,6 +90,16 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         );
         Err(Error::new(ErrorKind::OutOfMemory, message))
     }
+}
+
+/// Bytes of a model's parameters.
+fn param_bytes(model: &dyn Module) -> Result<u64> {
+    let params = model.named_params();
+    let bytes = params.iter().map(|(_, param)| {
+        let tensor = param.tensor();
+        Ok((tensor.shape()?.dims().iter().product::<usize>() * tensor.dtype().bytes()) as u64)
+    });
+    bytes.sum()
 }
 
 /// Bytes that a step may take: what the pool's cap leaves, or what the driver says is free beside what the pool keeps.

@@ -71,6 +71,14 @@ impl Network {
         Ok(self.shapes()?.pop().unwrap_or_default())
     }
 
+    /// Whether examples whose axes have these lengths can be taken: those of the input, or as many numbers in the same order, which
+    /// they are where one side is a single axis, or where both agree but for axes of length 1.
+    pub fn takes(&self, lengths: &[usize]) -> bool {
+        let long = |lengths: &[usize]| lengths.iter().copied().filter(|length| *length != 1).collect::<Vec<usize>>();
+        let single = lengths.len() == 1 || self.input.len() == 1;
+        size(lengths) == size(&self.input) && (single || long(lengths) == long(&self.input))
+    }
+
     /// The model at the start of training, or the first layer that does not fit.
     pub fn build(&self, rng: &mut Rng) -> Result<Model> {
         self.shapes()?;
@@ -110,7 +118,7 @@ pub struct Model {
 }
 
 impl Layer for Model {
-    /// `[batch, …]` in the shape of the network's input, or in any of as many numbers.
+    /// `[batch, …]` in the shape of the network's input, or in another that it takes ([`Network::takes`]).
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
         if let Some(Err(mistake)) = pass.times().map(|_| self.network.heeds_ends()) {
             return Tensor::from_mistake(mistake);
@@ -118,6 +126,11 @@ impl Layer for Model {
         let axes = &self.network.input;
         let shaped = match input.shape().map(|shape| shape.dims()) {
             Ok([_, given @ ..]) if !given.is_empty() && *given != axes[..] && size(given) == size(axes) => {
+                if !self.network.takes(given) {
+                    let message = format!("examples of {given:?} are not the input {axes:?} of the network");
+                    let note = "put their axes in its order first, or flatten them";
+                    return Tensor::from_mistake(Error::mistake(message).note(note));
+                }
                 input.flatten(1).unflatten(1, axes)
             }
             _ => input.clone(),

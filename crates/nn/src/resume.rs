@@ -2,7 +2,7 @@
 //!
 //! Beside the parameters (`model.NAME`, `best.NAME` of the best epoch, `average.NAME` if an average is kept) the file holds what the
 //! optimiser remembers (`optimiser.NAME.INDEX`) and gradients that wait for its next step (`waiting.NAME`), and as metadata the steps
-//! made, both random generators and the progress.
+//! made, whether the next is spoilt, both random generators and the progress.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::checkpoint::{self, Arrays};
 use crate::fit::{Progress, Run};
 use crate::layer::Layer;
 use crate::module::Module;
-use crate::optimiser::{Average, LossScale, Rule};
+use crate::optimiser::{Average, LossScale, Optimiser, Rule};
 
 /// What is not an array.
 #[derive(Serialize, Deserialize)]
@@ -25,6 +25,8 @@ struct Numbers {
     progress: Progress,
     #[serde(default)]
     scale: Option<LossScale>,
+    #[serde(default)]
+    spoilt: bool,
 }
 
 /// What the names of arrays begin with.
@@ -50,9 +52,9 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             arrays.extend(state.iter().enumerate().map(|(i, x)| (format!("optimiser.{name}.{i}"), x.clone())));
         }
         let words = |rng: &Rng| [rng.seed, rng.counter, rng.forks];
-        let (steps, progress) = (self.optimiser.steps, self.progress.clone());
-        let numbers =
-            Numbers { steps, rng: words(&self.rng), order: words(&self.order), progress, scale: self.optimiser.scale };
+        let Optimiser { steps, scale, spoilt, .. } = self.optimiser;
+        let (rng, order, progress) = (words(&self.rng), words(&self.order), self.progress.clone());
+        let numbers = Numbers { steps, rng, order, progress, scale, spoilt };
         let text = serde_json::to_string(&numbers)
             .map_err(|error| Error::mistake(format!("{}: {error}", path.display())).caused_by(error))?;
         checkpoint::write_arrays(path, &arrays, HashMap::from([(KEY.to_string(), text)]))
@@ -105,7 +107,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         (self.model, self.best, self.average) = (own, best, average);
         (self.rng, self.order) = (rng(numbers.rng), rng(numbers.order));
         (self.optimiser.steps, self.optimiser.state) = (numbers.steps, state);
-        self.optimiser.scale = numbers.scale;
+        (self.optimiser.scale, self.optimiser.spoilt) = (numbers.scale, numbers.spoilt);
         self.optimiser.waiting = parts.remove("waiting").unwrap_or_default();
         self.progress = numbers.progress;
         Ok(())

@@ -60,6 +60,33 @@ fn a_step_that_cannot_fit_is_refused_before_it_begins() {
     });
 }
 
+/// Gradients that wait and an average take the room of the parameters beside a step.
+#[test]
+fn what_stays_between_steps_is_counted() {
+    let _alone = alone();
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let (run, data) = wide();
+        let few = data.select(&(0..64).collect::<Vec<usize>>());
+        let step = run.memory(&Training::new(0, 32), &few, 32).unwrap().added();
+        let params = 4 * (64 * 512 + 512 + 512 * 10 + 10);
+        device.trim();
+        // Three times 64 examples of 260 bytes lie there besides.
+        device.set_memory_cap(Some(device.stats().allocated + step + 3 * 64 * 260 + params / 2));
+        let fits = |training: Training| run.clone().fit(&training, (&few, &few), &mut Quiet);
+        let error = |training: Training| fits(training).unwrap_err().to_string();
+        fits(Training::new(0, 32)).unwrap();
+        for training in [
+            Training { accumulate: 2, ..Training::new(0, 32) },
+            Training { average: Some(0.9), ..Training::new(0, 32) },
+        ] {
+            let said = error(training);
+            assert!(said.starts_with("out of memory on cpu: a step of 32 examples needs "), "{said}");
+        }
+        device.set_memory_cap(None);
+    });
+}
+
 /// What is held out takes its place on the device, too: beside a large part a batch is smaller, or a step would not fit.
 #[test]
 fn a_suggested_batch_leaves_room_for_what_is_held_out() {

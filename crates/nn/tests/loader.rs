@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use panoply_nn::data::{Dataset, Examples, Loader, digits};
+use panoply_nn::data::{Dataset, Examples, Loader, Targets, digits};
 use panoply_nn::{Layer, Linear, Module, Pass, Sgd};
 use panoply_tensor::{Device, Error, Rng};
 
@@ -151,6 +151,25 @@ fn what_goes_wrong_names_the_example() {
             assert_eq!(error.notes(), ["take another"]);
             let error = batches[3].as_ref().unwrap_err();
             assert_eq!(error.message(), "example 14: its transform panicked: a picture of 3 sides");
+        }
+    });
+}
+
+/// A thread that ends for another reason ends the epoch with an error, not as if it were over.
+#[test]
+fn a_thread_that_panics_is_an_error() {
+    on_cpu(|| {
+        let mut data = numbered(20);
+        // Those from the tenth on have none.
+        data.targets = Targets::Classes { labels: vec![0; 10], classes: 3, places: 1 };
+        for threads in [1, 3] {
+            let mut batches = Loader::new(data.clone(), 4).threads(threads).epoch(0);
+            let made: Vec<_> = batches.by_ref().collect();
+            let (last, before) = made.split_last().unwrap();
+            assert!(before.len() <= 2 && before.iter().all(Result::is_ok), "{made:?}");
+            let error = last.as_ref().unwrap_err();
+            assert!(error.message().starts_with("a thread that makes batches ready panicked: range end"), "{error}");
+            assert!(batches.next().is_none() && batches.len() == 0);
         }
     });
 }

@@ -115,10 +115,16 @@ fn what_a_loss_does_not_fit() {
     let numbers = |values: &[f32], width| Targets::Numbers { values: values.to_vec(), width };
     let loss = Loss::new;
     let weights = |count: usize| Loss::default().class_weights(ClassWeights::Each(vec![1.0; count]));
+    let each = |weight: f64| Loss::default().class_weights(ClassWeights::Each(vec![1.0, weight]));
+    let stray = |label: i32| Targets::Classes { labels: vec![0, label], classes: 1, places: 1 };
     for (loss, targets, what) in [
         (loss(LossKind::Mse), &classes, "the loss mse does not fit: classes are to be learned"),
         (loss(LossKind::Kl), &classes, "the loss kl does not fit: classes are to be learned"),
         (weights(3), &classes, "3 class weights are not one for each of 2 classes"),
+        (weights(1), &stray(1), "class weights do not fit: 1 is none of 1 classes"),
+        (Loss::default().class_weights(ClassWeights::Balanced), &stray(-1), "-1 is none of 1 classes"),
+        (each(f64::MAX), &classes, "which is not a number above 0 in f32"),
+        (each(1e-300), &classes, "which is not a number above 0 in f32"),
         (
             loss(LossKind::CrossEntropy),
             &numbers(&[1.0], 1),

@@ -313,6 +313,58 @@ fn mistakes_name_line_and_field() {
     assert_eq!(error.message(), "layer 7 (last): needs [time, features], not the [10] of layer 6 (linear)");
 }
 
+/// Arrays of as many numbers are taken where they are in the same order, and refused where their axes are in another.
+#[test]
+fn axes_in_another_order_are_refused() {
+    Device::get("cpu").unwrap().scope(|| {
+        let network = |input: &[usize]| {
+            Network::with_input(input).add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2))
+        };
+        for (input, given, taken) in [
+            (&[3, 4, 4][..], &[3, 4, 4][..], true),
+            (&[3, 4, 4], &[48], true),
+            (&[48], &[4, 4, 3], true),
+            (&[1, 8, 6], &[8, 6], true),
+            (&[1, 8, 6], &[8, 6, 1], true),
+            (&[3, 4, 4], &[4, 4, 3], false),
+            (&[3, 4, 4], &[4, 3, 4], false),
+            (&[1, 8, 6], &[6, 8], false),
+            (&[8, 6], &[4, 12], false),
+        ] {
+            let network = network(input);
+            assert_eq!(network.takes(given), taken, "{given:?} into {input:?}");
+            let model = network.build(&mut Rng::seed(0)).unwrap();
+            let x = Rng::seed(1).normal([&[5], given].concat());
+            let y = model.forward(&x, &mut Pass::eval());
+            if taken {
+                let shaped = x.reshape([5, -1]).unflatten(1, input);
+                let want = model.forward(&shaped, &mut Pass::eval()).to_vec::<f32>().unwrap();
+                assert_eq!(y.to_vec::<f32>().unwrap(), want, "{given:?} into {input:?}");
+            } else {
+                let error = y.check().unwrap_err();
+                let want = format!("examples of {given:?} are not the input {input:?} of the network");
+                assert!(error.is_mistake() && error.message() == want, "{error}");
+            }
+        }
+        assert!(!network(&[3, 4, 4]).takes(&[3, 4, 5]) && !network(&[48]).takes(&[]));
+    });
+}
+
+/// Numbers of a section `[training]` are handed on as numbers, however they are spelled.
+#[test]
+fn settings_are_plain_numbers() {
+    let file = std::env::temp_dir().join(format!("panoply-settings-{}.toml", std::process::id()));
+    let said =
+        "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimiser = \"sgd\"\n";
+    let text = format!("input = [4]\n[training]\n{said}[[layer]]\nkind = \"linear\"\noutputs = 2\n");
+    std::fs::write(&file, text).unwrap();
+    let (_, settings) = Network::read_with_settings(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let mut lines: Vec<(usize, &str)> = settings.iter().map(|said| (said.line, said.value.as_str())).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [(3, "1000"), (4, "16"), (5, "10.0"), (6, "0.5"), (7, "2"), (8, "sgd")]);
+}
+
 /// The guide's table has a row for every kind there is, which the message about an unknown one lists, and its files are read.
 #[test]
 fn the_guide_knows_every_kind() {

@@ -3,9 +3,12 @@
 
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::fit::{Quiet, StepReport, Watch};
-use panoply_nn::optimiser::SgdRule;
-use panoply_nn::{AdamW, EpochReport, Linear, Map, Module, Plateau, Run, Schedule, Sequential, Sgd, Training};
-use panoply_tensor::{Device, Rng, Tensor};
+use panoply_nn::optimiser::{LossScale, SgdRule};
+use panoply_nn::{
+    AdamW, ClassWeights, EpochReport, Layer, Linear, Loss, LossKind, Map, Module, Pass, Plateau, Run, Schedule,
+    Sequential, Sgd, Training,
+};
+use panoply_tensor::{DType, Device, Rng, Tensor};
 
 /// Stops after a step of an epoch.
 struct StopAt(usize, usize);
@@ -62,6 +65,120 @@ fn accumulated_batches_are_one() {
         for (a, b) in losses(&whole).iter().zip(losses(&parts)) {
             assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
         }
+    });
+}
+
+/// The same with classes that count unequally: a part counts as much as its examples do.
+#[test]
+fn accumulated_batches_are_one_with_weights_of_classes() {
+    on_cpu(|| {
+        let (train, held) = parts();
+        for kind in [LossKind::CrossEntropy, LossKind::Bce] {
+            let weights = (0..10).map(|class| if class < 3 { 20.0 } else { 0.1 * f64::from(class) }).collect();
+            let loss = Loss::new(kind).class_weights(ClassWeights::Each(weights));
+            let (mut whole, mut parts) = (fresh(), fresh());
+            let of = |batch, accumulate| Training { accumulate, loss: loss.clone(), ..Training::new(2, batch) };
+            whole.fit(&of(48, 1), (&train, &held), &mut Quiet).unwrap();
+            parts.fit(&of(4, 12), (&train, &held), &mut Quiet).unwrap();
+            for (a, b) in numbers(&whole.model).iter().zip(numbers(&parts.model)) {
+                assert!((a - b).abs() < 1e-5, "{a} at once, {b} in parts");
+            }
+            for (a, b) in whole.progress.history.iter().zip(&parts.progress.history) {
+                assert!(
+                    (a.loss - b.loss).abs() < 1e-5 && (a.validation_loss - b.validation_loss).abs() < 1e-5,
+                    "{a:?}, {b:?}"
+                );
+            }
+            // At a rate of nothing the loss of an epoch is that of its examples, however they are divided.
+            let mut still = Run::new(whole.model.clone(), Sgd::new(1e-12), Rng::seed(1));
+            still.fit(&Training { epochs: 1, ..of(7, 1) }, (&train, &held), &mut Quiet).unwrap();
+            let want = panoply_nn::evaluate(&whole.model, &train, &loss).unwrap().loss;
+            let have = still.progress.history[0].loss;
+            assert!((have - want).abs() < 1e-5, "{have}, not {want}");
+        }
+    });
+}
+
+/// A part that overflows in f16, wherever in its step, takes the step with it, halves the scale once, and leaves nothing for the next.
+#[test]
+fn a_part_that_overflows_spoils_its_step_and_no_other() {
+    on_cpu(|| {
+        let (small, large) = (Rng::seed(1).normal([4, 8]) * 0.1, Rng::seed(2).normal([4, 8]) * 100.0);
+        let scaled = |factor: f64| Sgd::new(0.1).momentum(0.5).scaled(LossScale { factor, ..LossScale::default() });
+        let start = Linear::new(8, 2, &mut Rng::seed(0));
+        let group = |model: &mut Linear, optimiser: &mut Sgd, parts: [&Tensor; 3]| {
+            let mut rng = Rng::seed(0);
+            for (at, x) in parts.into_iter().enumerate() {
+                let mut pass = Pass::train(&mut rng).in_precision(DType::F16);
+                let loss = model.forward(x, &mut pass).cast(DType::F32).square().mean(..) * (1.0 / 3.0);
+                let value = match at {
+                    2 => optimiser.step(model, &loss, pass),
+                    _ => optimiser.accumulate(model, &loss, pass),
+                };
+                assert!(value.unwrap().is_finite());
+            }
+        };
+        let (mut model, mut optimiser) = (start.clone(), scaled(32768.0));
+        group(&mut model, &mut optimiser, [&small; 3]);
+        let want = numbers(&model);
+        assert!(want != numbers(&start));
+        for spoilt in 0..3 {
+            let (mut model, mut optimiser) = (start.clone(), scaled(65536.0));
+            let mut parts = [&small; 3];
+            // All behind it overflow as well.
+            parts[spoilt..].fill(&large);
+            group(&mut model, &mut optimiser, parts);
+            assert_eq!(numbers(&model), numbers(&start), "{spoilt}");
+            let scale = optimiser.scale.unwrap();
+            assert_eq!((scale.factor, scale.skipped, optimiser.steps), (32768.0, 1, 0), "{spoilt}");
+            assert!(optimiser.waiting.is_empty() && optimiser.state.is_empty() && !optimiser.spoilt, "{spoilt}");
+            group(&mut model, &mut optimiser, [&small; 3]);
+            assert_eq!((numbers(&model), optimiser.steps), (want.clone(), 1), "{spoilt}");
+        }
+    });
+}
+
+/// Each step is made or left out as a whole, the average follows those that are made, and one that is stopped within a spoilt step
+/// goes on bit for bit.
+#[test]
+fn a_spoilt_step_is_left_out_after_a_stop() {
+    on_cpu(|| {
+        let (train, held) = parts();
+        let folder = std::env::temp_dir().join(format!("panoply-spoilt-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("run.safetensors");
+        let training = Training {
+            accumulate: 4,
+            average: Some(0.9),
+            precision: DType::F16,
+            file: Some(file.clone()),
+            ..Training::new(5, 16)
+        };
+        let run = || {
+            let mut run = fresh();
+            run.optimiser.scale = Some(LossScale { factor: 2f64.powi(26), ..LossScale::default() });
+            run
+        };
+        let mut whole = run();
+        whole.fit(&training, (&train, &held), &mut Quiet).unwrap();
+        let scale = whole.optimiser.scale.unwrap();
+        // 150 examples are ten batches, three steps an epoch.
+        assert_eq!(whole.optimiser.steps + scale.skipped, 15);
+        assert!(scale.skipped > 2 && whole.optimiser.steps > 2, "{scale:?}");
+        assert_eq!(scale.factor, 2f64.powi(26 - scale.skipped as i32));
+        let mut part = run();
+        part.fit(&training, (&train, &held), &mut StopAt(1, 2)).unwrap();
+        assert!(part.optimiser.spoilt);
+        let average = &part.average.as_ref().unwrap().model;
+        assert_eq!(numbers(average), numbers(&fresh().model));
+        let mut part = run();
+        part.load(&file).unwrap();
+        assert!(part.optimiser.spoilt);
+        part.fit(&training, (&train, &held), &mut Quiet).unwrap();
+        assert_eq!(part.optimiser.scale, whole.optimiser.scale);
+        assert_eq!(numbers(&part.model), numbers(&whole.model));
+        assert_eq!(numbers(part.best_model()), numbers(whole.best_model()));
+        std::fs::remove_dir_all(&folder).unwrap();
     });
 }
 

@@ -83,6 +83,8 @@ const ROWS: &[Row] = &[
     Row {
         name: "matmul i8 1024",
         op: |x| x[0].cast(DType::I32).matmul(&x[1].cast(DType::I32)),
+        // What is read is i8, what is written i32.
+        bytes: (6 * 1024 * 1024) as f64,
         ..product!(1024, "", DType::I8)
     },
     moving("x + a, 16 M", &[&[16 * MILLION]], |x| &x[0] + 1.5, 128 * MILLION),
@@ -142,6 +144,13 @@ pub fn run(arguments: &Profiled) -> Result<ExitCode> {
 }
 
 impl Row {
+    /// Inputs: numbers around 0 up to a half, integers up to 100, since as integers the others would all be 0.
+    fn random(&self) -> Vec<Tensor> {
+        let mut rng = panoply::Rng::seed(1);
+        let size = if self.dtype.is_int() { 200.0 } else { 1.0 };
+        self.inputs.iter().map(|shape| ((rng.uniform(*shape) - 0.5) * size).cast(self.dtype)).collect()
+    }
+
     fn is_small(&self) -> bool {
         self.bytes == 0.0
     }
@@ -190,8 +199,7 @@ fn host(device: &Device, row: &Row, arguments: &Profiled) -> Result<f64> {
 
 /// The median time of one evaluation, warm.
 fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) -> Result<f64> {
-    let mut rng = panoply::Rng::seed(1);
-    let inputs: Vec<Tensor> = row.inputs.iter().map(|shape| (rng.uniform(*shape) - 0.5).cast(row.dtype)).collect();
+    let inputs = row.random();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
     let mut inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
     let captured = capture_with_state(|inputs: &mut Vec<Tensor>, []| [(row.op)(inputs)]);
@@ -211,4 +219,26 @@ fn median(device: &Device, row: &Row, Profiled { options, profile }: &Profiled) 
         eprintln!("{}\n{}", row.name, profile.finish()?);
     }
     repeated(options.seconds, run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is measured is work: few of a product's inputs are 0, and they are of both signs.
+    #[test]
+    fn products_are_of_numbers() {
+        Device::get("cpu").unwrap().scope(|| {
+            for row in ROWS.iter().filter(|row| row.name.ends_with(" 1024")) {
+                for input in row.random() {
+                    let numbers = input.cast(DType::F32).to_vec::<f32>().unwrap();
+                    let share = |of: fn(f32) -> bool| {
+                        numbers.iter().filter(|number| of(**number)).count() as f32 / numbers.len() as f32
+                    };
+                    assert!(share(|number| number == 0.0) < 0.02, "{}", row.name);
+                    assert!(share(|number| number > 0.0) > 0.48 && share(|number| number < 0.0) > 0.48, "{}", row.name);
+                }
+            }
+        });
+    }
 }

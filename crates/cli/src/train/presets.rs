@@ -170,10 +170,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The usual loss, or the one that is wanted, if it is one for these examples. Balanced weights stay to be computed.
+    /// The usual loss, or the one that is wanted, if it is one for these examples: of another kind it is without the usual settings.
+    /// Balanced weights stay to be computed.
     fn loss(&self, usual: Loss, labelled: &Labelled) -> Result<Loss> {
-        let class_weights = self.class_weights.clone().or(usual.class_weights);
-        let loss = Loss { kind: self.kind.unwrap_or(usual.kind), class_weights, ..usual };
+        let mut loss = self.kind.filter(|kind| *kind != usual.kind).map_or(usual, Loss::new);
+        loss.class_weights = self.class_weights.clone().or(loss.class_weights);
         if let (Source::Text { .. }, false) = (&labelled.source, loss.kind == LossKind::CrossEntropy) {
             let message = format!("the loss {} does not fit: characters are to be learned", loss.kind.name());
             return Err(Error::mistake(message).note("texts take cross_entropy"));
@@ -247,8 +248,7 @@ fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Net
 /// A mistake if a network of a file does not take these examples and give what this loss compares with their targets.
 fn fits(network: &Network, loss: &Loss, labelled: &Labelled, file: &Path) -> Result<()> {
     let lengths = &labelled.data.lengths;
-    let size = |lengths: &[usize]| lengths.iter().product::<usize>();
-    if size(&network.input) != size(lengths) || (labelled.data.times.is_some() && network.input != *lengths) {
+    if !network.takes(lengths) || (labelled.data.times.is_some() && network.input != *lengths) {
         let message =
             format!("{}: input {:?} does not hold these examples of {lengths:?}", file.display(), network.input);
         return Err(Error::mistake(message));

@@ -95,10 +95,14 @@ impl Recipe {
         all.map(|line| line.recipe).map_err(|error| wrong(first, sentence(&error)))
     }
 
-    /// What is said here, and what another says where nothing is.
+    /// What is said here, and what another says where nothing is; of another optimiser it says nothing that only that one means.
     #[must_use]
     pub fn over(self, other: Recipe) -> Recipe {
-        let (here, there) = (self.manner, other.manner);
+        let (here, mut there) = (self.manner, other.manner);
+        if let Some(mover) = here.optimiser.filter(|mover| *mover != there.optimiser()) {
+            (there.learning_rate, there.momentum) = (None, None);
+            there.weight_decay = there.weight_decay.filter(|_| mover.weight_decay().is_some());
+        }
         Recipe {
             length: if self.length.epochs.or(self.length.steps).is_some() { self.length } else { other.length },
             manner: Manner {

@@ -197,7 +197,14 @@ impl Iterator for Loading {
             return None;
         }
         let running = self.running.get_or_insert_with(|| Running::begin(&self.work, self.step, threads));
-        let made = if running.threads.is_empty() { self.work.make(self.step) } else { running.ahead.take()? };
+        let made = match running.threads.is_empty() {
+            true => self.work.make(self.step),
+            false => running.ahead.take().unwrap_or_else(|| {
+                // No batch comes after this.
+                self.step = self.work.loader.batches() - 1;
+                Err(running.broken())
+            }),
+        };
         self.step += 1;
         Some(made.and_then(|part| {
             let batch = part.examples();
@@ -231,13 +238,22 @@ impl Running {
         let threads = begun.collect();
         Running { ahead, threads }
     }
+
+    /// What made a thread panic.
+    fn broken(&mut self) -> Error {
+        self.ahead.end();
+        let ends = self.threads.drain(..).map(JoinHandle::join).collect::<Vec<_>>();
+        let panic = ends.iter().find_map(|end| end.as_ref().err());
+        let word = panic.map_or("without a word", |panic| said(&**panic));
+        Error::mistake(format!("a thread that makes batches ready panicked: {word}"))
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.ahead.end();
         for thread in self.threads.drain(..) {
-            // What made it panic was no transform: those are caught.
+            // Whoever asked for the batch was told.
             let _ = thread.join();
         }
     }

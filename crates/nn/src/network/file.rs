@@ -47,7 +47,7 @@ pub struct Setting {
     pub line: usize,
     /// Of what, such as `learning_rate`.
     pub name: String,
-    /// What is said of it, text without its quotes.
+    /// What is said of it, text without its quotes and numbers in plain digits.
     pub value: String,
 }
 
@@ -96,9 +96,16 @@ fn parse(text: &str) -> Result<(Network, Vec<Setting>), (usize, String)> {
         (line.unwrap_or(1), network.complaint(at, &what))
     })?;
     let settings = raw.training.iter().map(|(name, value)| {
-        let plain = || text[value.span()].to_string();
-        let value_text = value.get_ref().as_str().map_or_else(plain, str::to_string);
-        Setting { line: line_of(text, value.span().start), name: name.clone(), value: value_text }
+        let said = match value.get_ref() {
+            Value::String(said) => said.clone(),
+            // However they are spelled, such as 0x10 or 1_000.
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => format!("{number:?}"),
+            Value::Boolean(_) | Value::Datetime(_) | Value::Array(_) | Value::Table(_) => {
+                text[value.span()].to_string()
+            }
+        };
+        Setting { line: line_of(text, value.span().start), name: name.clone(), value: said }
     });
     Ok((network, settings.collect()))
 }

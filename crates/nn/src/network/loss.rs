@@ -1,7 +1,6 @@
 //! What training makes small, and what outputs say that were trained by it.
 
 use std::fmt;
-use std::ops::Range;
 
 use panoply_tensor::{CrossEntropy, DType, Error, Result, Tensor};
 use serde::{Deserialize, Serialize};
@@ -243,6 +242,12 @@ impl Loss {
     /// the classes that have any.
     fn weighing(&self, labels: &[i32], classes: usize) -> Result<Loss> {
         let mut loss = self.clone();
+        let known = 0..classes as i64;
+        if let (Some(_), Some(label)) =
+            (&self.class_weights, labels.iter().find(|label| !known.contains(&i64::from(**label))))
+        {
+            return Err(Error::mistake(format!("class weights do not fit: {label} is none of {classes} classes")));
+        }
         match &mut loss.class_weights {
             None => {}
             Some(ClassWeights::Each(weights)) if weights.len() != classes => {
@@ -283,21 +288,21 @@ impl Loss {
             return Err(format!("class_weights are for cross_entropy and bce; {name} compares numbers"));
         }
         if let Some(ClassWeights::Each(weights)) = &self.class_weights
-            && let Some(wrong) = weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0))
+            && let Some(wrong) = weights.iter().find(|weight| !((**weight as f32).is_finite() && **weight as f32 > 0.0))
         {
-            return Err(format!("class_weights holds {wrong}, which is not a number above 0"));
+            return Err(format!("class_weights holds {wrong}, which is not a number above 0 in f32"));
         }
         Ok(())
     }
 
     /// How much these examples count in a mean over several parts.
-    pub(crate) fn mass(&self, targets: &Targets, examples: Range<usize>) -> f64 {
+    pub(crate) fn mass(&self, targets: &Targets, examples: impl Iterator<Item = usize>) -> f64 {
         match (&self.class_weights, targets) {
             (Some(ClassWeights::Each(weights)), Targets::Classes { labels, places, .. }) => {
-                let labels = &labels[examples.start * places..examples.end * places];
-                labels.iter().map(|label| weights.get(*label as usize).unwrap_or(&0.0)).sum::<f64>()
+                let labels = examples.flat_map(|example| &labels[example * places..][..*places]);
+                labels.map(|label| weights.get(*label as usize).unwrap_or(&0.0)).sum::<f64>()
             }
-            _ => examples.len() as f64,
+            _ => examples.count() as f64,
         }
     }
 

@@ -109,6 +109,8 @@ pub struct Optimiser<R> {
     pub state: BTreeMap<String, Vec<Tensor>>,
     /// Gradients of [`Optimiser::accumulate`] that wait for the next step, by dotted name.
     pub waiting: BTreeMap<String, Tensor>,
+    /// Whether a part of the next step overflowed, so that the step is left out.
+    pub spoilt: bool,
     /// What losses are multiplied by before gradients are taken, and gradients divided by after; f16 needs it.
     pub scale: Option<LossScale>,
 }
@@ -127,7 +129,8 @@ impl<R: Rule> Optimiser<R> {
     /// A rule at the start of training.
     pub fn with_rule(rule: R, learning_rate: f64) -> Optimiser<R> {
         let (state, waiting) = (BTreeMap::new(), BTreeMap::new());
-        Optimiser { rule, learning_rate, clip: None, groups: Vec::new(), steps: 0, state, waiting, scale: None }
+        let (clip, groups, scale) = (None, Vec::new(), None);
+        Optimiser { rule, learning_rate, clip, groups, steps: 0, state, waiting, spoilt: false, scale }
     }
 
     /// The same with its rule behind a pointer: one type for a rule that is chosen while the program runs.
@@ -135,8 +138,8 @@ impl<R: Rule> Optimiser<R> {
     where
         R: 'static,
     {
-        let Optimiser { rule, learning_rate, clip, groups, steps, state, waiting, scale } = self;
-        Optimiser { rule: Box::new(rule), learning_rate, clip, groups, steps, state, waiting, scale }
+        let Optimiser { rule, learning_rate, clip, groups, steps, state, waiting, spoilt, scale } = self;
+        Optimiser { rule: Box::new(rule), learning_rate, clip, groups, steps, state, waiting, spoilt, scale }
     }
 
     /// Shrinks gradients that are longer than this, all parameters taken as one vector.
@@ -174,9 +177,13 @@ impl<R: Rule> Optimiser<R> {
     }
 
     /// Adds a part of a batch to the gradients of the next step and gives the loss's value; parameters stay, states move.
-    /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed.
+    /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed. With a loss scale, a
+    /// part whose gradients overflow takes the step of all of them with it.
     pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
         let trained = trained(model, &pass)?;
+        if self.spoilt {
+            return self.sound(loss.cast(DType::F32).sum(..).item()?);
+        }
         let gradients = self.gradients(&trained, loss)?;
         let report = report(loss, &gradients, None);
         let mut roots = vec![&report];
@@ -184,6 +191,8 @@ impl<R: Rule> Optimiser<R> {
         eval(&roots)?;
         let Judged { loss: value, stands } = self.judge(&report, &trained, &gradients)?;
         if !stands {
+            self.waiting.clear();
+            self.spoilt = true;
             return Ok(value);
         }
         pass.commit(model)?;
@@ -193,10 +202,15 @@ impl<R: Rule> Optimiser<R> {
     }
 
     /// Moves the model one step down the loss and gives the loss's value. On error nothing has changed; a loss or a gradient
-    /// that is no finite number is one. With a loss scale, a gradient is not: the step is left out, counted
+    /// that is no finite number is one. With a loss scale, a gradient is not: the step is left out with all its parts, counted
     /// ([`LossScale::skipped`]), and the next is made at a smaller scale.
     pub fn step(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
         let trained = trained(model, &pass)?;
+        if self.spoilt {
+            let value = self.sound(loss.cast(DType::F32).sum(..).item()?)?;
+            self.spoilt = false;
+            return Ok(value);
+        }
         let Planned { next, gradients, report } = self.plan(&trained, loss)?;
         let mut roots = vec![&report];
         roots.extend(next.values().flat_map(|(value, state)| [value].into_iter().chain(state)));
@@ -204,6 +218,7 @@ impl<R: Rule> Optimiser<R> {
         eval(&roots)?;
         let Judged { loss: value, stands } = self.judge(&report, &trained, &gradients)?;
         if !stands {
+            self.waiting.clear();
             return Ok(value);
         }
         let mut commit = |name: &str, param: &mut Param| match next.get(name) {
@@ -282,16 +297,22 @@ impl<R: Rule> Optimiser<R> {
         }
     }
 
+    /// The loss, if it is a number.
+    fn sound(&self, loss: f64) -> Result<f64> {
+        if loss.is_finite() {
+            return Ok(loss);
+        }
+        let step = self.steps + 1;
+        let message = format!("the loss became {loss} in step {step}; the model is as the step before left it");
+        Err(Error::mistake(message).note("a smaller learning rate or `clip_norm` helps"))
+    }
+
     /// What a step's report says: the loss, and whether the step stands.
     fn judge(&mut self, report: &Tensor, trained: &[(String, Tensor)], gradients: &[Tensor]) -> Result<Judged> {
         let [loss, sound] = report.to_vec::<f32>()?[..] else {
             unreachable!("a report is two numbers");
         };
-        let (loss, step) = (f64::from(loss), self.steps + 1);
-        if !loss.is_finite() {
-            let message = format!("the loss became {loss} in step {step}; the model is as the step before left it");
-            return Err(Error::mistake(message).note("a smaller learning rate or `clip_norm` helps"));
-        }
+        let (loss, step) = (self.sound(f64::from(loss))?, self.steps + 1);
         match &mut self.scale {
             None if sound.is_finite() => Ok(Judged { loss, stands: true }),
             None => {
