@@ -24,6 +24,11 @@ pub fn all(place: &Place) -> PathBuf {
     place.tools().join("icd")
 }
 
+/// The folder with PoCL alone.
+pub fn one(place: &Place) -> PathBuf {
+    place.tools().join("icd-pocl")
+}
+
 /// Intel's library in the virtual environment, if it is there with its undeclared dependency.
 pub fn intel(place: &Place) -> Option<PathBuf> {
     let lib = place.venv().join("lib");

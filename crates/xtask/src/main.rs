@@ -8,6 +8,7 @@ mod icd;
 mod install;
 mod peers;
 mod place;
+mod programs;
 mod shell;
 mod size;
 mod tally;

@@ -7,6 +7,7 @@ use crate::devices;
 use crate::icd;
 use crate::install::{self, Missing};
 use crate::place::Place;
+use crate::programs::{self, Program};
 use crate::shell::{cargo, command, on_path, quiet, stream};
 use crate::tally::Tally;
 use crate::targets::TARGETS;
@@ -133,6 +134,29 @@ impl Run<'_> {
         outcome
     }
 
+    /// Runs test programs, or says why there are none; what they wrote is shown, and their tests counted, as each ends.
+    fn programs(&mut self, programs: Result<Vec<Program>, String>, prepare: impl Fn(&mut Command) + Sync) -> Outcome {
+        let (mut outcome, tally) = (Outcome::Passed, &mut self.tally);
+        let ended = |end: programs::End| {
+            println!("{} ({:.1} s)", end.name, end.took.as_secs_f64());
+            let failed_before = tally.failed;
+            end.lines.iter().filter(|line| tally.watch(line)).for_each(|line| println!("{line}"));
+            if finish(end.result) == Outcome::Failed {
+                outcome = Outcome::Failed;
+                // A program that died has no line of results.
+                tally.failed += usize::from(tally.failed == failed_before);
+            }
+        };
+        match programs {
+            Ok(programs) => programs::run(programs, prepare, ended),
+            Err(why) => {
+                self.tally.failed += 1;
+                return finish(Err(why));
+            }
+        }
+        outcome
+    }
+
     fn skip(&mut self, what: &str, why: &str) -> Outcome {
         let line = format!("SKIPPED: {what}: {why}");
         println!("{line}");
@@ -198,20 +222,27 @@ fn tidy(run: &mut Run) -> Outcome {
 }
 
 fn tests(run: &mut Run) -> Outcome {
-    let mut tests = cargo(run.place, &["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
-    tests.env("OCL_ICD_VENDORS", icd::all(run.place));
-    if let Some(manifest) = icd::swiftshader() {
-        tests.env("VK_ADD_DRIVER_FILES", manifest);
-    }
-    if let Some(python) = install::onnxruntime(run.place) {
-        tests.env("PANOPLY_TEST_PYTHON", python);
-    }
-    match run.tier {
-        Tier::Quick => tests.env("PANOPLY_TEST_QUICK", "1"),
-        Tier::Full => tests.env("PANOPLY_TEST_FULL", "1"),
-        Tier::Default => &mut tests,
+    let place = run.place;
+    let python = install::onnxruntime(place);
+    let (vendors, swiftshader, size) = match run.tier {
+        Tier::Quick => {
+            // Their compilers take most of the time.
+            run.skip("Intel's OpenCL and SwiftShader", "`--quick` takes one driver of each kind");
+            (icd::one(place), None, Some("PANOPLY_TEST_QUICK"))
+        }
+        Tier::Default => (icd::all(place), icd::swiftshader(), None),
+        Tier::Full => (icd::all(place), icd::swiftshader(), Some("PANOPLY_TEST_FULL")),
     };
-    run.tests(&mut tests)
+    let programs = programs::built(place, |_| true).map(|mut programs| {
+        // It takes longest.
+        programs.insert(0, programs::documentation(place));
+        programs
+    });
+    run.programs(programs, |command| {
+        command.env("OCL_ICD_VENDORS", &vendors).envs(size.map(|name| (name, "1")));
+        command.envs(swiftshader.as_ref().map(|manifest| ("VK_ADD_DRIVER_FILES", manifest)));
+        command.envs(python.as_ref().map(|python| ("PANOPLY_TEST_PYTHON", python)));
+    })
 }
 
 fn knows_no_opencl(place: &Place) -> bool {
@@ -220,13 +251,6 @@ fn knows_no_opencl(place: &Place) -> bool {
 }
 
 fn no_opencl(run: &mut Run) -> Outcome {
-    // Named one by one out of the whole workspace: the package alone would have other features and be built again.
-    let mut arguments = vec!["test".to_string(), "--workspace".to_string(), "--no-fail-fast".to_string()];
-    for name in runtime_tests(run.place) {
-        arguments.extend(["--test".to_string(), name]);
-    }
-    arguments.extend(["--".to_string(), "--show-output".to_string()]);
-    let mut tests = cargo(run.place, &arguments.iter().map(String::as_str).collect::<Vec<&str>>());
     // Files of the loaders' names that are no libraries stand before the real ones.
     let hiding = run.place.root.join("target").join("no-loaders");
     let hide = |name: &str| std::fs::write(hiding.join(name), "");
@@ -235,18 +259,10 @@ fn no_opencl(run: &mut Run) -> Outcome {
         eprintln!("cannot hide the loaders of OpenCL and Vulkan: {error}");
         return Outcome::Failed;
     }
-    tests.env(NO_OPENCL, "1").env(NO_VULKAN, "1").env("LD_LIBRARY_PATH", &hiding);
-    run.tests(&mut tests)
-}
-
-/// The names of the runtime's test programs.
-fn runtime_tests(place: &Place) -> Vec<String> {
-    let folder = std::fs::read_dir(place.root.join("crates/runtime/tests"));
-    let files = folder.into_iter().flatten().flatten().map(|entry| entry.path());
-    let tests = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    let mut names: Vec<String> = tests.filter_map(|path| Some(path.file_stem()?.to_str()?.to_string())).collect();
-    names.sort();
-    names
+    let programs = programs::built(run.place, |source| source.starts_with("crates/runtime/tests/"));
+    run.programs(programs, |command| {
+        command.env(NO_OPENCL, "1").env(NO_VULKAN, "1").env("LD_LIBRARY_PATH", &hiding);
+    })
 }
 
 fn docs(run: &mut Run) -> Outcome {

@@ -1,6 +1,7 @@
 //! Which OpenCL devices are here, and what stands in the way of the others.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use cl3::device::{
     CL_DEVICE_AVAILABLE, CL_DEVICE_COMPILER_AVAILABLE, CL_DEVICE_ENDIAN_LITTLE, CL_DEVICE_NAME,
@@ -33,8 +34,12 @@ pub struct Place {
     pub device: cl_device_id,
 }
 
+/// PoCL makes its devices when it is first asked for them, and gives a second thread that asks meanwhile devices half made.
+static ASKING: Mutex<()> = Mutex::new(());
+
 /// All devices in the loader's order.
 pub fn enumerate() -> Result<Found> {
+    let _asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = get_platform_ids().map_err(no_platform)?;
     let mut found = Found { devices: Vec::new(), refused: Vec::new() };
     let mut index = 0;

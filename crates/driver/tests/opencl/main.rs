@@ -22,6 +22,7 @@ fn child() {
         None => {}
         Some("checks") => run_checks(),
         Some("two devices") => two_devices(),
+        Some("asked at once") => asked_at_once(),
         Some("absent") => absent(),
         Some("broken beside good") => broken_beside_good(),
         Some(job) => panic!("no job {job}"),
@@ -52,6 +53,12 @@ fn oclgrind() {
 #[test]
 fn two_pocl_devices_are_two_devices() {
     vendor("pocl").run("two devices", &[("POCL_DEVICES", "pthread pthread")]);
+}
+
+/// PoCL gave a second thread that asked devices half made.
+#[test]
+fn threads_ask_at_once() {
+    (0..10).for_each(|_| drop(vendor("pocl").run("asked at once", &[])));
 }
 
 /// A loader that cannot be loaded: an empty file of its name comes first.
@@ -126,6 +133,16 @@ fn two_devices() {
         checks::saxpy(device);
     }
     checks::tickets_of_other_devices_are_refused(&devices[0], &devices[1]);
+}
+
+fn asked_at_once() {
+    let start = std::sync::Barrier::new(8);
+    let ask = || {
+        start.wait();
+        OpenClDriver::default().devices().unwrap().len()
+    };
+    let counts = std::thread::scope(|scope| [(); 8].map(|()| scope.spawn(ask)).map(|thread| thread.join().unwrap()));
+    assert!(counts.iter().all(|count| *count == counts[0] && *count > 0), "{counts:?}");
 }
 
 fn absent() {

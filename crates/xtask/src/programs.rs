@@ -1,0 +1,172 @@
+//! The workspace's test programs, as many at once as there are cores: `cargo test` runs one after the other, and each waits for its
+//! slowest test.
+
+use crate::place::Place;
+use crate::shell::{cargo, command, quiet, stream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One test program, or the documentation's examples.
+pub struct Program {
+    /// What a reader knows it by: its source file, or `documentation`.
+    pub name: String,
+    command: Command,
+}
+
+/// How a program ended.
+pub struct End {
+    /// That of [`Program`].
+    pub name: String,
+    /// All its output, in order.
+    pub lines: Vec<String>,
+    /// Whether it succeeded, or why it did not run.
+    pub result: Result<bool, String>,
+    /// From start to end.
+    pub took: Duration,
+}
+
+/// Every test program of the workspace whose source `wanted` answers true for, built. Cargo shows what it compiles; a program that does not compile is
+/// the error.
+pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>, String> {
+    let arguments = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
+    let mut artifacts = Vec::new();
+    let succeeded = stream(&mut cargo(place, &arguments), |line| {
+        let ours = line.starts_with('{');
+        if ours {
+            artifacts.push(line.to_string());
+        }
+        !ours
+    })?;
+    if !succeeded {
+        return Err("the tests do not compile".to_string());
+    }
+    // A test of procedural macros loads the standard library from here, as cargo would let it.
+    let libraries = quiet(command(place, "rustc").args(["--print", "target-libdir"]))?;
+    let mut programs: Vec<Program> =
+        artifacts.iter().filter_map(|artifact| program(place, artifact, libraries.trim(), &wanted)).collect();
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+/// The examples in the documentation, which rustdoc builds and runs.
+pub fn documentation(place: &Place) -> Program {
+    let command = cargo(place, &["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"]);
+    Program { name: "documentation".to_string(), command }
+}
+
+/// The program of one line that cargo wrote, if it is a test.
+fn program(place: &Place, artifact: &str, libraries: &str, wanted: impl Fn(&str) -> bool) -> Option<Program> {
+    let is_test = artifact.split_once("\"profile\":")?.1.split_once('}')?.0.contains("\"test\":true");
+    let (executable, source) = (field(artifact, "executable")?, field(artifact, "src_path")?);
+    let manifest = PathBuf::from(field(artifact, "manifest_path")?);
+    let name = PathBuf::from(source).strip_prefix(&place.root).ok()?.to_string_lossy().into_owned();
+    if !is_test || !wanted(&name) {
+        return None;
+    }
+    let folder = manifest.parent()?;
+    let package = field(artifact, "package_id")?.split_once('#')?.1.split_once('@').map(|(package, _)| package);
+    let mut command = command(place, executable);
+    command.arg("--show-output").current_dir(folder);
+    command.env("CARGO_MANIFEST_DIR", folder).env("CARGO", std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    if let Some(package) = package {
+        command.env("CARGO_PKG_NAME", package);
+    }
+    let inherited = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = std::iter::once(PathBuf::from(libraries)).chain(std::env::split_paths(&inherited));
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).ok()?);
+    Some(Program { name, command })
+}
+
+/// The text of a field of cargo's messages, whose names are unique to one level where they are asked for.
+fn field<'a>(message: &'a str, name: &str) -> Option<&'a str> {
+    let after = message.split_once(&format!("\"{name}\":\""))?.1;
+    after.split_once('"').map(|(text, _)| text)
+}
+
+/// Runs the programs in their order on all cores, each after `prepare`; `ended` hears of each as it ends.
+pub fn run(programs: Vec<Program>, prepare: impl Fn(&mut Command) + Sync, mut ended: impl FnMut(End)) {
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(programs.len());
+    let waiting = Mutex::new(programs.into_iter());
+    let (sender, ends) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let (sender, waiting, prepare) = (sender.clone(), &waiting, &prepare);
+            scope.spawn(move || {
+                while let Some(Program { name, mut command }) =
+                    waiting.lock().ok().and_then(|mut programs| programs.next())
+                {
+                    prepare(&mut command);
+                    let (started, mut lines) = (Instant::now(), Vec::new());
+                    let result = stream(&mut command, |line| {
+                        lines.push(line.to_string());
+                        false
+                    });
+                    let end = End { name, lines, result, took: started.elapsed() };
+                    if sender.send(end).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        ends.into_iter().for_each(&mut ended);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEST: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///r/crates/a#panoply-a@0.1.0","manifest_path":"/r/crates/a/Cargo.toml","target":{"kind":["test"],"name":"deep","src_path":"/r/crates/a/tests/deep.rs","test":true},"profile":{"opt_level":"1","test":true},"features":[],"executable":"/r/target/debug/deps/deep-1","fresh":true}"#;
+
+    fn found(artifact: &str) -> Option<Program> {
+        program(&Place { root: PathBuf::from("/r") }, artifact, "/lib", |name| name.contains("/tests/"))
+    }
+
+    #[test]
+    fn a_test_is_run_in_its_package() {
+        let found = found(TEST).unwrap();
+        assert_eq!(found.name, "crates/a/tests/deep.rs");
+        assert_eq!(found.command.get_program(), "/r/target/debug/deps/deep-1");
+        assert_eq!(found.command.get_current_dir(), Some(PathBuf::from("/r/crates/a").as_path()));
+        assert!(
+            found
+                .command
+                .get_envs()
+                .any(|(name, value)| name == "CARGO_PKG_NAME" && value == Some("panoply-a".as_ref()))
+        );
+    }
+
+    #[test]
+    fn only_wanted_tests_are_programs() {
+        assert!(
+            found(&TEST.replace("\"opt_level\":\"1\",\"test\":true", "\"opt_level\":\"1\",\"test\":false")).is_none()
+        );
+        assert!(found(&TEST.replace("\"/r/target/debug/deps/deep-1\"", "null")).is_none());
+        assert!(found(&TEST.replace("tests/deep.rs", "src/lib.rs")).is_none());
+    }
+
+    #[test]
+    fn programs_run_and_their_output_is_kept_apart() {
+        let place = Place { root: std::env::temp_dir() };
+        let shell = |name: &str, script: &str| {
+            let mut command = command(&place, "sh");
+            command.args(["-c", script]);
+            Program { name: name.to_string(), command }
+        };
+        let programs = vec![shell("a", "echo $WORD; echo 2"), shell("b", "echo b; exit 3"), shell("c", "echo c")];
+        let mut ends = Vec::new();
+        let prepare = |command: &mut Command| {
+            command.env("WORD", "one");
+        };
+        run(programs, prepare, |end| ends.push((end.name, end.lines, end.result)));
+        ends.sort();
+        let line = |text: &str| text.to_string();
+        assert_eq!(ends[0], (line("a"), vec![line("one"), line("2")], Ok(true)));
+        assert_eq!(ends[1], (line("b"), vec![line("b")], Ok(false)));
+        assert_eq!(ends[2], (line("c"), vec![line("c")], Ok(true)));
+    }
+}
