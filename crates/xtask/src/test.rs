@@ -226,18 +226,18 @@ fn tests(run: &mut Run) -> Outcome {
     let python = install::onnxruntime(place);
     let (vendors, swiftshader, size) = match run.tier {
         Tier::Quick => {
-            // Their compilers take most of the time.
-            run.skip("Intel's OpenCL and SwiftShader", "`--quick` takes one driver of each kind");
+            // They take most of the time.
+            run.skip("Intel's OpenCL, SwiftShader and the documentation's examples", "`--quick` was asked for");
             (icd::one(place), None, Some("PANOPLY_TEST_QUICK"))
         }
         Tier::Default => (icd::all(place), icd::swiftshader(), None),
         Tier::Full => (icd::all(place), icd::swiftshader(), Some("PANOPLY_TEST_FULL")),
     };
-    let programs = programs::built(place, |_| true).map(|mut programs| {
-        // It takes longest.
+    let mut programs = programs::built(place, |_| true);
+    if let (Ok(programs), true) = (&mut programs, run.tier > Tier::Quick) {
+        // They take longest.
         programs.insert(0, programs::documentation(place));
-        programs
-    });
+    }
     run.programs(programs, |command| {
         command.env("OCL_ICD_VENDORS", &vendors).envs(size.map(|name| (name, "1")));
         command.envs(swiftshader.as_ref().map(|manifest| ("VK_ADD_DRIVER_FILES", manifest)));
