@@ -36,12 +36,15 @@ enum What {
     Training(training::Arguments),
 }
 
+/// The most seconds that a row may be given.
+const DAY: f64 = 86_400.0;
+
 #[derive(Args)]
 struct Options {
     #[command(flatten)]
     device: DeviceChoice,
     /// Seconds spent on each row.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
     /// One JSON line for each row on stdout.
     #[arg(long)]
@@ -55,6 +58,15 @@ struct Profiled {
     /// Also what each kernel of one run took, on stderr.
     #[arg(long)]
     profile: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().map_err(|_| "a number of seconds is needed".to_string())?;
+    if (0.0..=DAY).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(format!("needs to lie between 0 and {DAY} seconds, a day"))
+    }
 }
 
 /// Prints a row for each benchmark.

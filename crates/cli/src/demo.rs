@@ -32,8 +32,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     choice.explain();
     let mut rows = Vec::new();
     let mut failed = 0;
+    // The checked device interprets every work-item; the usual size would take minutes.
+    let size = if choice.device().info().variant.is_some() { Size::Tiny } else { Size::Small };
     for shipped in ALL {
-        let outcome = shipped.run(choice.device(), Size::Small, arguments.seed, BUDGET)?;
+        let outcome = shipped.run(choice.device(), size, arguments.seed, BUDGET)?;
         failed += usize::from(!outcome.verdict.passed());
         if arguments.json {
             rows.push(row(shipped, &outcome));

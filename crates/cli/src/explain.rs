@@ -20,7 +20,7 @@ use crate::output::{self, DeviceChoice};
 /// Every stage of a kernel or tensor expression, down to the device's own text.
 #[derive(Args)]
 pub struct Arguments {
-    /// A shipped kernel (saxpy, softmax …) or an expression (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
+    /// A shipped program (saxpy, reduction …), one of its kernels, or an expression (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
     name: String,
     /// Only this stage.
     #[arg(long, value_enum)]
@@ -50,6 +50,13 @@ enum Stage {
     Optimised,
     /// What the device is given.
     Device,
+}
+
+impl Stage {
+    /// As it is written on the command line.
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
 }
 
 struct Section {
@@ -104,10 +111,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     let device = choice.device();
     let sections = device.scope(|| sections(&arguments.name, device))?;
+    if let Some(stage) = arguments.stage
+        && sections.iter().all(|section| section.stage != stage)
+    {
+        let has = |stage: &&Stage| sections.iter().any(|section| section.stage == **stage);
+        let known: Vec<String> = Stage::value_variants().iter().filter(has).map(|stage| stage.name()).collect();
+        let message = format!("explain: {} has no stage {}; it has {}", arguments.name, stage.name(), known.join(", "));
+        return Err(Error::mistake(message));
+    }
     let wanted = sections.iter().filter(|section| arguments.stage.is_none_or(|stage| stage == section.stage));
     if arguments.json {
         let stages: Vec<_> = wanted
-            .map(|section| json!({"stage": format!("{:?}", section.stage).to_lowercase(), "title": section.title, "text": section.text}))
+            .map(|section| json!({"stage": section.stage.name(), "title": section.title, "text": section.text}))
             .collect();
         output::print_json(
             &json!({"schema": 1, "name": arguments.name, "device": device.spelling(), "stages": stages}),
@@ -120,16 +135,25 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
     let mut sections = Vec::new();
-    let kernels = ALL.iter().flat_map(|shipped| shipped.kernels.iter().map(move |kernel| (shipped.source, kernel)));
-    if let Some((source, (_, build))) = kernels.clone().find(|(_, (known, _))| *known == name) {
-        let text = function(source, name);
-        sections.push(Section { stage: Stage::Rust, title: format!("{name}: Rust"), text });
-        explain_kernel(&verify(build()?)?, device, &mut sections)?;
+    // A program of several kernels is all of them, a kernel's own name that one.
+    let is_program = ALL.iter().any(|shipped| shipped.name == name);
+    let kernels = ALL.iter().flat_map(|shipped| shipped.kernels.iter().map(move |kernel| (shipped, kernel)));
+    let wanted = kernels.filter(|(shipped, (known, _))| if is_program { shipped.name == name } else { *known == name });
+    let wanted: Vec<_> = wanted.collect();
+    if !wanted.is_empty() {
+        for (shipped, (name, build)) in wanted {
+            let text = function(shipped.source, name);
+            sections.push(Section { stage: Stage::Rust, title: format!("{name}: Rust"), text });
+            explain_kernel(&verify(build()?)?, device, &mut sections)?;
+        }
     } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
         explain_expression(&expression(&mut Rng::seed(0)), device, &mut sections)?;
     } else {
         let kernels = ALL.iter().flat_map(|shipped| shipped.kernels).map(|(known, _)| *known);
-        let known: Vec<&str> = kernels.chain(EXPRESSIONS.iter().map(|(known, _)| *known)).collect();
+        let programs = ALL.iter().map(|shipped| shipped.name);
+        let mut known: Vec<&str> = programs.chain(kernels).chain(EXPRESSIONS.iter().map(|(known, _)| *known)).collect();
+        known.sort_unstable();
+        known.dedup();
         return Err(Error::mistake(format!("explain: nothing is called {name}; one of {}", known.join(", "))));
     }
     Ok(sections)
@@ -172,6 +196,11 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
     let (name, target) = (&kernel.name, device.target());
     let mut add = |stage, title: String, text: String| sections.push(Section { stage, title, text });
     add(Stage::Ir, format!("{name}: kernel IR"), kernel.to_string());
+    if device.info().variant.is_some() {
+        let text = "the interpreter runs the kernel IR as it was built, so that its guards hide nothing".to_string();
+        add(Stage::Device, format!("{name}: no text"), text);
+        return Ok(());
+    }
     let (mut changed, mut before) = (String::new(), kernel.to_string());
     let optimised = optimize_observed(kernel.clone(), target, &opt::Options::default(), &mut |pass, after| {
         let after = after.to_string();

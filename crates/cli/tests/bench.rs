@@ -25,3 +25,16 @@ fn a_row_of_training_alone() {
     let refusal = place.refused(&["bench", "training", "--only", "MLP"]);
     assert!(refusal.contains("--only MLP: there is no such row") && refusal.contains(name), "{refusal}");
 }
+
+#[test]
+fn seconds_are_a_time() {
+    let place = Place::new("seconds");
+    for seconds in ["nan", "inf", "1e30", "-1", "soon"] {
+        for what in ["kernels", "devices"] {
+            let output = place.run(&["bench", what, &format!("--seconds={seconds}")]);
+            let error = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{seconds}: {error}");
+            assert!(error.contains("--seconds") && error.contains("second"), "{error}");
+        }
+    }
+}

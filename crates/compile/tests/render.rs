@@ -1,7 +1,7 @@
 //! Rendered text of the kernels in `golden/*.ir` against the files beside them. `UPDATE_GOLDEN=1` rewrites those.
 //!
-//! Together the kernels use everything the renderer writes. Whether a compiler takes the text and computes the same as the
-//! interpreter is asked where there is a device: in the crate `runtime`.
+//! Together the kernels use everything the renderer writes. These files are executed nowhere: whether compilers take such texts and
+//! compute the same as the interpreter is asked of random and shipped kernels and of the conformance suite, where there is a device.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ use panoply::{DType, Device, Error, ErrorKind, Grid, LaunchArg, Result, Rng, Ten
 use serde_json::json;
 
 use super::kernels::empty;
-use super::repeated;
+use super::{repeated, seconds};
 use crate::contain;
 
 #[derive(Args)]
@@ -21,7 +21,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Seconds spent on each row.
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, default_value_t = 0.3, value_parser = seconds)]
     seconds: f64,
     /// One JSON line for each row on stdout.
     #[arg(long)]

@@ -10,7 +10,7 @@
 //!
 //! Two passes one might look for are not here. **Affine strength reduction** (addresses and quotients of loop counters
 //! advanced by addition): the CPU's vector machine advances affine addresses itself, and compilers of text do; a loop of
-//! 512 turns over `x[k * s + i]` took 0.41 ms either way on Intel's OpenCL runtime (two Zen 5 cores, 16384 work-items), and
+//! 512 turns over `x[k * s + i]` took 0.41 ms either way on Intel's OpenCL runtime (two EPYC cores, 16384 work-items), and
 //! one with `k / w` and `k % w` 0.49 ms as it stands but 1.17 with running counters. **Merging neighbouring reads into
 //! vectors**: OpenCL's `vload` promises the alignment of one element only, so a device can do no more with it than with the
 //! single reads, which its compiler merges where that is possible. The renderers do write vectors that a kernel asks for.

@@ -19,6 +19,11 @@ pub(super) fn parse(text: &str) -> Result<Wanted> {
     if text == "auto" {
         return Ok(Wanted::Auto);
     }
+    if text.is_empty() {
+        return Err(Error::mistake(
+            "the device's name is empty; write auto, cpu, cuda:0 or another that `panoply devices` lists",
+        ));
+    }
     let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
     let kind: Kind = kind.parse()?;
     match rest {
@@ -57,6 +62,7 @@ mod tests {
                 "gpu:0",
                 "gpu: no such kind of device; one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu",
             ),
+            (" ", "the device's name is empty; write auto, cpu, cuda:0 or another that `panoply devices` lists"),
             ("cuda:", "cuda:: no device is spelled so; write cuda:0"),
             ("cuda:-1", "cuda:-1: no device is spelled so; write cuda:0"),
             ("cuda:99999999999999999999999", "cuda:99999999999999999999999: no machine has so many devices"),
