@@ -62,7 +62,7 @@ fn an_lstm_over_rows_learns_digits() {
             .then(Linear::new(48, 10, rng))
     };
     let schedule = Schedule::one_cycle(12 * 23);
-    let accuracy = best(network, Training { schedule, ..Training::new(12, 64) }, 2e-2);
+    let accuracy = best(network, Training { schedule, ..Training::new(6, 64) }, 2e-2);
     assert!(accuracy > 0.95, "{accuracy} of the held-out digits right");
 }
 
@@ -129,8 +129,8 @@ fn a_decoder_looks_at_the_other_sequence() {
         let mut rng = Rng::seed(3);
         let (train, held) = (reversed(1024, &mut rng), reversed(128, &mut rng));
         let network = Network::parse(REVERSER).unwrap();
-        let mut run = Run::new(network.build(&mut rng).unwrap(), AdamW::new(5e-3), rng);
-        run.fit(&Training::new(12, 32), (&train, &held), &mut Quiet).unwrap();
+        let mut run = Run::new(network.build(&mut rng).unwrap(), AdamW::new(1e-2), rng);
+        run.fit(&Training::new(6, 64), (&train, &held), &mut Quiet).unwrap();
         let score = run.progress.history.iter().map(|epoch| epoch.score).fold(0.0, f64::max);
         assert!(score > 0.9, "{score} of the letters right; a sixth is luck");
     });

@@ -194,6 +194,9 @@ fn the_runtime_compiler_takes_the_kernels_that_ship() {
 
 #[test]
 fn waves_of_32_compute_the_same() {
+    if quick("HIP in waves of 32") {
+        return;
+    }
     in_a_process("waves", "architecture=1100");
 }
 

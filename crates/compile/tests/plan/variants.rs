@@ -44,7 +44,7 @@ fn variants(graph: &Graph, target: &Target, accuracy: Accuracy) -> usize {
 /// And sums that lanes would share in longer rows only.
 fn graphs() -> [Graph; 3] {
     let mut b = Build::default();
-    let (x, w, bias) = (b.f32(&[70, 17]), b.f32(&[17, 90]), b.f32(&[1, 90]));
+    let (x, w, bias) = (b.f32(&[34, 17]), b.f32(&[17, 70]), b.f32(&[1, 70]));
     let y = b.matmul(x, w);
     let y = b.with(Alu::Add, y, bias);
     let y = b.alu(Alu::Math(Math::Tanh), &[y]);
