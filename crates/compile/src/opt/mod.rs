@@ -14,6 +14,7 @@
 //! one with `k / w` and `k % w` 0.49 ms as it stands but 1.17 with running counters. **Merging neighbouring reads into
 //! vectors**: OpenCL's `vload` promises the alignment of one element only, so a device can do no more with it than with the
 //! single reads, which its compiler merges where that is possible. The renderers do write vectors that a kernel asks for.
+//! Figures of both: `docs/measured/2026-11-22-passes-left-out.md`.
 
 pub(crate) mod contract;
 pub(crate) mod expand_collectives;
