@@ -19,6 +19,7 @@ pub mod authored;
 pub mod builder;
 pub mod dtype;
 pub mod error;
+pub mod flops;
 pub mod graph;
 pub mod graph_interpret;
 pub mod graph_verify;

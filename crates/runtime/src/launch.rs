@@ -147,7 +147,7 @@ impl<'a> Launch<'a> {
         };
         let dispatch = check::dispatch(&device, &prepared, grid, &self.args)?;
         let touches = argument::touches(&prepared, &self.args);
-        let name = |_| entry(&prepared, &self.args);
+        let name = |_| entry(&prepared, grid, &self.args);
         let ticket = device.enqueue(queue, &[Step::Dispatch(dispatch)], touches, timed, name)?;
         Ok(Event::new(device, queue, ticket))
     }
@@ -163,7 +163,8 @@ fn unpromised(name: &str, why: &str) -> Error {
 }
 
 /// What a profile calls the launch.
-fn entry(prepared: &Prepared, args: &[LaunchArg<'_>]) -> Entry {
+fn entry(prepared: &Prepared, grid: Grid, args: &[LaunchArg<'_>]) -> Entry {
     let bytes = args.iter().filter_map(|arg| arg.view()).map(|view| view.storage.bytes()).sum();
-    Entry::new(What::Kernel, prepared.shared_name().clone(), bytes)
+    let flops = prepared.flops().and_then(|each| grid.0.iter().try_fold(each, |flops, axis| flops.checked_mul(*axis)));
+    Entry { flops, ..Entry::new(What::Kernel, prepared.shared_name().clone(), bytes) }
 }

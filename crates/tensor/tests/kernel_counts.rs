@@ -200,3 +200,25 @@ fn products_of_bytes_are_a_routine() {
         assert!(steps(&device, &[&bools]).iter().all(|step| matches!(step, PlanStep::Kernel { .. })));
     });
 }
+
+/// Against counts by hand: products as routines and as kernels, a chain, and what is no arithmetic on floats.
+#[test]
+fn profiles_count_operations() {
+    let counted = |device: &str, of: &dyn Fn(Tensor, Tensor) -> Tensor| {
+        let device = Device::get(device).unwrap();
+        device.scope(|| {
+            let x = Tensor::from_slice(&[1.5f32; 24 * 40], [24, 40]);
+            let w = Tensor::from_slice(&[0.5f32; 40 * 16], [40, 16]);
+            let profile = panoply_runtime::Profile::start(&device).unwrap();
+            of(x, w).eval().unwrap();
+            let work = profile.finish().unwrap().work;
+            work.iter().map(|work| work.flops).try_fold(0, |sum, flops| Some(sum + flops?))
+        })
+    };
+    for device in ["cpu", "cpu:checked"] {
+        assert_eq!(counted(device, &|x, w| x.matmul(&w)), Some(2 * 24 * 40 * 16), "{device}");
+        assert_eq!(counted(device, &|x, _| (x * 2.0 + 1.0).sqrt()), Some(3 * 24 * 40), "{device}");
+        assert_eq!(counted(device, &|x, _| x.sum(1)), Some(24 * 40), "{device}");
+        assert_eq!(counted(device, &|x, _| x.cast(DType::I32) + 1.0), Some(0), "{device}");
+    }
+}

@@ -52,6 +52,12 @@ pub struct Mask {
 }
 
 impl Attention {
+    /// How many pairs of a query and a key that it sees a head has.
+    pub fn scores(&self) -> usize {
+        let seen = |query: usize| self.past.map_or(self.keys, |past| self.keys.min(past + query + 1));
+        (0..self.queries).map(seen).sum()
+    }
+
     /// The n-th of the operands that both directions read.
     fn input(&self, at: usize) -> Option<Operand> {
         let Attention { dtype, batch, heads, key_heads, queries, keys, width, depth, .. } = *self;

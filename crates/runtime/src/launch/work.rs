@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use panoply_device::{Region, Step};
+use panoply_ir::flops;
 use panoply_ir::kernel::Access;
 use panoply_ir::routine::Routine;
 use panoply_ir::{Error, Result};
@@ -152,17 +153,20 @@ impl Work<'_> {
 
     pub(super) fn entry(&self) -> Entry {
         match self {
-            Work::Kernel { prepared, args, .. } => entry(prepared, args),
+            Work::Kernel { prepared, grid, args } => entry(prepared, *grid, args),
             Work::Routine { routine, buffers, epilogue: None } => {
-                Entry::new(What::Routine, routine.to_string(), buffers.iter().map(|storage| storage.bytes()).sum())
+                let bytes = buffers.iter().map(|storage| storage.bytes()).sum();
+                Entry { flops: flops::of(routine), ..Entry::new(What::Routine, routine.to_string(), bytes) }
             }
             Work::Routine { routine, buffers, epilogue: Some(epilogue) } => {
-                let Epilogue { prepared, args, .. } = &**epilogue;
+                let Epilogue { prepared, grid, args, .. } = &**epilogue;
                 // Of the result there is one buffer, counted with the arguments.
                 let read = routine.operands().zip(buffers).filter(|(operand, _)| operand.access == Access::In);
-                let Entry { bytes, .. } = entry(prepared, args);
+                let Entry { bytes, flops: after, .. } = entry(prepared, *grid, args);
+                let flops = flops::of(routine).zip(after).map(|(routine, after)| routine + after);
                 let name = format!("{routine}, {}", prepared.name());
-                Entry::new(What::Routine, name, bytes + read.map(|(_, storage)| storage.bytes()).sum::<u64>())
+                let bytes = bytes + read.map(|(_, storage)| storage.bytes()).sum::<u64>();
+                Entry { flops, ..Entry::new(What::Routine, name, bytes) }
             }
             Work::Copy { to, .. } => Entry::new(What::Copy, "copy", 2 * to.bytes()),
             Work::Fill { to, .. } => Entry::new(What::Fill, "fill", to.bytes()),

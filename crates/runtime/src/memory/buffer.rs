@@ -13,7 +13,9 @@ use crate::queue::reading::Reading;
 
 /// Elements on a device, with one owner as a `Vec` has: what `&` and `&mut` mean for host memory, they mean here.
 ///
-/// Kernels take `&Buffer<T>` to read and `&mut Buffer<T>` to write.
+/// Kernels take `&Buffer<T>` to read and `&mut Buffer<T>` to write: what other interfaces have flags for (read-only, write-only) is the
+/// borrow here, checked by the compiler and once more, against what the kernel does, at every launch. Memory is the device's own; the
+/// host reaches it by copies alone. [`Device::zeros`] fills it, [`Device::buffer`] copies into it, and nothing gives it unwritten.
 ///
 /// ```
 /// use panoply_runtime::Device;

@@ -40,10 +40,13 @@ pub(crate) struct Entry {
     pub name: Arc<str>,
     /// Bytes it reads and writes, each buffer counted once for either.
     pub bytes: u64,
+    /// Floating-point operations, where they can be told.
+    pub flops: Option<u64>,
 }
 
 impl Entry {
+    /// Work without arithmetic.
     pub fn new(what: What, name: impl Into<Arc<str>>, bytes: u64) -> Entry {
-        Entry { what, name: name.into(), bytes }
+        Entry { what, name: name.into(), bytes, flops: Some(0) }
     }
 }

@@ -42,9 +42,17 @@ pub struct WorkSummary {
     pub time: Duration,
     /// Bytes of the buffers it was given, those it reads and those it writes.
     pub bytes: u64,
+    /// Floating-point operations, as the kernel's text or the routine's numbers say; none if they do not say it of every run.
+    pub flops: Option<u64>,
 }
 
 impl WorkSummary {
+    /// Floating-point operations a second; none for work without them or without time.
+    pub fn flops_per_second(&self) -> Option<f64> {
+        let (flops, seconds) = (self.flops.filter(|flops| *flops > 0)?, self.time.as_secs_f64());
+        (seconds > 0.0).then(|| flops as f64 / seconds)
+    }
+
     /// Bytes a second, if each byte of its buffers moved once; none for work without bytes or time.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let seconds = self.time.as_secs_f64();
@@ -76,6 +84,7 @@ pub(super) struct StepRecord {
     pub begin: Duration,
     pub time: Duration,
     pub bytes: u64,
+    pub flops: Option<u64>,
 }
 
 /// A span with its place on the axis.
@@ -136,8 +145,8 @@ fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
             }
             None => (row.begin, row.end.saturating_sub(row.begin)),
         };
-        let (what, name, bytes) = (row.entry.what, row.entry.name.to_string(), row.entry.bytes);
-        StepRecord { what, name, queue: row.queue.0, begin, time, bytes }
+        let (what, name, bytes, flops) = (row.entry.what, row.entry.name.to_string(), row.entry.bytes, row.entry.flops);
+        StepRecord { what, name, queue: row.queue.0, begin, time, bytes, flops }
     };
     Ok(rows.iter().zip(&times).map(record).collect())
 }
@@ -148,10 +157,11 @@ fn sum_work(steps: &[StepRecord]) -> Vec<WorkSummary> {
     for step in steps {
         let position = *positions.entry((step.what, &step.name)).or_insert_with(|| {
             let (what, name) = (step.what, step.name.clone());
-            sums.push(WorkSummary { what, name, runs: 0, time: Duration::ZERO, bytes: 0 });
+            sums.push(WorkSummary { what, name, runs: 0, time: Duration::ZERO, bytes: 0, flops: Some(0) });
             sums.len() - 1
         });
         let sum = &mut sums[position];
+        sum.flops = sum.flops.zip(step.flops).map(|(sum, flops)| sum + flops);
         sum.runs += 1;
         sum.time += step.time;
         sum.bytes += step.bytes;
@@ -199,16 +209,20 @@ impl fmt::Display for ProfileReport {
         if !self.work.is_empty() {
             writeln!(
                 f,
-                "{:8}  {:width$}  {:>7}  {:>10}  {:>10}  {:>5}  {:>7}",
-                "", "name", "runs", "ms", "µs each", "%", "GB/s"
+                "{:8}  {:width$}  {:>7}  {:>10}  {:>10}  {:>5}  {:>7}  {:>8}",
+                "", "name", "runs", "ms", "µs each", "%", "GB/s", "GFLOP/s"
             )?;
         }
         for work in &self.work {
             let each = work.time.as_secs_f64() * 1e6 / work.runs as f64;
             let share = 100.0 * work.time.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
-            let rate = work.bytes_per_second().map_or("-".to_string(), |rate| format!("{:.1}", rate / 1e9));
+            let giga = |rate: Option<f64>| rate.map_or("-".to_string(), |rate| format!("{:.1}", rate / 1e9));
+            let (rate, flops) = (giga(work.bytes_per_second()), giga(work.flops_per_second()));
             let (what, name, runs, time) = (work.what, &work.name, work.runs, millis(work.time));
-            writeln!(f, "{what:8}  {name:width$}  {runs:>7}  {time:>10}  {each:>10.1}  {share:>5.1}  {rate:>7}")?;
+            writeln!(
+                f,
+                "{what:8}  {name:width$}  {runs:>7}  {time:>10}  {each:>10.1}  {share:>5.1}  {rate:>7}  {flops:>8}"
+            )?;
         }
         let width = self.spans.iter().map(|span| span.name.chars().count()).max().unwrap_or(0).max(4);
         if !self.spans.is_empty() {

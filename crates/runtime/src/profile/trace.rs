@@ -20,8 +20,11 @@ pub(super) fn json(report: &ProfileReport) -> String {
         complete(&span.name, "span", HOST, 0, span.begin, time, "")
     }));
     events.extend(report.steps.iter().map(|step| {
-        let bytes = format!("\"bytes\":{}", step.bytes);
-        complete(&step.name, &step.what.to_string(), DEVICE, step.queue, step.begin, step.time, &bytes)
+        let mut amounts = format!("\"bytes\":{}", step.bytes);
+        if let Some(flops) = step.flops.filter(|flops| *flops > 0) {
+            amounts += &format!(",\"flops\":{flops}");
+        }
+        complete(&step.name, &step.what.to_string(), DEVICE, step.queue, step.begin, step.time, &amounts)
     }));
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
 }

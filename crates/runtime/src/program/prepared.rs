@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use panoply_compile::opt::width;
 use panoply_device::{Arg, Device as RawDevice, Program, ProgramId};
+use panoply_ir::flops;
 use panoply_ir::kernel::{Access, Expr, Guard, Kernel, Op, Param, Space};
 use panoply_ir::strides::{self, Strides};
 use panoply_ir::{DType, Result, Type, Verified};
@@ -20,6 +21,8 @@ pub struct Prepared {
     params: Vec<Parameter>,
     /// At which strides work-items touch each buffer among the parameters, where that is known.
     strides: Vec<Option<Strides>>,
+    /// Floating-point operations of a work-item, where they can be told.
+    flops: Option<u64>,
     group: Option<[u32; 3]>,
     /// Why its launch must be promised to be harmless, if it must.
     unchecked: Option<&'static str>,
@@ -88,6 +91,7 @@ impl Prepared {
             Param::Scalar { .. } => None,
         });
         let (name, strides, group) = (kernel.name.as_str().into(), strides.collect(), kernel.group);
+        let flops = flops::per_item(kernel);
         let unchecked = is_unchecked(kernel).then_some("its author marked it unchecked");
         let target = compiler.raw.target();
         let programs = match translate::form(kernel, target, compiler.raw.info()) {
@@ -98,7 +102,7 @@ impl Prepared {
                 Programs::ByWidth(kernel, Mutex::new(widths))
             }
         };
-        Ok(Prepared { compiler, name, params, strides, group, unchecked, programs })
+        Ok(Prepared { compiler, name, params, strides, flops, group, unchecked, programs })
     }
 
     /// A kernel that was written elsewhere.
@@ -107,7 +111,7 @@ impl Prepared {
         let programs = Programs::One(package.program(&compiler)?);
         let (name, strides, group) = (name.as_str().into(), vec![None; params.len()], Some(*group));
         let unchecked = Some(package::UNCHECKED);
-        Ok(Prepared { compiler, name, params: params.clone(), strides, group, unchecked, programs })
+        Ok(Prepared { compiler, name, params: params.clone(), strides, flops: None, group, unchecked, programs })
     }
 
     /// The kernel's name.
@@ -133,6 +137,10 @@ impl Prepared {
     /// Whether each work-item of a grid touches, of a parameter's buffer, the element of its own number and no other.
     pub(crate) fn walks(&self, param: usize, grid: [u64; 3]) -> bool {
         self.strides[param].is_some_and(|of| strides::count(of, grid))
+    }
+
+    pub(crate) fn flops(&self) -> Option<u64> {
+        self.flops
     }
 
     pub(crate) fn unchecked(&self) -> Option<&'static str> {

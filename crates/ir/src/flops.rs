@@ -1,0 +1,111 @@
+//! How many floating-point operations a kernel asks for, read off its text: what profiles report.
+//!
+//! Counted is arithmetic whose result is a float, one for each lane; a fused multiply-add is two, a function such as `exp` one, a
+//! comparison, a choice and a conversion none. A statement computes what its expressions share once. Work-items are counted as if every
+//! condition held that has nothing else to do when it does not, and as if no loop ended early.
+
+use crate::alu::Alu;
+use crate::kernel::{Block, Expr, ExprId, Exprs, Kernel, Op};
+use crate::routine::Routine;
+
+/// Operations of one work-item; none if a loop runs as often as only a launch or its data knows.
+pub fn per_item(kernel: &Kernel) -> Option<u64> {
+    block(&kernel.exprs, &kernel.body)
+}
+
+/// Operations of a routine; none if what it does is not arithmetic on floats.
+pub fn of(routine: &Routine) -> Option<u64> {
+    let times =
+        |factors: &[usize]| factors.iter().try_fold(1u64, |product, factor| product.checked_mul(*factor as u64));
+    match routine {
+        Routine::Gemm(gemm) if gemm.dtype.is_float() => times(&[2, gemm.batch, gemm.m, gemm.n, gemm.k]),
+        Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
+            let ([a, b, c], [d, e, f]) = (conv.sizes(), conv.positions());
+            times(&[2, conv.batch, conv.groups, conv.inputs, conv.outputs, a, b, c, d, e, f])
+        }
+        // Only the products: the scores' exponentials are few beside them.
+        Routine::Attention(of) => times(&[2, of.batch, of.heads, of.scores(), of.width + of.depth]),
+        // The scores once more, what flows to them from the values, and what flows to each operand.
+        Routine::AttentionGradient(of) => times(&[2, of.batch, of.heads, of.scores(), 3 * of.width + 2 * of.depth]),
+        Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) => None,
+    }
+}
+
+fn block(exprs: &Exprs, stmts: &Block) -> Option<u64> {
+    stmts.iter().try_fold(0u64, |sum, stmt| {
+        let own = expressions(exprs, &stmt.op.operands());
+        let inside = match &stmt.op {
+            Op::If { then, otherwise, .. } => block(exprs, then)?.max(block(exprs, otherwise)?),
+            Op::For { start, end, step, body, .. } => match block(exprs, body)? {
+                0 => 0,
+                each => each.checked_mul(turns(exprs, *start, *end, *step)?)?,
+            },
+            Op::While { condition, body } => match block(exprs, body)? + expressions(exprs, &[*condition]) {
+                0 => 0,
+                _ => return None,
+            },
+            Op::Collective { value, .. } => u64::from(exprs.ty(*value).is_float()),
+            Op::Let { .. } | Op::Assign { .. } | Op::Store { .. } | Op::Atomic { .. } => 0,
+            Op::Barrier | Op::Break | Op::Continue | Op::Return => 0,
+        };
+        sum.checked_add(own)?.checked_add(inside)
+    })
+}
+
+/// Operations behind some expressions, each expression once.
+fn expressions(exprs: &Exprs, roots: &[ExprId]) -> u64 {
+    let (mut pending, mut seen, mut sum) = (roots.to_vec(), Vec::new(), 0);
+    while let Some(id) = pending.pop() {
+        if seen.contains(&id) {
+            continue;
+        }
+        seen.push(id);
+        let expr = exprs.get(id);
+        pending.extend(expr.operands().iter());
+        sum += match expr {
+            Expr::Alu(Alu::Select, _) => 0,
+            Expr::Alu(op, _) if exprs.ty(id).is_float() => {
+                (1 + u64::from(op == Alu::Fma)) * u64::from(exprs.ty(id).lanes())
+            }
+            _ => 0,
+        };
+    }
+    sum
+}
+
+fn turns(exprs: &Exprs, start: ExprId, end: ExprId, step: ExprId) -> Option<u64> {
+    let number = |id| match exprs.get(id) {
+        Expr::Index(value) => Some(value),
+        Expr::Const(value) if exprs.ty(id).is_int() => u64::try_from(value.to_i128()).ok(),
+        _ => None,
+    };
+    let (start, end, step) = (number(start)?, number(end)?, number(step)?);
+    Some(end.saturating_sub(start).div_ceil(step.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::parse;
+
+    fn counted(body: &str) -> Option<u64> {
+        per_item(&parse(&format!("kernel k(x: &[f32], y: &mut [f32], n: index) {{\n{body}\n}}\n")).expect("it parses"))
+    }
+
+    #[test]
+    fn arithmetic_on_floats_is_counted() {
+        let at = "global_id.x";
+        assert_eq!(counted(&format!("y[{at}] = add(mul(x[{at}], 2.0f32), x[add({at}, 1)])")), Some(2));
+        assert_eq!(counted(&format!("y[{at}] = fma(x[{at}], 2.0f32, exp(x[{at}]))")), Some(3));
+        assert_eq!(counted(&format!("y[{at}] = select(lt(x[{at}], 0.0f32), x[{at}], 1.0f32)")), Some(0));
+    }
+
+    #[test]
+    fn loops_are_counted_where_their_text_says_how_often() {
+        let turn = "y[k] = mul(x[k], x[k])";
+        assert_eq!(counted(&format!("for k: index in 3..10 step 2 {{\n{turn}\n}}")), Some(4));
+        assert_eq!(counted(&format!("for k: index in 0..n {{\n{turn}\n}}")), None);
+        assert_eq!(counted("for k: index in 0..n {\ny[k] = x[k]\n}"), Some(0));
+        assert_eq!(counted(&format!("for k: index in 0..8 {{\nif lt(k, n) {{\n{turn}\n}}\n}}")), Some(8));
+    }
+}
