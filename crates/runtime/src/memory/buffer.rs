@@ -15,7 +15,7 @@ use crate::queue::reading::Reading;
 ///
 /// Kernels take `&Buffer<T>` to read and `&mut Buffer<T>` to write: what other interfaces have flags for (read-only, write-only) is the
 /// borrow here, checked by the compiler and once more, against what the kernel does, at every launch. Memory is the device's own; the
-/// host reaches it by copies alone. [`Device::zeros`] fills it, [`Device::buffer`] copies into it, and nothing gives it unwritten.
+/// host reaches it by copies alone. [`Device::zeros`] fills it, [`Device::buffer`] copies into it, [`Device::undefined`] leaves it as it is.
 ///
 /// ```
 /// use panoply_runtime::Device;
