@@ -222,3 +222,41 @@ fn tied_weights_are_one_parameter() {
         }
     });
 }
+
+/// A part that is frozen keeps every bit and costs the optimiser nothing; the rest moves as if nothing had been frozen.
+#[test]
+fn frozen_parts_stay() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(3);
+        let mut model = Sequential::new()
+            .then(Linear::new(3, 4, &mut rng))
+            .then(BatchNorm::new(4))
+            .then(Linear::new(4, 2, &mut rng));
+        let x = rng.normal([5, 3]);
+        let bits = |model: &Sequential| -> Vec<(String, Vec<f32>)> {
+            model.named_params().into_iter().map(|(name, param)| (name, param.tensor().to_vec().unwrap())).collect()
+        };
+        let step = |model: &mut Sequential| {
+            let mut optimiser = Sgd::new(0.1).momentum(0.9);
+            let mut rng = Rng::seed(0);
+            let mut pass = Pass::train(&mut rng);
+            let loss = model.forward(&x, &mut pass).square().mean(..);
+            optimiser.step(model, &loss, pass).unwrap();
+            optimiser.state.into_keys().collect::<Vec<String>>()
+        };
+        let mut free = model.clone();
+        assert_eq!(step(&mut free).len(), 6);
+        model.layers[0].freeze(true).unwrap();
+        model.layers[1].freeze(true).unwrap();
+        let before = bits(&model);
+        assert_eq!((model.param_count(), step(&mut model)), (10, vec!["2.bias".to_string(), "2.weight".to_string()]));
+        for (((name, before), (_, now)), (_, moved)) in before.iter().zip(bits(&model)).zip(bits(&free)) {
+            let frozen = name.starts_with("0.") || name == "1.weight" || name == "1.bias";
+            assert_eq!(&now, if frozen { before } else { &moved }, "{name}");
+            // A norm takes away what a bias before it adds.
+            assert!(name == "0.bias" || before != &moved, "{name}");
+        }
+        model.freeze(false).unwrap();
+        assert_eq!(step(&mut model).len(), 6);
+    });
+}

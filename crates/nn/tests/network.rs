@@ -1,5 +1,6 @@
 //! Networks as data: sizes that follow, mistakes with file, line and field, and the same model from every spelling.
 
+use panoply_nn::network::file::Settings;
 use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
 use panoply_nn::{Layer, LayerSpec, Loss, Module, Network, Pass};
 use panoply_tensor::{Device, Rng};
@@ -358,7 +359,7 @@ fn settings_are_plain_numbers() {
         "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimiser = \"sgd\"\n";
     let text = format!("input = [4]\n[training]\n{said}[[layer]]\nkind = \"linear\"\noutputs = 2\n");
     std::fs::write(&file, text).unwrap();
-    let (_, settings) = Network::read_with_settings(&file).unwrap();
+    let (_, Settings { training: settings, .. }) = Network::read_with_settings(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     let mut lines: Vec<(usize, &str)> = settings.iter().map(|said| (said.line, said.value.as_str())).collect();
     lines.sort_unstable();
