@@ -3,7 +3,7 @@
 use panoply_nn::data::Dataset;
 use panoply_nn::{
     AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Embedding, Flatten, Layer, Linear, Loss, LossKind, Map,
-    MaxPool, Module, Pass, Sequential, Sgd, evaluate, init,
+    MaxPool, Module, Pass, Sequential, Sgd, evaluate, init, sinusoidal_positions,
 };
 use panoply_tensor::{Device, Rng, Tensor};
 
@@ -258,5 +258,20 @@ fn frozen_parts_stay() {
         }
         model.freeze(false).unwrap();
         assert_eq!(step(&mut model).len(), 6);
+    });
+}
+
+/// Source: Vaswani et al., Attention Is All You Need, section 3.5: sin and cos of position / 10000^(2i / width), side by side.
+#[test]
+fn positions_are_the_papers() {
+    on_cpu(|| {
+        let (length, width) = (50, 6);
+        let have = sinusoidal_positions(length, width).to_vec::<f32>().unwrap();
+        for (at, have) in have.into_iter().enumerate() {
+            let (position, feature) = ((at / width) as f64, at % width);
+            let angle = position / 10_000f64.powf((feature / 2 * 2) as f64 / width as f64);
+            let want = if feature % 2 == 0 { angle.sin() } else { angle.cos() };
+            assert!((f64::from(have) - want).abs() < 1e-5, "{have} at {position}, {feature}, not {want}");
+        }
     });
 }

@@ -355,7 +355,7 @@ fn sequences_that_cannot_be() {
     let Source::Csv { columns, labels, numbers, answers, words, .. } = good.source else { panic!("a table") };
     for time in [usize::MAX / 2, usize::MAX / 64] {
         let sequences = Some(source::Sequences { column: "id".into(), time });
-        let (columns, label, words) = (columns.clone(), label.clone(), words.clone());
+        let (columns, labels, words) = (columns.clone(), labels.clone(), words.clone());
         let source = Source::Csv { columns, labels, numbers, answers, sequences, words };
         let error = source.read(&file("ids.csv", b"id,x\n1,2\n7,3\n7,4\n"), &good.classes).unwrap_err();
         assert!(error.message().ends_with(&format!("2 examples of {time} rows of 1 numbers do not fit into memory")));
