@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[cfg(feature = "parquet")]
-use panoply_nn::data::source::Task;
+use panoply_nn::data::Targets;
 use panoply_nn::data::source::{self, Reading, Source};
+#[cfg(feature = "parquet")]
+use panoply_nn::data::source::{Right, Task};
 use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 
@@ -209,6 +211,11 @@ fn tables_of_parquet() {
         assert_eq!((again.data.features, again.names[4].as_str()), (read.data.features, "line 5"));
         let rents = source::open(&path, &label("rent")).unwrap();
         assert_eq!(rents.data.features[..6], [70.5, 3.0, 1.0, 1.0, 0.0, 1901.0], "a 1 in the place of its city");
+        let several = source::open(&path, &label("size, rent")).unwrap();
+        let want = [70.5, 0.1, 55.0, 1e-20, 120.25, 2.0, 80.0, -3.5, 33.0, 1e30];
+        assert_eq!(several.data.targets, Targets::Numbers { values: want.to_vec(), width: 2 });
+        let again = several.source.read(&path, &[]).unwrap();
+        assert_eq!(again.right[3], Some(Right::Numbers(vec![80.0, -3.5])));
         let error = source::open(&path, &Reading { task: Some(Task::Numbers), ..label("city") }).unwrap_err();
         let said = format!("{codec}.parquet:1: city: `Bergen` is no finite number");
         assert!(error.is_corrupt() && error.message().ends_with(&said), "{error}");
