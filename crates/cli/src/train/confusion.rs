@@ -85,7 +85,7 @@ pub fn draw(counts: &Confusion, classes: &[String]) -> String {
 }
 
 /// Text that may stand in SVG.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

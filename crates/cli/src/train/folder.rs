@@ -98,7 +98,7 @@ impl Folder {
             right.iter().zip(read).map(|(right, read)| [right.to_string(), read.to_string()]).collect();
         let rows: Vec<String> = pairs.chunks(names.len().max(1)).map(|row| line(row.concat())).collect();
         self.write("predictions.csv", &(line(heads) + &rows.concat()))?;
-        self.write("predictions.svg", &scatter::draw(right, read))
+        self.write("predictions.svg", &scatter::draw(right, read, names))
     }
 
     /// Writes how each answer was read.

@@ -67,7 +67,9 @@ impl Measures {
         ];
         let said: Vec<String> = said.into_iter().flatten().collect();
         let all = (!said.is_empty()).then(|| said.join(", "));
-        all.into_iter().chain(self.each.iter().map(Each::in_words)).collect()
+        // Of one alone all is said already.
+        let each = if self.each.len() > 1 { &self.each[..] } else { &[] };
+        all.into_iter().chain(each.iter().map(Each::in_words)).collect()
     }
 
     /// Of shares of classes, one row for each example.

@@ -14,7 +14,7 @@ pub struct View {
     /// learned together: as answers if they hold 0 and 1 alone, as numbers otherwise.
     #[arg(long, visible_alias = "target", value_name = "COLUMN")]
     pub label: Vec<String>,
-    /// A column of a table that is not read, by name or counted from 1; may be said several times.
+    /// Columns of a table that are not read, said as those that are learned.
     #[arg(long, value_name = "COLUMN")]
     pub without: Vec<String>,
     /// The column of a table that says which rows are one example, a sequence: those with the same in it.

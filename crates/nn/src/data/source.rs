@@ -152,7 +152,7 @@ pub struct Reading {
     pub labels: Vec<String>,
     /// The column of a table whose rows with the same in it are one example, a sequence.
     pub sequence: Option<String>,
-    /// Columns of a table that are not read.
+    /// Columns of a table that are not read, said as labels are.
     pub without: Vec<String>,
     /// Whether the first line of a table names its columns; it is told by what stands below it if nothing is said.
     pub header: Option<bool>,

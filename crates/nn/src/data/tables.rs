@@ -225,9 +225,9 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
             format!("--header: {} is a table of Parquet, which names its columns; leave it out", path.display());
         return Err(Error::mistake(message));
     }
-    let labels = || reading.labels.iter().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
-    let others = || reading.sequence.iter().chain(&reading.without).map(String::as_str);
-    let said = || labels().chain(others()).map(str::trim);
+    let lists = || reading.labels.iter().chain(&reading.without);
+    let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
+    let said = || parts().chain(reading.sequence.as_deref()).map(str::trim);
     let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
     let table = &read_rows(path, |first| reading.header.or_else(|| first.iter().any(is_said).then_some(true)))?;
     let labels = table.labels(&reading.labels)?;
@@ -239,7 +239,7 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     if let Some(column) = sequence.filter(|column| labels.contains(column)) {
         return learned(&column, "say which rows are one sequence");
     }
-    let without = reading.without.iter().map(|said| table.column(said)).collect::<Result<Vec<usize>>>()?;
+    let without = table.columns(&reading.without)?;
     if let Some(column) = without.iter().find(|column| labels.contains(column)) {
         return learned(column, "be left out");
     }
