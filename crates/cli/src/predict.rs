@@ -12,7 +12,7 @@ use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, Choice, DeviceChoice};
-use crate::train::outcome::{largest, measured};
+use crate::train::outcome::{YES, largest, measured};
 use crate::train::{folder, manifest::Manifest};
 
 /// Let a trained network judge examples, or go on with a text.
@@ -67,7 +67,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         let rows = predict(&model, &examples.data, &manifest.network.loss)?;
         match examples.data.targets {
-            Targets::Numbers { width, .. } => numbers(arguments, &choice, &examples, (&rows, width)),
+            Targets::Numbers { width, .. } => {
+                numbers(arguments, &choice, &examples, (&rows, &manifest.data.labels(width)));
+            }
+            Targets::Answers { width, .. } => {
+                answers(arguments, &choice, &examples, (&rows, &manifest.data.labels(width)));
+            }
             Targets::Classes { .. } => classes(arguments, &choice, &manifest, &examples, &rows),
         }
         Ok(choice.exit_code())
@@ -122,8 +127,9 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
     }
 }
 
-/// The numbers of each example, so many of each.
-fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read, width): (&[f32], usize)) {
+/// The numbers of each example, one for each label.
+fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read, labels): (&[f32], &[String])) {
+    let width = labels.len();
     let rows = || examples.names.iter().zip(&examples.right).zip(read.chunks_exact(width));
     let off = |right: &Option<Right>, read: &[f32]| match right {
         Some(Right::Numbers(right)) => Some(
@@ -144,7 +150,8 @@ fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read,
             .map(|((name, right), read)| json!({"example": name, "number": number(right), "read": plain(read)}))
             .collect();
         output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": all.len(), "absolute_error": mean,
+            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "known": all.len(),
+            "absolute_error": mean,
         }));
         return;
     }
@@ -165,6 +172,55 @@ fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read,
     }
     if let Some(mean) = mean.filter(|_| all.len() > 4) {
         println!("{} off on average", measured(mean));
+    }
+}
+
+/// How likely each answer of each example is yes: a column for each.
+fn answers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (shares, labels): (&[f32], &[String])) {
+    let width = labels.len();
+    let rights = |right: &Option<Right>| match right {
+        Some(Right::Numbers(right)) => Some(right.iter().map(|answer| *answer >= YES).collect::<Vec<bool>>()),
+        Some(Right::Class(_)) | None => None,
+    };
+    let rights: Vec<Option<Vec<bool>>> = examples.right.iter().map(rights).collect();
+    let rows = || examples.names.iter().zip(&rights).zip(shares.chunks_exact(width));
+    let same = |right: &[bool], read: &[f32]| {
+        right.iter().zip(read).filter(|(right, read)| **right == (**read >= YES)).count()
+    };
+    let known = rights.iter().flatten().count() * width;
+    let correct: usize = rows().filter_map(|((_, right), read)| Some(same(right.as_ref()?, read))).sum();
+    if arguments.json {
+        let by_label = |values: Vec<serde_json::Value>| -> serde_json::Value {
+            labels.iter().cloned().zip(values).collect::<serde_json::Map<_, _>>().into()
+        };
+        let rows: Vec<_> = rows()
+            .map(|((name, right), read)| {
+                let answers = right.as_ref().map(|right| by_label(right.iter().map(|yes| json!(yes)).collect()));
+                let read = by_label(read.iter().map(|share| json!(share)).collect());
+                json!({"example": name, "answers": answers, "read": read})
+            })
+            .collect();
+        output::print_json(&json!({
+            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "known": known, "right": correct,
+        }));
+        return;
+    }
+    let name_width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = labels.iter().map(|label| label.chars().count().max(7)).collect();
+    let heads: Vec<String> = labels.iter().zip(&widths).map(|(label, width)| format!("{label:>width$}")).collect();
+    println!("{:name_width$}  {}", "", heads.join("  "));
+    for ((name, right), read) in rows() {
+        let cells: Vec<String> = read
+            .iter()
+            .zip(&widths)
+            .map(|(share, width)| format!("{:>1$}", format!("{:.1} %", share * 100.0), width))
+            .collect();
+        let verdict =
+            right.as_ref().map_or_else(String::new, |right| format!("  {} of {width} right", same(right, read)));
+        println!("{name:name_width$}  {}{verdict}", cells.join("  "));
+    }
+    if known > 0 {
+        println!("{correct} of {known} answers right, {:.1} %", correct as f64 * 100.0 / known as f64);
     }
 }
 

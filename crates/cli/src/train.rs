@@ -1,6 +1,6 @@
 //! `panoply train`: the main job, on data that ships with Panoply or on your own.
 //!
-//! [`arguments`] is what it is told, [`recipe`] what a file may say as well, [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies,
+//! [`arguments`] is what it is told, [`recipe`] and [`view`] what a file may say as well, [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies,
 //! [`manifest`] what a run says of itself, [`outcome`] what came of it, [`screen`] and [`dashboard`] what a person sees, [`curves`],
 //! [`confusion`] and [`scatter`] the pictures.
 
@@ -15,6 +15,7 @@ mod presets;
 mod recipe;
 mod scatter;
 mod screen;
+mod view;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::reads_ahead;
 use panoply::nn::optimiser::Rule;
 use panoply::nn::{
-    LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Standardise, Training, checkpoint,
+    LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Scale, Standardise, Training, checkpoint,
 };
 use panoply::{Error, Result, Rng};
 use serde_json::json;
@@ -91,7 +92,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 impl Job {
     fn new(arguments: &Arguments, choice: &Choice) -> Result<Job> {
-        let reading = arguments.reading();
+        let said = arguments.model.as_ref().map(presets::Choice::said).transpose()?;
+        let (recipe, view) = said.unwrap_or_default();
+        let recipe = arguments.recipe.clone().over(recipe);
+        let reading = arguments.view.clone().over(view).reading();
         let labelled = open(&arguments.data, &reading)?;
         reading.suits(&labelled.source)?;
         labelled.guesses.iter().for_each(|guess| eprintln!("{guess}"));
@@ -100,9 +104,9 @@ impl Job {
             Source::Text { .. } | Source::Csv { sequences: Some(_), .. } => presets::Choice::Lstm,
             _ => presets::Choice::Mlp,
         });
-        let recipe = arguments.recipe.clone().over(said_in_file(&model)?);
         let wanted = Wanted { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labelled, &sizes, &wanted)?;
+        changed_at_random(&mut network, recipe.manner.augment.clone())?;
         if labelled.data.times.is_some() {
             network
                 .heeds_ends()
@@ -113,7 +117,10 @@ impl Job {
         network.loss = network.loss.fitted(&train.targets)?;
         if let Some(measured) = measured(&train).filter(|_| network.loss.kind.is_of_differences()) {
             if network.loss.scale.is_none() {
-                network.loss.scale = Some(deviation(&measured)?);
+                network.loss.scale = Some(match &deviations(&measured)?[..] {
+                    [one] => Scale::All(*one),
+                    several => Scale::Each(several.to_vec()),
+                });
             }
             // What a dense layer gives has no bounds, so nothing it could say is lost.
             if let Some(LayerSpec::Linear { .. }) = network.layers.last() {
@@ -156,7 +163,7 @@ impl Job {
 
     fn resumed(folder: &Path, arguments: &Arguments, choice: &Choice) -> Result<Job> {
         let mut manifest = Manifest::read(folder)?;
-        let labelled = open(&manifest.data.path, &manifest.data.reading())?;
+        let labelled = open(&manifest.data.path, &manifest.data.reading)?;
         if format!("{:032x}", labelled.data.digest()) != manifest.data.digest {
             let message = format!("{} has changed since {} began", manifest.data.path, folder.display());
             return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
@@ -292,7 +299,7 @@ impl Job {
                 "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
                 "epochs": self.run.progress.history, "best_epoch": best.epoch, "accuracy": score(Measure::Accuracy),
                 "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "auc": measures.auc,
-                "r2": score(Measure::R2), "absolute_error": measures.absolute_error,
+                "r2": score(Measure::R2), "absolute_error": measures.absolute_error, "each": measures.each,
                 "perplexity": text.then_some(best.validation_loss.exp()), "skipped_steps": result.skipped_steps, "seconds": seconds,
                 "folder": self.folder.0, "model": self.folder.model(), "interrupted": result.interrupted, "commands": commands,
             }));
@@ -312,12 +319,17 @@ impl Job {
     }
 }
 
-/// What the file of a network says of training.
-fn said_in_file(model: &presets::Choice) -> Result<Recipe> {
-    match model {
-        presets::Choice::File(file) => Recipe::of_file(file, &model.settings()?),
-        _ => Ok(Recipe::default()),
+/// Puts layers that change examples in training before those that learn from them, but behind one that knows the columns' scales.
+fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>) -> Result<()> {
+    if changes.is_empty() {
+        return Ok(());
     }
+    if let Some(LayerSpec::Embedding { .. }) = network.layers.first() {
+        return Err(Error::mistake("--augment: words and characters cannot be changed by a little; leave it out"));
+    }
+    let at = usize::from(matches!(network.layers.first(), Some(LayerSpec::Standardise {})));
+    network.layers.splice(at..at, changes);
+    network.shapes().map(|_| ()).map_err(|error| error.note("what `--augment` says comes first"))
 }
 
 /// What was said, and what stands for nothing said. How long it goes on is decided when the batch is known.
@@ -332,6 +344,7 @@ fn settings(model: &presets::Choice, Recipe { manner, .. }: &Recipe) -> Result<S
         momentum: manner.momentum()?,
         weight_decay: manner.weight_decay()?,
         clip_norm: manner.clip_norm,
+        clip_value: manner.clip_value,
         schedule: manner.schedule.unwrap_or_default(),
         average: manner.average,
         patience: manner.patience,
@@ -370,13 +383,7 @@ fn learned_from(path: &str, labelled: Labelled, reading: Reading, (examples, hel
         digest: format!("{:032x}", labelled.data.digest()),
         source: labelled.source,
         classes: labelled.classes,
-        label: reading.label,
-        sequence: reading.sequence,
-        without: reading.without,
-        header: reading.header,
-        image_size: reading.image_size,
-        task: reading.task,
-        context: reading.context,
+        reading,
     }
 }
 
@@ -419,13 +426,13 @@ fn absent<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
 fn measured(train: &Dataset) -> Option<Standardise> {
     match &train.targets {
         Targets::Numbers { values, width } => Some(Standardise::measured(values, &[*width])),
-        Targets::Classes { .. } => None,
+        Targets::Classes { .. } | Targets::Answers { .. } => None,
     }
 }
 
-/// The largest deviation.
-fn deviation(measured: &Standardise) -> Result<f64> {
-    Ok(f64::from(measured.deviation.tensor().to_vec::<f32>()?.into_iter().fold(0.0, f32::max)))
+/// The deviation of each.
+fn deviations(measured: &Standardise) -> Result<Vec<f64>> {
+    Ok(measured.deviation.tensor().to_vec::<f32>()?.into_iter().map(f64::from).collect())
 }
 
 /// A run that has not begun, of a network that knows the scales of what it learns from.
@@ -437,12 +444,21 @@ fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng)
     // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
     let mut clip = 1.0;
     if let (Some(LayerSpec::Restore {}), Some(measured)) = (network.layers.last(), measured(train)) {
-        let deviation = deviation(&measured)? / network.loss.scale.unwrap_or(1.0);
-        clip = if network.loss.kind == LossKind::Mse { deviation.powi(2) } else { deviation };
+        let deviation = deviations(&measured)?.into_iter().fold(0.0, f64::max);
+        let beyond = match &network.loss.scale {
+            None => deviation,
+            Some(Scale::All(scale)) => deviation / scale,
+            Some(Scale::Each(_)) => 1.0,
+        };
+        clip = if network.loss.kind == LossKind::Mse { beyond.powi(2) } else { beyond };
         let last = model.layers.layers.len() - 1;
         model.layers.layers[last] = Box::new(Restore(measured));
     }
     let (rate, momentum) = (settings.learning_rate, settings.momentum.unwrap_or(0.0));
     let optimiser = settings.optimiser.optimiser(rate, momentum, settings.weight_decay);
-    Ok(Run::new(model, optimiser.clip_norm(settings.clip_norm.unwrap_or(clip)), rng.clone()))
+    let optimiser = match settings.clip_value {
+        Some(value) => optimiser.clip_value(value),
+        None => optimiser.clip_norm(settings.clip_norm.unwrap_or(clip)),
+    };
+    Ok(Run::new(model, optimiser, rng.clone()))
 }

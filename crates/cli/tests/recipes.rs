@@ -157,6 +157,17 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
     place.json(&adagrad);
     let settings = manifest(&place, "adagrad")["settings"].clone();
     assert_eq!((&settings["learning_rate"], &settings["weight_decay"]), (&0.02.into(), &Value::Null));
+    // One limit of gradients takes the place of the other, and goes on: with next to nothing of them nothing is learned.
+    let limited = ["train", "digits", "--model", "net.toml", "--clip-value", "1e-9", "--weight-decay", "0"];
+    place.json(&[&limited[..], &["--epochs", "1", "--out", "limited"]].concat());
+    let longer = place.json(&["train", "--resume", "limited", "--epochs", "3"]);
+    let settings = manifest(&place, "limited")["settings"].clone();
+    assert_eq!((&settings["clip_value"], &settings["clip_norm"]), (&1e-9.into(), &Value::Null));
+    assert!(inspected(&place, "limited").contains("elements of gradients up to ±0.000000001"));
+    let loss = |epoch: usize| longer["epochs"][epoch]["validation_loss"].as_f64().unwrap();
+    assert!((loss(0) - loss(2)).abs() < 1e-4, "{longer}");
+    let refusal = place.refused(&["train", "digits", "--clip-value", "1", "--clip-norm", "1"]);
+    assert!(refusal.contains("'--clip-value <CLIP_VALUE>' cannot be used with '--clip-norm <CLIP_NORM>'"), "{refusal}");
     let refusal = place.refused(&[&adagrad[..8], &["--momentum", "0.8"]].concat());
     assert!(refusal.contains("--momentum 0.8 is not for --optimiser adagrad"), "{refusal}");
     // The same optimiser and loss as the file's change nothing of it.
@@ -168,6 +179,11 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
     place.write("turned.toml", NETWORK.replace("[64]", "[4, 16]"));
     let refusal = place.refused(&["train", "digits", "--model", "turned.toml"]);
     assert!(refusal.contains("turned.toml: input [4, 16] does not hold these examples of [1, 8, 8]"), "{refusal}");
+
+    place.write("wide.toml", NETWORK.replace("[64]", "[1, 8, 8]"));
+    let refusal = place.refused(&["train", "digits", "--model", "wide.toml"]);
+    assert!(refusal.contains("wide.toml: it gives [1, 8, 10], but there are 10 classes"), "{refusal}");
+    assert!(refusal.contains("\n  a layer of the kind `flatten` makes one row"), "{refusal}");
 
     for (from, to, what) in [
         (
@@ -198,6 +214,47 @@ fn a_file_says_how_to_train_and_the_command_line_wins() {
         place.write("net.toml", NETWORK.replace(from, to));
         let refusal = place.refused(&["train", "digits", "--model", "net.toml"]);
         assert!(refusal.contains(what), "{to}: {refusal}");
+    }
+}
+
+/// Changes at random are layers of training alone: kept over a stop bit for bit, absent in use, said by a file as well.
+#[test]
+fn examples_are_changed_at_random() {
+    let place = Place::new("augment");
+    let train = ["train", "digits", "--hidden", "16", "--epochs", "3", "--augment", "shift=1,noise=0.05"];
+    place.json(&[&train[..], &["--out", "whole"]].concat());
+    let layers = manifest(&place, "whole")["network"]["layers"].clone();
+    assert_eq!((&layers[0]["shift"]["by"], &layers[1]["noise"]["deviation"]), (&1.into(), &0.05.into()));
+    place.json(&[&train[..4], &["--epochs", "2"], &train[6..], &["--out", "part"]].concat());
+    place.json(&["train", "--resume", "part", "--epochs", "3"]);
+    let digest = |run: &str| place.digest(&format!("{run}/training.safetensors"));
+    assert_eq!(digest("whole"), digest("part"));
+    place.json(&[&train[..6], &["--out", "plain"]].concat());
+    assert_ne!(digest("whole"), digest("plain"));
+    let seen = || place.json(&["predict", "whole", "--count", "20"]);
+    assert_eq!(seen(), seen());
+
+    place.write("kinds.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
+    place.write(
+        "net.toml",
+        "input = [1]\n[training]\naugment = [\"noise=0.1\"]\nepochs = 1\n[[layer]]\nkind = \"standardise\"\n[[layer]]\n\
+         kind = \"linear\"\noutputs = 2\n",
+    );
+    place.json(&["train", "kinds.csv", "--model", "net.toml", "--held-out", "0.5", "--out", "kinds"]);
+    let layers = manifest(&place, "kinds")["network"]["layers"].clone();
+    assert!(layers[0]["standardise"].is_object() && layers[1]["noise"].is_object(), "{layers}");
+    place.write("tale.txt", "once upon a time there was a network ".repeat(40));
+    for (arguments, refused) in [
+        (&["digits", "--augment", "turn=9"][..], "take shift=POINTS, flip, flip=PROBABILITY or noise=DEVIATION"),
+        (&["digits", "--augment", "shift"], "take shift=POINTS"),
+        (&["digits", "--augment", "shift=8"], "by 8 moves all of a length of 8 away"),
+        (&["digits", "--augment", "flip=2"], "probability 2"),
+        (&["digits", "--augment", "noise=-1"], "deviation -1 is not a number of at least 0"),
+        (&["kinds.csv", "--augment", "shift=1"], "\n  what `--augment` says comes first"),
+        (&["tale.txt", "--augment", "noise=1"], "--augment: words and characters cannot be changed by a little"),
+    ] {
+        let refusal = place.refused(&[&["train"], arguments].concat());
+        assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
     }
 }
 

@@ -113,6 +113,32 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
     assert!(!place.0.join("killed/training.part4711").exists());
 }
 
+/// A file that may not grow stands for a disk that is full while the run is saved: nothing is lost, and the run goes on.
+#[cfg(unix)]
+#[test]
+fn a_disk_that_fills_loses_nothing() {
+    let place = Place::new("full");
+    let train = ["train", "digits", "--batch", "128", "--epochs"];
+    place.json(&[&train[..], &["2", "--out", "whole"]].concat());
+    place.json(&[&train[..], &["1", "--out", "full"]].concat());
+    let before = place.digest("full/training.safetensors");
+    // Of 250 KiB at most half in blocks of 512 bytes, at most all of it less a little in blocks of 1024.
+    let limited = format!("trap '' XFSZ; ulimit -f 200; exec '{}' \"$@\"", env!("CARGO_BIN_EXE_panoply"));
+    let mut full = Command::new("sh");
+    full.args(["-c", &limited, "sh", "train", "--resume", "full", "--epochs", "2", "--device", "cpu"]);
+    let output = full.current_dir(&place.0).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write full/training.safetensors: File too large"), "{said}");
+    assert!(
+        said.contains("\n  the file is as it was") && said.contains("`panoply train --resume full` goes on"),
+        "{said}"
+    );
+    assert_eq!(place.digest("full/training.safetensors"), before);
+    place.json(&["train", "--resume", "full", "--epochs", "2"]);
+    assert_eq!(place.digest("full/training.safetensors"), place.digest("whole/training.safetensors"));
+}
+
 /// Each way to move parameters and each course of the learning rate, both kept over an end without warning.
 #[test]
 fn optimisers_and_schedules_go_on_bit_for_bit() {

@@ -17,10 +17,11 @@ const TIMES_AT_ONCE: usize = 8192;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// The share of classes that are right.
+    /// The share of classes that are right, or of answers.
     #[default]
     Accuracy,
-    /// The share of the numbers' variance that is explained: 0 is what their mean would reach, and worse is below.
+    /// The share of the numbers' variance that is explained: 0 is what their mean would reach, and worse is below. Of several numbers it
+    /// is the mean of their shares.
     R2,
 }
 
@@ -28,7 +29,7 @@ impl Measure {
     /// What tells how well these are learned.
     pub fn of(targets: &Targets) -> Measure {
         match targets {
-            Targets::Classes { .. } => Measure::Accuracy,
+            Targets::Classes { .. } | Targets::Answers { .. } => Measure::Accuracy,
             Targets::Numbers { .. } => Measure::R2,
         }
     }
@@ -53,75 +54,90 @@ pub fn evaluate(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Evalu
 pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: &Loss) -> Result<Evaluation> {
     let data = feed.data();
     let loss = &Loss { label_smoothing: 0.0, ..loss.fitted(&data.targets)? };
-    let (spread, unit) = match &data.targets {
-        Targets::Classes { .. } => (0.0, 1.0),
-        Targets::Numbers { values, width } => spread(values, *width),
+    let spreads = match &data.targets {
+        Targets::Classes { .. } | Targets::Answers { .. } => Vec::new(),
+        Targets::Numbers { values, width } => (0..*width).map(|column| Spread::of(values, *width, column)).collect(),
     };
     let (_, sum, right) = with_room(at_once(data), |size| {
-        feed.parts(size).try_fold((0, 0.0, 0.0), |(done, sum, right), part| {
-            let (part_loss, part_right, rows) = on_part(model, &part, (data, loss), unit)?;
+        feed.parts(size).try_fold((0, 0.0, vec![0.0; spreads.len().max(1)]), |(done, sum, mut right), part| {
+            let (part_loss, part_right, rows) = on_part(model, &part, (data, loss), &spreads)?;
             let mass = loss.mass(&data.targets, done..done + rows);
-            Ok((done + rows, sum + part_loss * mass, right + part_right * rows as f64))
+            right.iter_mut().zip(part_right).for_each(|(all, part)| *all += f64::from(part) * rows as f64);
+            Ok((done + rows, sum + part_loss * mass, right))
         })
     })?;
-    let rows = data.len() as f64;
     let score = match &data.targets {
-        Targets::Classes { .. } => right / rows,
-        Targets::Numbers { .. } => explained(right * unit.powi(2), spread),
+        Targets::Classes { .. } | Targets::Answers { .. } => right[0] / data.len() as f64,
+        Targets::Numbers { width, .. } => {
+            let explained = right.iter().zip(&spreads).map(|(squares, spread)| spread.explained(*squares));
+            explained.sum::<f64>() / *width as f64
+        }
     };
     Ok(Evaluation { loss: sum / loss.mass(&data.targets, 0..data.len()), score })
 }
 
-/// The mean loss of some examples; the share of their classes that are right, or an example's mean of squared differences, in this
-/// unit, summed over its numbers; and how many examples they are.
+/// The mean loss of some examples; the share of their classes or answers that are right, or of each of their numbers the mean of squared
+/// differences, each in its unit; and how many examples they are.
 fn on_part(
     model: &impl Layer,
     batch: &Examples,
     (data, loss): (&Dataset, &Loss),
-    unit: f64,
-) -> Result<(f64, f64, usize)> {
+    spreads: &[Spread],
+) -> Result<(f64, Vec<f32>, usize)> {
     let outputs = outputs(model, batch);
     let (targets, rows) = (&batch.targets, batch.examples()?);
     let value = loss.of(&outputs, targets);
     let outputs = loss.values(&outputs, &data.targets);
-    let right = match targets.dtype().is_int() {
-        true => outputs.argmax(-1).eq(targets).cast(DType::F32).mean(..),
+    let right = match data.targets {
+        Targets::Classes { .. } => outputs.argmax(-1).eq(targets).cast(DType::F32).mean(..),
+        Targets::Answers { .. } => {
+            let yes = outputs.ge(&Tensor::scalar(0.5f32)).cast(DType::F32);
+            yes.eq(targets).cast(DType::F32).mean(..)
+        }
         // Tiny differences have no squares in f32.
-        false => ((&outputs - targets) * (1.0 / unit)).square().sum(..) * (1.0 / rows as f64),
+        Targets::Numbers { .. } => {
+            let factors: Vec<f32> = spreads.iter().map(|spread| (1.0 / spread.unit) as f32).collect();
+            ((&outputs - targets) * Tensor::from_slice(&factors, [factors.len()])).square().mean(0)
+        }
     };
     panoply_tensor::eval(&[&value, &right])?;
-    Ok((value.item()?, right.item()?, rows))
+    Ok((value.item()?, right.to_vec()?, rows))
 }
 
-/// The squared differences of numbers from their own means, and a unit in which such squares fit into f32: the numbers' deviation,
-/// or their size if they have none.
-fn spread(values: &[f32], width: usize) -> (f64, f64) {
-    let rows = (values.len() / width).max(1) as f64;
-    let spread: f64 = (0..width)
-        .map(|column| {
-            let column = || values.iter().skip(column).step_by(width).map(|value| f64::from(*value));
-            let mean = column().sum::<f64>() / rows;
-            column().map(|value| (value - mean).powi(2)).sum::<f64>()
-        })
-        .sum();
-    let unit = match (spread / values.len().max(1) as f64).sqrt() {
-        0.0 => f64::from(values.iter().fold(0f32, |most, value| most.max(value.abs()))),
-        deviation => deviation,
-    };
-    (spread, if unit == 0.0 { 1.0 } else { unit.clamp(1e-37, 1e37) })
+/// How far a number of the examples is from its mean.
+struct Spread {
+    /// The sum of squared differences.
+    squares: f64,
+    /// A unit in which such squares fit into f32: the number's deviation, or its size if it has none.
+    unit: f64,
 }
 
-/// 1 less the squared differences over those from the numbers' own means.
-fn explained(squares: f64, spread: f64) -> f64 {
-    match (squares, spread) {
-        (0.0, _) => 1.0,
-        (_, 0.0) => 0.0,
-        _ => 1.0 - squares / spread,
+impl Spread {
+    /// Of one number of examples of so many.
+    fn of(values: &[f32], width: usize, column: usize) -> Spread {
+        let rows = (values.len() / width).max(1) as f64;
+        let column = || values.iter().skip(column).step_by(width).map(|value| f64::from(*value));
+        let mean = column().sum::<f64>() / rows;
+        let squares: f64 = column().map(|value| (value - mean).powi(2)).sum();
+        let unit = match (squares / rows).sqrt() {
+            0.0 => column().fold(0.0, |most, value| value.abs().max(most)),
+            deviation => deviation,
+        };
+        Spread { squares, unit: if unit == 0.0 { 1.0 } else { unit.clamp(1e-37, 1e37) } }
+    }
+
+    /// 1 less these squared differences, in the unit, over those from the mean.
+    fn explained(&self, squares: f64) -> f64 {
+        match (squares, self.squares) {
+            (0.0, _) => 1.0,
+            (_, 0.0) => 0.0,
+            _ => 1.0 - squares * self.unit.powi(2) / self.squares,
+        }
     }
 }
 
-/// What a model that was trained by this loss makes of each example, one row after another: the share of each class (at each time), or
-/// numbers.
+/// What a model that was trained by this loss makes of each example, one row after another: the share of each class (at each time),
+/// how likely the answer is yes, or numbers.
 pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Vec<f32>> {
     with_room(at_once(data), |size| {
         let mut rows = Vec::new();

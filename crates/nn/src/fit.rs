@@ -8,7 +8,7 @@ use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
-use crate::data::{Dataset, Examples, Feed, Targets};
+use crate::data::{Dataset, Examples, Feed, Supply, Targets};
 use crate::evaluate::{Measure, evaluate_feed};
 use crate::layer::{Layer, Pass};
 use crate::memory;
@@ -239,13 +239,16 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         self.average.as_ref().map_or(&self.model, |average| &average.model)
     }
 
-    /// Trains from where it stands to the end. On error the last good step stands.
-    pub fn fit(
+    /// Trains from where it stands to the end, on a [`Dataset`] or on what a [`Loader`](crate::data::Loader) makes of one. On error the
+    /// last good step stands.
+    pub fn fit<'a>(
         &mut self,
         training: &Training,
-        (train, validation): (&Dataset, &Dataset),
+        (supply, validation): (impl Into<Supply<'a>>, &Dataset),
         watch: &mut dyn Watch,
     ) -> Result<()> {
+        let supply = supply.into();
+        let train = supply.data();
         if train.is_empty() || validation.is_empty() {
             let message = format!("{} training and {} validation examples", train.len(), validation.len());
             return Err(Error::mistake(message).note("both parts need at least one"));
@@ -258,7 +261,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         }
         let seen = train.select(&(0..train.len().min(validation.len())).collect::<Vec<usize>>());
         let free = || Ok::<_, Error>(memory::free(&Device::current()?));
-        let train = &Feed::new(train, free()?)?;
+        let train = &Feed::of(supply, training.batch.max(1), free()?)?;
         let [seen, validation] = [Feed::new(&seen, free()?)?, Feed::new(validation, free()?)?];
         self.fits(training, train.data())?;
         while self.progress.history.len() < training.epochs {
@@ -303,12 +306,12 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             self.rng.fork();
         }
         let (epoch, batch) = (self.progress.history.len() + 1, training.batch.max(1));
-        let order = train.data().order(&mut self.order.clone());
+        let finished = self.progress.history.len() as u64;
+        let order = train.order(finished, &self.order);
         let steps = order.len().div_ceil(batch);
         let losses = self.progress.history.iter().map(|epoch| epoch.validation_loss);
         let rate = self.learning_rate * training.plateau.as_ref().map_or(1.0, |plateau| plateau.factor_after(losses));
-        let left = &order[self.progress.step.saturating_mul(batch).min(order.len())..];
-        train.each(left, batch, |batch| {
+        train.each((finished, self.progress.step), (&order, batch), |batch| {
             self.optimiser.learning_rate = rate * training.schedule.factor(self.optimiser.steps);
             let part = training.part(self.progress.step, &order, &train.data().targets);
             let stepped = self.step(training, &batch, part);

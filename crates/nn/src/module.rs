@@ -67,6 +67,15 @@ pub trait Module {
         params
     }
 
+    /// Whether training leaves all parameters alone from now on: of a model, or of a part of it, such as `model.body.freeze(true)`. What
+    /// layers keep beside them, such as running means, still moves.
+    fn freeze(&mut self, frozen: bool) -> Result<()> {
+        self.visit_mut(&mut VisitorMut::new(&mut |_, param| {
+            param.frozen = frozen && !param.state;
+            Ok(())
+        }))
+    }
+
     /// How many numbers gradients move.
     fn param_count(&self) -> usize {
         let trained = self.named_params().into_iter().filter(|(_, param)| param.is_trained());

@@ -16,7 +16,7 @@ use panoply_tensor::{Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use layer_spec::LayerSpec;
-pub use loss::{ClassWeights, Loss, LossKind};
+pub use loss::{ClassWeights, Loss, LossKind, Scale};
 pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use panoply_nn::data::{Dataset, Examples, Loader, Targets, digits};
-use panoply_nn::{Layer, Linear, Module, Pass, Sgd};
+use panoply_nn::fit::{Quiet, StepReport, Watch};
+use panoply_nn::{AdamW, EpochReport, Layer, Linear, Module, Pass, Run, Sequential, Sgd, Training};
 use panoply_tensor::{Device, Error, Rng};
 
 fn on_cpu(work: impl FnOnce()) {
@@ -195,5 +196,95 @@ fn threads_are_bounded() {
         assert!(made <= 26, "{made}");
         // A number without sense is none without end.
         assert!(format!("{:?}", loader.threads(usize::MAX)).contains("64 threads"));
+    });
+}
+
+/// Digits that are moved at random as they are learned.
+fn moved_digits(threads: usize) -> Loader {
+    let (train, _) = digits::load().unwrap().split(0.7, &mut Rng::seed(3)).unwrap();
+    Loader::new(train, 50).shuffled(11).threads(threads).map(|digit, rng| {
+        digit.features.rotate_right(rng.below(3) as usize);
+        Ok(())
+    })
+}
+
+fn bits(model: &dyn Module) -> Vec<u32> {
+    let params = model.named_params();
+    params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).map(f32::to_bits).collect()
+}
+
+/// The steps of a run are those of a loop over the loader, in the loader's order and as it changes examples.
+#[test]
+fn a_run_learns_what_a_loader_gives() {
+    on_cpu(|| {
+        let held = digits::load().unwrap().select(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let start = Linear::new(64, 10, &mut Rng::seed(1));
+        let (mut model, mut optimiser, mut rng) = (start.clone(), AdamW::new(1e-2), Rng::seed(5));
+        for epoch in 0..2 {
+            for batch in moved_digits(0).epoch(epoch) {
+                let batch = batch.unwrap();
+                let pass = Pass::train(&mut rng);
+                let loss = model.forward(&batch.inputs, &mut Pass::eval()).cross_entropy(&batch.targets);
+                optimiser.step(&mut model, &loss, pass).unwrap();
+            }
+        }
+        let mut run = Run::new(start, AdamW::new(1e-2), Rng::seed(9));
+        run.fit(&Training::new(2, 50), (&moved_digits(2), &held), &mut Quiet).unwrap();
+        assert_eq!(bits(&run.model), bits(&model));
+
+        let error = run.fit(&Training::new(3, 32), (&moved_digits(0), &held), &mut Quiet).unwrap_err();
+        assert!(error.message().contains("the loader's batches are of 50, those of the training of 32"), "{error}");
+        let broken = moved_digits(1).map(|digit, _| match digit.at {
+            7 => Err(Error::mistake("it is torn")),
+            _ => Ok(()),
+        });
+        let before = run.optimiser.steps;
+        let error = run.fit(&Training::new(3, 50), (&broken, &held), &mut Quiet).unwrap_err();
+        assert!(error.message().contains("example 7: it is torn"), "{error}");
+        assert_eq!(run.optimiser.steps - before, run.progress.step as u64);
+    });
+}
+
+/// Stops at a step of an epoch.
+struct StopAt(usize, usize);
+
+impl Watch for StopAt {
+    fn step(&mut self, report: &StepReport) -> bool {
+        (report.epoch, report.step) != (self.0, self.1)
+    }
+
+    fn epoch(&mut self, _: &EpochReport) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_run_over_a_loader_goes_on_in_the_middle_of_an_epoch() {
+    on_cpu(|| {
+        let held = digits::load().unwrap().select(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let fresh = |seed: u64| {
+            let mut rng = Rng::seed(seed);
+            let model = Sequential::new()
+                .then(Linear::new(64, 16, &mut rng))
+                .then(panoply_nn::DropoutLayer { probability: 0.2 })
+                .then(Linear::new(16, 10, &mut rng));
+            Run::new(model, AdamW::new(1e-2), rng)
+        };
+        let folder = std::env::temp_dir().join(format!("panoply-loader-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("run.safetensors");
+        let mut whole = fresh(1);
+        whole.fit(&Training::new(3, 50), (&moved_digits(2), &held), &mut Quiet).unwrap();
+        let saved = Training { file: Some(file.clone()), ..Training::new(3, 50) };
+        fresh(1).fit(&saved, (&moved_digits(0), &held), &mut StopAt(2, 3)).unwrap();
+        let mut again = fresh(77);
+        again.load(&file).unwrap();
+        assert_eq!((again.progress.history.len(), again.progress.step), (1, 3));
+        again.fit(&saved, (&moved_digits(3), &held), &mut Quiet).unwrap();
+        assert_eq!((bits(&again.model), again.optimiser.steps), (bits(&whole.model), whole.optimiser.steps));
+        let losses =
+            |run: &Run<Sequential, _>| -> Vec<f64> { run.progress.history.iter().map(|epoch| epoch.loss).collect() };
+        assert_eq!(losses(&again), losses(&whole));
+        std::fs::remove_dir_all(&folder).unwrap();
     });
 }

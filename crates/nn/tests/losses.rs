@@ -2,7 +2,9 @@
 
 use panoply_nn::data::{Dataset, Targets};
 use panoply_nn::fit::Quiet;
-use panoply_nn::{AdamW, ClassWeights, LayerSpec, Loss, LossKind, Map, Network, Run, Training, evaluate, predict};
+use panoply_nn::{
+    AdamW, ClassWeights, LayerSpec, Loss, LossKind, Map, Network, Run, Scale, Training, evaluate, predict,
+};
 use panoply_tensor::{Device, Rng, Tensor};
 
 const LOGITS: [f32; 12] = [1.5, -0.5, 0.25, -2.0, 0.75, 1.0, 0.1, 0.2, -3.0, 4.0, -1.0, 2.5];
@@ -137,6 +139,58 @@ fn what_a_loss_does_not_fit() {
         let error = loss.fitted(targets).unwrap_err();
         assert!(error.is_mistake() && error.message().contains(what), "{error}");
     }
+}
+
+/// Each number in its own unit: the loss by hand, and the mean of what is explained of each, as scikit-learn's `r2_score` has it.
+#[test]
+fn several_numbers_count_alike() {
+    on_cpu(|| {
+        let rows = [1.0f32, 1000.0, 2.0, 3000.0, 3.0, 2000.0];
+        let data = Dataset::numbers(rows.to_vec(), 2, vec![1.0, 3000.0, 2.0, 3000.0, 3.0, 0.0], 2).unwrap();
+        let same = Map(|x: &Tensor| x.clone());
+        let scaled = |scale| Loss { scale: Some(scale), ..Loss::new(LossKind::Mse) };
+        let loss = scaled(Scale::Each(vec![0.5, 1000.0]));
+        // Differences of 0, 0, 0 and of 2000, 0, 2000: (4 + 0 + 4) / 6.
+        let found = evaluate(&same, &data, &loss).unwrap();
+        assert!((found.loss - 8.0 / 6.0).abs() < 1e-6, "{found:?}");
+        // Of the first all, of the second 1 - 8 / 6.
+        assert!((found.score - (1.0 + 1.0 - 8.0 / 6.0) / 2.0).abs() < 1e-6, "{found:?}");
+        let error = scaled(Scale::Each(vec![1.0; 3])).fitted(&data.targets).unwrap_err();
+        assert!(error.message().contains("3 scales of the loss are not one for each of 2 numbers"), "{error}");
+        let error = scaled(Scale::Each(vec![1.0, 0.0])).fitted(&data.targets).unwrap_err();
+        assert!(error.message().contains("scale 0 is not a positive number"), "{error}");
+        // In files it is a number or a list.
+        for (text, scale) in [("2.5", Scale::All(2.5)), ("[0.5, 4.0]", Scale::Each(vec![0.5, 4.0]))] {
+            let text = format!("input = [2]\nloss = {{ kind = \"l1\", scale = {text} }}\n[[layer]]\nkind = \"relu\"\n");
+            assert_eq!(Network::parse(&text).unwrap().loss.scale, Some(scale));
+        }
+    });
+}
+
+/// Answers by the sigmoid of each output: the share that is right, and what is no answer.
+#[test]
+fn answers_are_each_their_own() {
+    on_cpu(|| {
+        let outputs = vec![2.0f32, -1.0, 0.5, 3.0, -2.0, 1.0];
+        let data = Dataset::answers(outputs, 3, vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0], 3).unwrap();
+        let loss = Loss::new(LossKind::Bce);
+        let same = Map(|x: &Tensor| x.clone());
+        assert!((evaluate(&same, &data, &loss).unwrap().score - 4.0 / 6.0).abs() < 1e-6);
+        let shares = predict(&same, &data, &loss).unwrap();
+        assert!((shares[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6, "{shares:?}");
+        let wrong = Dataset::answers(vec![0.0; 4], 2, vec![1.0, 0.5], 1).unwrap_err();
+        assert_eq!(wrong.message(), "example 1 has the answer 0.5, which is neither 0 nor 1");
+        for (loss, what) in [
+            (Loss::new(LossKind::Mse), "the loss mse does not fit: answers of yes or no are to be learned"),
+            (
+                loss.class_weights(ClassWeights::Balanced),
+                "class weights do not fit: by bce no classes are to be learned",
+            ),
+        ] {
+            let error = loss.fitted(&data.targets).unwrap_err();
+            assert!(error.message().contains(what), "{error}");
+        }
+    });
 }
 
 /// Two classes far apart, one of which is rare: with one logit they are told, and their shares sum to 1.

@@ -3,7 +3,7 @@
 use panoply_nn::data::Dataset;
 use panoply_nn::{
     AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Embedding, Flatten, Layer, Linear, Loss, LossKind, Map,
-    MaxPool, Module, Pass, Sequential, Sgd, evaluate, init,
+    MaxPool, Module, Pass, Sequential, Sgd, evaluate, init, sinusoidal_positions,
 };
 use panoply_tensor::{Device, Rng, Tensor};
 
@@ -219,6 +219,59 @@ fn tied_weights_are_one_parameter() {
         assert_eq!(tied.named_params().len(), 1);
         for (have, want) in values(&tied).iter().zip(want) {
             assert!((have - want).abs() < 1e-6, "{have} instead of {want}");
+        }
+    });
+}
+
+/// A part that is frozen keeps every bit and costs the optimiser nothing; the rest moves as if nothing had been frozen.
+#[test]
+fn frozen_parts_stay() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(3);
+        let mut model = Sequential::new()
+            .then(Linear::new(3, 4, &mut rng))
+            .then(BatchNorm::new(4))
+            .then(Linear::new(4, 2, &mut rng));
+        let x = rng.normal([5, 3]);
+        let bits = |model: &Sequential| -> Vec<(String, Vec<f32>)> {
+            model.named_params().into_iter().map(|(name, param)| (name, param.tensor().to_vec().unwrap())).collect()
+        };
+        let step = |model: &mut Sequential| {
+            let mut optimiser = Sgd::new(0.1).momentum(0.9);
+            let mut rng = Rng::seed(0);
+            let mut pass = Pass::train(&mut rng);
+            let loss = model.forward(&x, &mut pass).square().mean(..);
+            optimiser.step(model, &loss, pass).unwrap();
+            optimiser.state.into_keys().collect::<Vec<String>>()
+        };
+        let mut free = model.clone();
+        assert_eq!(step(&mut free).len(), 6);
+        model.layers[0].freeze(true).unwrap();
+        model.layers[1].freeze(true).unwrap();
+        let before = bits(&model);
+        assert_eq!((model.param_count(), step(&mut model)), (10, vec!["2.bias".to_string(), "2.weight".to_string()]));
+        for (((name, before), (_, now)), (_, moved)) in before.iter().zip(bits(&model)).zip(bits(&free)) {
+            let frozen = name.starts_with("0.") || name == "1.weight" || name == "1.bias";
+            assert_eq!(&now, if frozen { before } else { &moved }, "{name}");
+            // A norm takes away what a bias before it adds.
+            assert!(name == "0.bias" || before != &moved, "{name}");
+        }
+        model.freeze(false).unwrap();
+        assert_eq!(step(&mut model).len(), 6);
+    });
+}
+
+/// Source: Vaswani et al., Attention Is All You Need, section 3.5: sin and cos of position / 10000^(2i / width), side by side.
+#[test]
+fn positions_are_the_papers() {
+    on_cpu(|| {
+        let (length, width) = (50, 6);
+        let have = sinusoidal_positions(length, width).to_vec::<f32>().unwrap();
+        for (at, have) in have.into_iter().enumerate() {
+            let (position, feature) = ((at / width) as f64, at % width);
+            let angle = position / 10_000f64.powf((feature / 2 * 2) as f64 / width as f64);
+            let want = if feature % 2 == 0 { angle.sin() } else { angle.cos() };
+            assert!((f64::from(have) - want).abs() < 1e-5, "{have} at {position}, {feature}, not {want}");
         }
     });
 }

@@ -1,5 +1,6 @@
 //! Networks as data: sizes that follow, mistakes with file, line and field, and the same model from every spelling.
 
+use panoply_nn::network::file::Settings;
 use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
 use panoply_nn::{Layer, LayerSpec, Loss, Module, Network, Pass};
 use panoply_tensor::{Device, Rng};
@@ -356,13 +357,17 @@ fn settings_are_plain_numbers() {
     let file = std::env::temp_dir().join(format!("panoply-settings-{}.toml", std::process::id()));
     let said =
         "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimiser = \"sgd\"\n";
-    let text = format!("input = [4]\n[training]\n{said}[[layer]]\nkind = \"linear\"\noutputs = 2\n");
+    let data = "[data]\nlabel = [\"a\", \"b, c\"]\nheader = true\n";
+    let text = format!("input = [4]\n[training]\n{said}{data}[[layer]]\nkind = \"linear\"\noutputs = 2\n");
     std::fs::write(&file, text).unwrap();
-    let (_, settings) = Network::read_with_settings(&file).unwrap();
+    let (_, Settings { training: settings, data }) = Network::read_with_settings(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     let mut lines: Vec<(usize, &str)> = settings.iter().map(|said| (said.line, said.value.as_str())).collect();
     lines.sort_unstable();
     assert_eq!(lines, [(3, "1000"), (4, "16"), (5, "10.0"), (6, "0.5"), (7, "2"), (8, "sgd")]);
+    let said: Vec<(usize, &str, &str)> =
+        data.iter().map(|said| (said.line, said.name.as_str(), said.value.as_str())).collect();
+    assert_eq!(said, [(11, "header", "true"), (10, "label", "a"), (10, "label", "b, c")]);
 }
 
 /// The guide's table has a row for every kind there is, which the message about an unknown one lists, and its files are read.
@@ -374,10 +379,12 @@ fn the_guide_knows_every_kind() {
     assert!(kinds.len() > 45 && kinds.contains(&"residual"), "{what}");
     let missing: Vec<&&str> = kinds.iter().filter(|kind| !guide.contains(&format!("`{kind}`"))).collect();
     assert!(missing.is_empty(), "docs/guide/2-network.md says nothing of {missing:?}");
-    let files = guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let pages = [guide, include_str!("../../../docs/guide/6-data.md")];
+    let blocks = pages.iter().flat_map(|page| page.split("```toml\n").skip(1));
+    let files = blocks.map(|rest| rest.split("```").next().unwrap());
     let read: Vec<Network> =
         files.filter(|file| file.starts_with("input")).map(|f| Network::parse(f).unwrap()).collect();
-    assert!(read.len() > 1);
+    assert!(read.len() > 2);
 }
 
 /// A layer of each new kind as a file spells it, and what a mistake in it says.

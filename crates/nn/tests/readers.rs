@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[cfg(feature = "parquet")]
-use panoply_nn::data::source::Task;
+use panoply_nn::data::Targets;
 use panoply_nn::data::source::{self, Reading, Source};
+#[cfg(feature = "parquet")]
+use panoply_nn::data::source::{Right, Task};
 use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 
@@ -126,7 +128,7 @@ fn examples_in_one_file() {
     assert_eq!((read.data.len(), &read.data.lengths[..]), (12, &[1, 2, 3][..]), "those of training");
     assert_eq!(read.data.labels(), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
     assert_eq!(read.data.features[6..12], [251.0 / 255.0; 6]);
-    assert_eq!(read.source, Source::Npy { lengths: vec![1, 2, 3], numbers: 0 });
+    assert_eq!(read.source, Source::Npy { lengths: vec![1, 2, 3], numbers: 0, answers: false });
     let again = read.source.read(&fixture("examples.npz"), &read.classes).unwrap();
     assert_eq!(again.data.features, read.data.features);
     Device::get("cpu").unwrap().scope(|| {
@@ -191,7 +193,7 @@ fn packed_files() {
 #[cfg(feature = "parquet")]
 #[test]
 fn tables_of_parquet() {
-    let label = |label: &str| Reading { label: Some(label.to_string()), ..Reading::default() };
+    let label = |label: &str| Reading { labels: vec![label.to_string()], ..Reading::default() };
     for codec in ["snappy", "gzip", "lz4", "none"] {
         let path = fixture(&format!("{codec}.parquet"));
         let read = source::open(&path, &label("city")).unwrap();
@@ -209,6 +211,11 @@ fn tables_of_parquet() {
         assert_eq!((again.data.features, again.names[4].as_str()), (read.data.features, "line 5"));
         let rents = source::open(&path, &label("rent")).unwrap();
         assert_eq!(rents.data.features[..6], [70.5, 3.0, 1.0, 1.0, 0.0, 1901.0], "a 1 in the place of its city");
+        let several = source::open(&path, &label("size, rent")).unwrap();
+        let want = [70.5, 0.1, 55.0, 1e-20, 120.25, 2.0, 80.0, -3.5, 33.0, 1e30];
+        assert_eq!(several.data.targets, Targets::Numbers { values: want.to_vec(), width: 2 });
+        let again = several.source.read(&path, &[]).unwrap();
+        assert_eq!(again.right[3], Some(Right::Numbers(vec![80.0, -3.5])));
         let error = source::open(&path, &Reading { task: Some(Task::Numbers), ..label("city") }).unwrap_err();
         let said = format!("{codec}.parquet:1: city: `Bergen` is no finite number");
         assert!(error.is_corrupt() && error.message().ends_with(&said), "{error}");
@@ -299,7 +306,7 @@ fn few_rows_of_words_are_read_by_known_names() {
 /// What is said or known of the columns decides where the data leave it open.
 #[test]
 fn names_that_are_known() {
-    let reading = Reading { label: Some("Good".into()), ..Reading::default() };
+    let reading = Reading { labels: vec!["Good".into()], ..Reading::default() };
     let unclear = file("unclear.csv", b"color,good\nred,y\nblue,n\nred,good\n");
     let open = source::open(&unclear, &reading).unwrap();
     assert_eq!((open.data.len(), &open.classes[..]), (3, &["good", "n", "y"].map(String::from)[..]));
@@ -352,11 +359,11 @@ fn sequences_that_cannot_be() {
     let error = open("id,x,kind\n1,2,a\n,3,a\n2,4,b\n,5,b\n").unwrap_err();
     assert!(error.message().ends_with("ids.csv:3: id: it is empty"), "{error}");
     let good = open("id,x,kind\n1,2,a\n1,3,a\n2,4,b\n").unwrap();
-    let Source::Csv { columns, label, numbers, words, .. } = good.source else { panic!("a table") };
+    let Source::Csv { columns, labels, numbers, answers, words, .. } = good.source else { panic!("a table") };
     for time in [usize::MAX / 2, usize::MAX / 64] {
         let sequences = Some(source::Sequences { column: "id".into(), time });
-        let (columns, label, words) = (columns.clone(), label.clone(), words.clone());
-        let source = Source::Csv { columns, label, numbers, sequences, words };
+        let (columns, labels, words) = (columns.clone(), labels.clone(), words.clone());
+        let source = Source::Csv { columns, labels, numbers, answers, sequences, words };
         let error = source.read(&file("ids.csv", b"id,x\n1,2\n7,3\n7,4\n"), &good.classes).unwrap_err();
         assert!(error.message().ends_with(&format!("2 examples of {time} rows of 1 numbers do not fit into memory")));
         assert!(error.to_string().contains("the longest sequence, of 2 rows, is id `7`"), "{error}");

@@ -3,6 +3,7 @@
 use panoply::nn::metrics::Confusion;
 
 use super::curves::STYLE;
+use super::outcome::Each;
 
 /// A table, the right class to the left and what was read above, with each class's precision, recall and F1.
 pub fn text(counts: &Confusion, classes: &[String]) -> String {
@@ -20,6 +21,24 @@ pub fn text(counts: &Confusion, classes: &[String]) -> String {
         table += &format!("    {:5.1} % {:5.1} % {:5.1} %\n", measures[0], measures[1], measures[2]);
     }
     table + &format!("{:.2} % right, mean F1 {:.2} %\n", counts.accuracy() * 100.0, counts.macro_f1() * 100.0)
+}
+
+/// A table of answers: how often each was yes or no and read so, with precision, recall, F1 and the area under the curve.
+pub fn answers(each: &[Each], counts: &[Confusion]) -> String {
+    let name = each.iter().map(|each| each.label.chars().count()).max().unwrap_or(0).max("answer".len());
+    let mut table = format!(
+        "{:name$}  yes: read yes   no  no: read yes    no    right  precision  recall      F1     AUC\n",
+        "answer"
+    );
+    for (each, counts) in each.iter().zip(counts) {
+        let [yes, missed, found, no] = [(1, 1), (1, 0), (0, 1), (0, 0)].map(|(right, read)| counts.count(right, read));
+        table += &format!("{:name$}  {yes:>13} {missed:>4}  {found:>12} {no:>5}", each.label);
+        let [right, precision, recall, f1] =
+            [counts.accuracy(), counts.precision(1), counts.recall(1), counts.f1(1)].map(|share| share * 100.0);
+        table += &format!("  {right:5.1} %    {precision:5.1} % {recall:5.1} % {f1:5.1} %");
+        table += &each.auc.map_or("       –\n".to_string(), |auc| format!("  {auc:.4}\n"));
+    }
+    table
 }
 
 /// More classes than this are drawn without numbers.
@@ -66,7 +85,7 @@ pub fn draw(counts: &Confusion, classes: &[String]) -> String {
 }
 
 /// Text that may stand in SVG.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -7,6 +7,7 @@ use panoply::nn::{EpochReport, Measure, checkpoint};
 use panoply::{Error, Result};
 use serde_json::json;
 
+use super::outcome::Each;
 use super::{confusion, curves, scatter};
 
 /// The folder of a run.
@@ -85,11 +86,24 @@ impl Folder {
         self.write("confusion.svg", &confusion::draw(counts, classes))
     }
 
-    /// Writes right numbers and what was read instead.
-    pub fn write_predictions(&self, right: &[f32], read: &[f32]) -> Result<()> {
-        let rows: Vec<String> = right.iter().zip(read).map(|(right, read)| format!("{right},{read}\n")).collect();
-        self.write("predictions.csv", &format!("right,predicted\n{}", rows.concat()))?;
-        self.write("predictions.svg", &scatter::draw(right, read))
+    /// Writes right numbers and what was read instead, of each example so many as they have names.
+    pub fn write_predictions(&self, right: &[f32], read: &[f32], names: &[String]) -> Result<()> {
+        let line = |cells: Vec<String>| cells.join(",") + "\n";
+        let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+        let heads = match names {
+            [_] => vec!["right".to_string(), "predicted".to_string()],
+            several => several.iter().flat_map(|name| [quoted(name), quoted(&format!("{name} predicted"))]).collect(),
+        };
+        let pairs: Vec<[String; 2]> =
+            right.iter().zip(read).map(|(right, read)| [right.to_string(), read.to_string()]).collect();
+        let rows: Vec<String> = pairs.chunks(names.len().max(1)).map(|row| line(row.concat())).collect();
+        self.write("predictions.csv", &(line(heads) + &rows.concat()))?;
+        self.write("predictions.svg", &scatter::draw(right, read, names))
+    }
+
+    /// Writes how each answer was read.
+    pub fn write_answers(&self, each: &[Each], counts: &[Confusion]) -> Result<()> {
+        self.write("answers.txt", &confusion::answers(each, counts))
     }
 
     /// Writes a file of text.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use panoply::nn::data::source::{Reading, Sequences, Source, Task};
+use panoply::nn::data::source::{Reading, Sequences, Source};
 use panoply::nn::{EpochReport, Model, Network, checkpoint};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
@@ -52,25 +52,9 @@ pub struct Data {
     pub held_out: usize,
     /// xxh3-128 of all examples, in hexadecimal.
     pub digest: String,
-    /// The column that is learned, if it was said.
-    pub label: Option<String>,
-    /// The column that says which rows are one example, if one does.
-    #[serde(default)]
-    pub sequence: Option<String>,
-    /// Columns that are not read.
-    #[serde(default)]
-    pub without: Vec<String>,
-    /// Whether the first line of a table names its columns, if it was said.
-    #[serde(default)]
-    pub header: Option<bool>,
-    /// What images were scaled to, if it was said.
-    pub image_size: Option<(usize, usize)>,
-    /// What is learned, if it was said.
-    #[serde(default)]
-    pub task: Option<Task>,
-    /// Characters of a window of text, if it was said.
-    #[serde(default)]
-    pub context: Option<usize>,
+    /// How it was read, as far as it was said.
+    #[serde(flatten)]
+    pub reading: Reading,
 }
 
 /// How training went on.
@@ -100,6 +84,9 @@ pub struct Settings {
     /// Length to which longer gradients are cut, if it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
+    /// Limit of each element of gradients, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_value: Option<f64>,
     /// What becomes of the learning rate.
     pub schedule: Course,
     /// Share that a running average of the parameters keeps, if there is one.
@@ -141,6 +128,15 @@ pub struct Commands {
 }
 
 impl Data {
+    /// What the numbers or answers are called that are learned of each example; those of arrays have no names but their places.
+    pub fn labels(&self, width: usize) -> Vec<String> {
+        match &self.source {
+            Source::Csv { labels, .. } => labels.clone(),
+            _ if width == 1 => vec!["y".to_string()],
+            _ => (0..width).map(|at| format!("y[{at}]")).collect(),
+        }
+    }
+
     /// What is learned, in a few words.
     pub fn learned(&self) -> String {
         let mut learned = self.what();
@@ -155,22 +151,32 @@ impl Data {
 
     fn what(&self) -> String {
         match &self.source {
-            Source::Csv { label, numbers: true, .. } => {
-                format!("{label} as a number (`--task classes` makes it classes)")
+            Source::Csv { labels, answers: true, .. } => format!("{} as {}", listed(labels), yes_or_no(labels.len())),
+            Source::Csv { labels, numbers: true, .. } if labels.len() == 1 => {
+                format!("{} as a number (`--task classes` makes it classes)", labels[0])
             }
+            Source::Csv { labels, numbers: true, .. } => format!("{} as numbers", listed(labels)),
+            Source::Npy { numbers, answers: true, .. } => format!("{numbers} {} of each", yes_or_no(*numbers)),
             Source::Npy { numbers: 1, .. } => "a number of each".to_string(),
             Source::Npy { numbers: numbers @ 2.., .. } => format!("{numbers} numbers of each"),
-            Source::Csv { label, .. } => format!("{label} as one of {} classes", self.classes.len()),
+            Source::Csv { labels, .. } => format!("{} as one of {} classes", listed(labels), self.classes.len()),
             Source::Text { time, .. } => format!("{} characters, {time} at a time", self.classes.len()),
             _ => format!("{} classes", self.classes.len()),
         }
     }
+}
 
-    /// How its files are read.
-    pub fn reading(&self) -> Reading {
-        let (label, sequence, without) = (self.label.clone(), self.sequence.clone(), self.without.clone());
-        let (header, image_size) = (self.header, self.image_size);
-        Reading { label, sequence, without, header, image_size, task: self.task, context: self.context }
+/// What each answer is.
+fn yes_or_no(count: usize) -> &'static str {
+    if count == 1 { "an answer of yes or no" } else { "answers of yes or no" }
+}
+
+/// `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 
@@ -187,6 +193,7 @@ impl Settings {
             self.momentum.map(|momentum| format!("momentum {momentum}")),
             self.weight_decay.filter(|decay| *decay > 0.0).map(|decay| format!("weight decay {decay}")),
             self.clip_norm.map(|norm| format!("gradients up to {norm}")),
+            self.clip_value.map(|value| format!("elements of gradients up to ±{value}")),
             (self.schedule != Course::Constant).then(|| format!("schedule {}", spelled(self.schedule))),
             Some(format!("batches of {}", self.batch)),
             (self.accumulate > 1).then(|| format!("{} of them a step", self.accumulate)),

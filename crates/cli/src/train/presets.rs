@@ -5,10 +5,13 @@ use std::str::FromStr;
 
 use panoply::nn::data::Targets;
 use panoply::nn::data::source::{Labelled, Source};
-use panoply::nn::network::file::Setting;
+use panoply::nn::network::file::Settings;
 use panoply::nn::network::layer_spec::{Block, Memory};
 use panoply::nn::{ClassWeights, LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
+
+use super::recipe::{Recipe, section};
+use super::view::View;
 
 /// Which network to train.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +55,14 @@ impl Choice {
         }
     }
 
-    /// What is said of training beside it.
-    pub fn settings(&self) -> Result<Vec<Setting>> {
+    /// What is said of training and of data beside it.
+    pub fn said(&self) -> Result<(Recipe, View)> {
         match self {
-            Choice::File(file) => Network::read_with_settings(file).map(|(_, settings)| settings),
-            Choice::Mlp | Choice::Cnn | Choice::Lstm | Choice::Transformer => Ok(Vec::new()),
+            Choice::File(file) => {
+                let (_, Settings { training, data }) = Network::read_with_settings(file)?;
+                Ok((section(file, "training", &training)?, section(file, "data", &data)?))
+            }
+            Choice::Mlp | Choice::Cnn | Choice::Lstm | Choice::Transformer => Ok(Default::default()),
         }
     }
 
@@ -73,8 +79,11 @@ impl Choice {
             }
             (_, Source::Text { .. }) => self.text(labelled, sizes)?.loss(wanted.loss(Loss::default(), labelled)?),
             _ => {
-                let classes = matches!(labelled.data.targets, Targets::Classes { .. });
-                let usual = if classes { LossKind::CrossEntropy } else { LossKind::Mse };
+                let usual = match labelled.data.targets {
+                    Targets::Classes { .. } => LossKind::CrossEntropy,
+                    Targets::Numbers { .. } => LossKind::Mse,
+                    Targets::Answers { .. } => LossKind::Bce,
+                };
                 self.preset(labelled, sizes, wanted.loss(Loss::new(usual), labelled)?)?
             }
         };
@@ -260,10 +269,14 @@ fn fits(network: &Network, loss: &Loss, labelled: &Labelled, file: &Path) -> Res
             (vec![*places, outputs], format!("there are {classes} characters at {places} times"))
         }
         Targets::Numbers { width, .. } => (vec![outputs], format!("{width} numbers are to be learned")),
+        Targets::Answers { width, .. } => (vec![outputs], format!("{width} answers are to be learned")),
     };
     if output != wanted {
         let message = format!("{}: it gives {output:?}, but {what}", file.display());
-        let note = format!("for {} the last layer must have outputs = {outputs}", loss.kind.name());
+        let note = match output.len() > wanted.len() {
+            true => "a layer of the kind `flatten` makes one row of all that an example is".to_string(),
+            false => format!("for {} the last layer must have outputs = {outputs}", loss.kind.name()),
+        };
         return Err(Error::mistake(message).note(note));
     }
     Ok(())

@@ -1,11 +1,12 @@
-//! How to train, said on the command line or in the section `[training]` of a FILE.toml: the same names, the same checks.
+//! How to train, said on the command line or in the section `[training]` of a FILE.toml: the same names, the same checks. [`section`] reads
+//! any section so.
 
 use std::path::Path;
 
 use clap::{Args, Parser, ValueEnum};
-use panoply::nn::Training;
 use panoply::nn::network::file::Setting;
 use panoply::nn::optimiser::{Adagrad, Adam, AdamW, Lion, Optimiser, Plateau, RmsProp, Rule, Schedule, Sgd};
+use panoply::nn::{LayerSpec, Training};
 use panoply::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,9 @@ pub struct Manner {
     /// Length to which longer gradients are cut, all parameters taken as one vector; 1 if nothing is said.
     #[arg(long, value_parser = rate, allow_negative_numbers = true)]
     pub clip_norm: Option<f64>,
+    /// Limit of each element of the gradients, up and down, in place of a length of all.
+    #[arg(long, value_parser = rate, allow_negative_numbers = true, conflicts_with = "clip_norm")]
+    pub clip_value: Option<f64>,
     /// What becomes of the learning rate over the epochs; constant if nothing is said.
     #[arg(long, value_enum)]
     pub schedule: Option<Course>,
@@ -62,6 +66,10 @@ pub struct Manner {
     /// What layers compute in, parameters stay f32; f32 if nothing is said.
     #[arg(long, value_enum)]
     pub precision: Option<Precision>,
+    /// How examples are changed at random as they are learned, such as shift=2,flip,noise=0.1: images moved by up to so many points, turned
+    /// round with a probability (0.5 if nothing is said), numbers with normal ones of this deviation added.
+    #[arg(long, value_name = "CHANGES", value_delimiter = ',', value_parser = change)]
+    pub augment: Vec<LayerSpec>,
     /// Stop after this many epochs without a better validation loss.
     #[arg(long)]
     pub patience: Option<usize>,
@@ -73,28 +81,28 @@ pub struct Manner {
     pub seed: Option<u64>,
 }
 
-/// A setting of a file as if it stood on a command line.
+/// Settings of a file as if they stood on a command line.
 #[derive(Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
-struct Line {
+struct Line<A: Args> {
     #[command(flatten)]
-    recipe: Recipe,
+    said: A,
+}
+
+/// What a section of a file says, under the names and with the checks of the command line.
+pub fn section<A: Args>(file: &Path, name: &str, settings: &[Setting]) -> Result<A> {
+    let option = |Setting { name, value, .. }: &Setting| format!("--{}={value}", name.replace('_', "-"));
+    let wrong = |line: usize, what: String| Error::corrupt(format!("{}:{line}: {name}: {what}", file.display()));
+    for setting in settings {
+        let alone = Line::<A>::try_parse_from([option(setting)]);
+        alone.map_err(|error| wrong(setting.line, format!("{}: {}", setting.name, sentence(&error))))?;
+    }
+    let first = settings.iter().map(|setting| setting.line).min().unwrap_or(1);
+    let all = Line::try_parse_from(settings.iter().map(option));
+    all.map(|line| line.said).map_err(|error| wrong(first, sentence(&error)))
 }
 
 impl Recipe {
-    /// What a file says.
-    pub fn of_file(file: &Path, settings: &[Setting]) -> Result<Recipe> {
-        let option = |Setting { name, value, .. }: &Setting| format!("--{}={value}", name.replace('_', "-"));
-        let wrong = |line: usize, what: String| Error::corrupt(format!("{}:{line}: training: {what}", file.display()));
-        for setting in settings {
-            let alone = Line::try_parse_from([option(setting)]);
-            alone.map_err(|error| wrong(setting.line, format!("{}: {}", setting.name, sentence(&error))))?;
-        }
-        let first = settings.iter().map(|setting| setting.line).min().unwrap_or(1);
-        let all = Line::try_parse_from(settings.iter().map(option));
-        all.map(|line| line.recipe).map_err(|error| wrong(first, sentence(&error)))
-    }
-
     /// What is said here, and what another says where nothing is; of another optimiser it says nothing that only that one means.
     #[must_use]
     pub fn over(self, other: Recipe) -> Recipe {
@@ -102,6 +110,9 @@ impl Recipe {
         if let Some(mover) = here.optimiser.filter(|mover| *mover != there.optimiser()) {
             (there.learning_rate, there.momentum) = (None, None);
             there.weight_decay = there.weight_decay.filter(|_| mover.weight_decay().is_some());
+        }
+        if here.clip_norm.or(here.clip_value).is_some() {
+            (there.clip_norm, there.clip_value) = (None, None);
         }
         Recipe {
             length: if self.length.epochs.or(self.length.steps).is_some() { self.length } else { other.length },
@@ -113,9 +124,11 @@ impl Recipe {
                 momentum: here.momentum.or(there.momentum),
                 weight_decay: here.weight_decay.or(there.weight_decay),
                 clip_norm: here.clip_norm.or(there.clip_norm),
+                clip_value: here.clip_value.or(there.clip_value),
                 schedule: here.schedule.or(there.schedule),
                 average: here.average.or(there.average),
                 precision: here.precision.or(there.precision),
+                augment: if here.augment.is_empty() { there.augment } else { here.augment },
                 patience: here.patience.or(there.patience),
                 held_out: here.held_out.or(there.held_out),
                 seed: here.seed.or(there.seed),
@@ -201,6 +214,22 @@ fn pull(text: &str) -> Result<f64, String> {
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share: &f64| (0.0..1.0).contains(share));
     share.ok_or_else(|| "take a number in 0 .. 1, such as 0.9".to_string())
+}
+
+fn change(text: &str) -> Result<LayerSpec, String> {
+    let (name, number) = text.split_once('=').map_or((text, None), |(name, number)| (name, Some(number)));
+    let wrong = || "take shift=POINTS, flip, flip=PROBABILITY or noise=DEVIATION".to_string();
+    match (name.trim(), number.map(str::trim)) {
+        ("shift", Some(by)) => by.parse().map(|by| LayerSpec::Shift { by }).map_err(|_| wrong()),
+        ("flip", number) => match number.map_or(Ok(0.5), str::parse) {
+            Ok(probability) => Ok(LayerSpec::Flip { probability }),
+            Err(_) => Err(wrong()),
+        },
+        ("noise", Some(deviation)) => {
+            deviation.parse().map(|deviation| LayerSpec::Noise { deviation }).map_err(|_| wrong())
+        }
+        _ => Err(wrong()),
+    }
 }
 
 fn batch(text: &str) -> Result<Batch, String> {

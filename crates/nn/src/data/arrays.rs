@@ -8,7 +8,7 @@ use panoply_tensor::{DType, Error, Result};
 use super::npy::Array;
 use super::npz::Archive;
 use super::source::{FileKind, Labelled, MOST_CLASSES, Right, Source, Task, Unlabelled, kind, name};
-use super::{Dataset, Targets, idx};
+use super::{Dataset, idx};
 
 /// Where an array lies: in a file of its own, or under a name in one of several.
 #[derive(Clone, Debug)]
@@ -70,14 +70,15 @@ pub(super) fn open(file: &Path, task: Option<Task>) -> Result<Labelled> {
     let targets = targets_of(&examples)?;
     let array = targets.array()?;
     let numbers = array.dims.iter().skip(1).any(|length| *length != 1) || array.dtype.is_float();
-    match task.map_or(numbers, |task| task == Task::Numbers) {
-        true => with_numbers(&examples, &targets),
-        false => pair(&examples, &targets),
+    match task.unwrap_or(if numbers { Task::Numbers } else { Task::Classes }) {
+        Task::Numbers => with_numbers(&examples, &targets, false),
+        Task::Answers => with_numbers(&examples, &targets, true),
+        Task::Classes | Task::Text => pair(&examples, &targets),
     }
 }
 
-/// Reads examples of these lengths, with their classes, or so many numbers each, where they are beside them.
-pub(super) fn read(path: &Path, lengths: &[usize], numbers: usize) -> Result<Unlabelled> {
+/// Reads examples of these lengths, with their classes, or so many numbers or answers each, where they are beside them.
+pub(super) fn read(path: &Path, lengths: &[usize], numbers: usize, answers: bool) -> Result<Unlabelled> {
     let file = if path.is_dir() { examples_in(path)? } else { None };
     let examples = examples(file.as_deref().unwrap_or(path))?;
     let (features, own) = examples.numbers()?;
@@ -96,11 +97,8 @@ pub(super) fn read(path: &Path, lengths: &[usize], numbers: usize) -> Result<Unl
         Ok(classes) => classes.classes(count)?.into_iter().map(|label| Some(Right::Class(label))).collect(),
         Err(_) => vec![None; count],
     };
-    let mut read = Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
-    if numbers > 0 {
-        read.data.targets = Targets::Numbers { values: vec![0.0; count * numbers], width: numbers };
-    }
-    Ok(read)
+    let read = Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
+    Ok(if numbers > 0 { read.of_numbers(numbers, answers) } else { read })
 }
 
 /// The examples of a file: all of it, or the array of an `.npz` that is called so or is the only one.
@@ -152,12 +150,17 @@ fn missing(examples: &Place, sought: &str) -> Error {
     Error::mistake(format!("{examples}: its classes are not beside it; looked for {sought}"))
 }
 
-fn with_numbers(examples: &Place, targets: &Place) -> Result<Labelled> {
+fn with_numbers(examples: &Place, targets: &Place, answers: bool) -> Result<Labelled> {
     let (features, lengths) = examples.numbers()?;
     let width: usize = lengths.iter().product();
     let (values, numbers) = targets.values(features.len().checked_div(width).unwrap_or(0))?;
-    let source = Source::Npy { lengths: lengths.clone(), numbers };
-    let data = Dataset::numbers(features, width, values, numbers)?.shaped(&lengths)?;
+    let source = Source::Npy { lengths: lengths.clone(), numbers, answers };
+    let data = match answers {
+        true => Dataset::answers(features, width, values, numbers)
+            .map_err(|error| error.note(format!("in {targets}; `--task numbers` learns any numbers")))?,
+        false => Dataset::numbers(features, width, values, numbers)?,
+    };
+    let data = data.shaped(&lengths)?;
     Ok(Labelled { source, data, classes: Vec::new(), guesses: Vec::new() })
 }
 
@@ -172,7 +175,7 @@ fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
     let classes = (0..count).map(|class| class.to_string()).collect();
     let source = match kind(&examples.file)? {
         FileKind::Idx => Source::Idx { lengths: lengths.clone() },
-        _ => Source::Npy { lengths: lengths.clone(), numbers: 0 },
+        _ => Source::Npy { lengths: lengths.clone(), numbers: 0, answers: false },
     };
     Ok(Labelled {
         source,

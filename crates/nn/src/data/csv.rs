@@ -131,15 +131,32 @@ impl TextTable {
         Ok(TextTable { names, named, doubtful, rows })
     }
 
-    /// The position of the column of classes: the one that is said, by name or counted from 1, or one of a usual name, or the
-    /// last.
-    pub fn label(&self, said: Option<&str>) -> Result<usize> {
+    /// The positions of the columns to be learned: those that are said, or the one of a usual name, or the last.
+    pub fn labels(&self, said: &[String]) -> Result<Vec<usize>> {
         let named = |name: &str| self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
-        let Some(said) = said else {
+        if said.is_empty() {
             let usual = LABELS.iter().find_map(|name| named(name)).filter(|_| self.named);
-            return Ok(usual.unwrap_or(self.names.len() - 1));
-        };
-        self.column(said)
+            return Ok(vec![usual.unwrap_or(self.names.len() - 1)]);
+        }
+        let labels = self.columns(said)?;
+        match (1..labels.len()).find(|at| labels[..*at].contains(&labels[*at])) {
+            Some(at) => Err(Error::mistake(format!("the column {} is to be learned twice", self.names[labels[at]]))),
+            None => Ok(labels),
+        }
+    }
+
+    /// The positions of columns, by name or counted from 1; several may stand in one word with commas between if no column is called so.
+    pub fn columns(&self, said: &[String]) -> Result<Vec<usize>> {
+        let mut columns = Vec::new();
+        for said in said {
+            match self.column(said) {
+                Err(_) if said.contains(',') => {
+                    said.split(',').try_for_each(|part| self.column(part.trim()).map(|column| columns.push(column)))?;
+                }
+                column => columns.push(column?),
+            }
+        }
+        Ok(columns)
     }
 
     /// The position of a column, by name or counted from 1.

@@ -99,6 +99,16 @@ impl Loader {
         self
     }
 
+    /// The examples, unchanged.
+    pub fn data(&self) -> &Dataset {
+        &self.data
+    }
+
+    /// Examples of a batch.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
     /// Batches of an epoch.
     pub fn batches(&self) -> usize {
         self.data.len().div_ceil(self.batch)
@@ -106,12 +116,23 @@ impl Loader {
 
     /// The batches of an epoch from the first one on.
     pub fn epoch(&self, epoch: u64) -> Loading {
+        let (order, rng) = self.drawn(epoch);
+        Loading { work: Arc::new(Work { loader: self.clone(), rng, order }), step: 0, running: None }
+    }
+
+    /// The order of an epoch.
+    pub(super) fn order(&self, epoch: u64) -> Vec<usize> {
+        self.drawn(epoch).0
+    }
+
+    /// The order of an epoch, and the random numbers that follow.
+    fn drawn(&self, epoch: u64) -> (Vec<usize>, Rng) {
         let mut rng = forked(&Rng::seed(self.seed), epoch);
         let order = match self.shuffled {
             true => rng.permutation(self.data.len()),
             false => (0..self.data.len()).collect(),
         };
-        Loading { work: Arc::new(Work { loader: self.clone(), rng, order }), step: 0, running: None }
+        (order, rng)
     }
 }
 

@@ -24,6 +24,7 @@ use flate2::read::MultiGzDecoder;
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
 pub use batch::{Batch, Batches, Examples};
+pub use feed::Supply;
 pub(crate) use feed::{Feed, resident_bytes};
 pub use loader::{Loader, Loading, Record};
 
@@ -44,6 +45,13 @@ pub enum Targets {
         /// One example after another.
         values: Vec<f32>,
         /// Numbers of an example.
+        width: usize,
+    },
+    /// Each a yes or a no of its own, which exclude nothing.
+    Answers {
+        /// 1 for yes and 0 for no, one example after another.
+        values: Vec<f32>,
+        /// Answers of an example.
         width: usize,
     },
 }
@@ -98,6 +106,17 @@ impl Dataset {
         Ok(Dataset { features, width, targets, lengths: vec![width], times: None })
     }
 
+    /// Examples with so many answers each to be learned, 1 for yes and 0 for no.
+    pub fn answers(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
+        fits(features.len(), width, values.len(), each)?;
+        if let Some(at) = values.iter().position(|value| ![0.0, 1.0].contains(value)) {
+            let message = format!("example {} has the answer {}, which is neither 0 nor 1", at / each, values[at]);
+            return Err(Error::mistake(message));
+        }
+        let targets = Targets::Answers { values, width: each };
+        Ok(Dataset { features, width, targets, lengths: vec![width], times: None })
+    }
+
     /// The same examples with other axes.
     pub fn shaped(mut self, lengths: &[usize]) -> Result<Dataset> {
         if lengths.iter().try_fold(1usize, |size, length| size.checked_mul(*length)) != Some(self.width) {
@@ -134,19 +153,19 @@ impl Dataset {
         self.features.is_empty()
     }
 
-    /// The classes of the examples, one after another; none if numbers are to be learned.
+    /// The classes of the examples, one after another; none if something else is to be learned.
     pub fn labels(&self) -> &[i32] {
         match &self.targets {
             Targets::Classes { labels, .. } => labels,
-            Targets::Numbers { .. } => &[],
+            Targets::Numbers { .. } | Targets::Answers { .. } => &[],
         }
     }
 
-    /// How many classes there are; 0 if numbers are to be learned.
+    /// How many classes there are; 0 if something else is to be learned.
     pub fn classes(&self) -> usize {
         match &self.targets {
             Targets::Classes { classes, .. } => *classes,
-            Targets::Numbers { .. } => 0,
+            Targets::Numbers { .. } | Targets::Answers { .. } => 0,
         }
     }
 
@@ -161,6 +180,9 @@ impl Dataset {
                 }
                 Targets::Numbers { values, width } => {
                     Targets::Numbers { values: rows(values, *width, positions), width: *width }
+                }
+                Targets::Answers { values, width } => {
+                    Targets::Answers { values: rows(values, *width, positions), width: *width }
                 }
             },
             lengths: self.lengths.clone(),
@@ -185,7 +207,9 @@ impl Dataset {
         hasher.update(bytemuck::cast_slice(&self.features));
         match &self.targets {
             Targets::Classes { labels, .. } => hasher.update(bytemuck::cast_slice(labels)),
-            Targets::Numbers { values, .. } => hasher.update(bytemuck::cast_slice(values)),
+            Targets::Numbers { values, .. } | Targets::Answers { values, .. } => {
+                hasher.update(bytemuck::cast_slice(values));
+            }
         }
         self.times.iter().for_each(|times| hasher.update(bytemuck::cast_slice(times)));
         hasher.digest128()
@@ -211,7 +235,7 @@ impl Dataset {
                 divide(&order.iter().copied().filter(|i| labels[*i] == class).collect::<Vec<usize>>());
             }),
             Targets::Classes { .. } => divide(&(0..self.len()).rev().collect::<Vec<usize>>()),
-            Targets::Numbers { .. } => divide(&order),
+            Targets::Numbers { .. } | Targets::Answers { .. } => divide(&order),
         }
         kept.sort_unstable();
         held.sort_unstable();
@@ -234,7 +258,9 @@ impl Dataset {
         let targets = match &self.targets {
             Targets::Classes { labels, places: 1, .. } => Tensor::from_slice(labels, [self.len()]),
             Targets::Classes { labels, places, .. } => Tensor::from_slice(labels, [self.len(), *places]),
-            Targets::Numbers { values, width } => Tensor::from_slice(values, [self.len(), *width]),
+            Targets::Numbers { values, width } | Targets::Answers { values, width } => {
+                Tensor::from_slice(values, [self.len(), *width])
+            }
         };
         (Tensor::from_slice(&self.features, shape), targets)
     }

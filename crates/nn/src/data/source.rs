@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use panoply_tensor::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, arrays, digits, images, tables, text};
+use super::{Dataset, Targets, arrays, digits, images, tables, text};
 
 /// A kind of data with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,11 +19,15 @@ pub enum Source {
     Csv {
         /// The columns that are read, by name, or by place if the table has no names.
         columns: Vec<String>,
-        /// The column that is learned.
-        label: String,
-        /// Whether it is learned as numbers, not as classes.
+        /// The columns that are learned.
+        #[serde(rename = "label", with = "one_or_several")]
+        labels: Vec<String>,
+        /// Whether they are learned as numbers, not as classes.
         #[serde(default)]
         numbers: bool,
+        /// Whether they are learned as answers of yes or no.
+        #[serde(default, skip_serializing_if = "is_no")]
+        answers: bool,
         /// Which rows are one example, if not each is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sequences: Option<Sequences>,
@@ -59,7 +63,42 @@ pub enum Source {
         /// Numbers that are learned of each example; 0 if a class is.
         #[serde(default)]
         numbers: usize,
+        /// Whether they are answers of yes or no.
+        #[serde(default, skip_serializing_if = "is_no")]
+        answers: bool,
     },
+}
+
+fn is_no(said: &bool) -> bool {
+    !said
+}
+
+/// A list that stands in a file as nothing, as one word or as a list.
+mod one_or_several {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Said {
+        One(String),
+        Several(Vec<String>),
+    }
+
+    pub fn serialize<S: Serializer>(said: &[String], to: S) -> Result<S::Ok, S::Error> {
+        match said {
+            [] => None::<String>.serialize(to),
+            [one] => one.serialize(to),
+            several => several.serialize(to),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+        Ok(match Option::<Said>::deserialize(from)? {
+            None => Vec::new(),
+            Some(Said::One(one)) => vec![one],
+            Some(Said::Several(several)) => several,
+        })
+    }
 }
 
 /// Which rows of a table are one example, in the order in which they stand.
@@ -89,7 +128,7 @@ pub struct Labelled {
 pub enum Right {
     /// A class.
     Class(i32),
-    /// As many numbers as are learned.
+    /// As many numbers as are learned, or answers, each 0 or 1.
     Numbers(Vec<f32>),
 }
 
@@ -105,13 +144,15 @@ pub struct Unlabelled {
 }
 
 /// How to read data where the files leave it open.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Reading {
-    /// The column of a table that is to be learned, by name or counted from 1.
-    pub label: Option<String>,
+    /// The columns of a table that are to be learned, by name or counted from 1; several may stand in one word with commas between.
+    #[serde(rename = "label", with = "one_or_several")]
+    pub labels: Vec<String>,
     /// The column of a table whose rows with the same in it are one example, a sequence.
     pub sequence: Option<String>,
-    /// Columns of a table that are not read.
+    /// Columns of a table that are not read, said as labels are.
     pub without: Vec<String>,
     /// Whether the first line of a table names its columns; it is told by what stands below it if nothing is said.
     pub header: Option<bool>,
@@ -128,14 +169,16 @@ impl Reading {
     pub fn suits(&self, source: &Source) -> Result<()> {
         let (what, task) = match source {
             Source::Digits => ("digits", Task::Classes),
+            Source::Csv { answers: true, .. } => ("tables", Task::Answers),
             Source::Csv { numbers, .. } => ("tables", if *numbers { Task::Numbers } else { Task::Classes }),
             Source::Text { .. } => ("texts", Task::Text),
             Source::Images { .. } => ("images", Task::Classes),
+            Source::Npy { answers: true, .. } => ("arrays", Task::Answers),
             Source::Npy { numbers: 1.., .. } => ("arrays", Task::Numbers),
             Source::Idx { .. } | Source::Npy { .. } => ("arrays", Task::Classes),
         };
         let unused = |said: bool, used: bool, name: &str| (said && !used).then(|| format!("--{name}"));
-        let idle = unused(self.label.is_some(), matches!(source, Source::Csv { .. }), "label")
+        let idle = unused(!self.labels.is_empty(), matches!(source, Source::Csv { .. }), "label")
             .or_else(|| unused(self.sequence.is_some(), matches!(source, Source::Csv { .. }), "sequence"))
             .or_else(|| unused(self.header.is_some(), matches!(source, Source::Csv { .. }), "header"))
             .or_else(|| unused(!self.without.is_empty(), matches!(source, Source::Csv { .. }), "without"))
@@ -155,8 +198,10 @@ impl Reading {
 pub enum Task {
     /// A class for each example.
     Classes,
-    /// A number for each example.
+    /// Numbers for each example.
     Numbers,
+    /// Answers of yes or no for each example, which exclude nothing.
+    Answers,
     /// Each character of a text.
     Text,
 }
@@ -282,9 +327,9 @@ impl Source {
                 let message = format!("{}: this network reads the digits that ship, no files", path.display());
                 Err(Error::mistake(message))
             }
-            Source::Csv { columns, label, numbers, sequences, words } => {
-                let (numbers, sequences) = (*numbers, sequences.as_ref());
-                tables::Known { columns, label, numbers, sequences, words, classes }.read(path)
+            Source::Csv { columns, labels, numbers, answers, sequences, words } => {
+                let (numbers, answers, sequences) = (*numbers, *answers, sequences.as_ref());
+                tables::Known { columns, labels, numbers, answers, sequences, words, classes }.read(path)
             }
             Source::Text { .. } => {
                 let message = format!("{}: this network tells what follows a text; there is no class", path.display());
@@ -296,8 +341,8 @@ impl Source {
                 let names = files.iter().map(|file| file.display().to_string()).collect();
                 Unlabelled::new(images.features, &[*channels, *rows, *columns], names, labels)
             }
-            Source::Idx { lengths } => arrays::read(path, lengths, 0),
-            Source::Npy { lengths, numbers } => arrays::read(path, lengths, *numbers),
+            Source::Idx { lengths } => arrays::read(path, lengths, 0, false),
+            Source::Npy { lengths, numbers, answers } => arrays::read(path, lengths, *numbers, *answers),
         }
     }
 }
@@ -332,5 +377,13 @@ impl Unlabelled {
     ) -> Result<Unlabelled> {
         let data = Dataset::new(features, lengths.iter().product(), vec![0; names.len()], 1)?.shaped(lengths)?;
         Ok(Unlabelled { data, names, right })
+    }
+
+    /// The same where so many numbers, or answers, of each are learned.
+    pub(super) fn of_numbers(mut self, width: usize, answers: bool) -> Unlabelled {
+        let values = vec![0.0; self.names.len() * width];
+        self.data.targets =
+            if answers { Targets::Answers { values, width } } else { Targets::Numbers { values, width } };
+        self
     }
 }

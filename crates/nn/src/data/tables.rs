@@ -6,7 +6,7 @@ use std::path::Path;
 use panoply_tensor::{Error, Result};
 
 use super::csv::{TextTable, counted};
-use super::source::{Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Unlabelled, name, right, sorted};
+use super::source::{Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Task, Unlabelled, name, right, sorted};
 use super::{Dataset, Targets};
 
 /// Whole numbers of so many values or fewer are classes.
@@ -225,51 +225,57 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
             format!("--header: {} is a table of Parquet, which names its columns; leave it out", path.display());
         return Err(Error::mistake(message));
     }
-    let said = || reading.label.iter().chain(&reading.sequence).chain(&reading.without);
+    let lists = || reading.labels.iter().chain(&reading.without);
+    let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
+    let said = || parts().chain(reading.sequence.as_deref()).map(str::trim);
     let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
     let table = &read_rows(path, |first| reading.header.or_else(|| first.iter().any(is_said).then_some(true)))?;
-    let label = table.label(reading.label.as_deref())?;
+    let labels = table.labels(&reading.labels)?;
     let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
-    if sequence == Some(label) {
-        let message = format!(
-            "{}: {} is learned, so it cannot say which rows are one sequence",
-            path.display(),
-            table.names[label]
-        );
-        return Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"));
+    let learned = |column: &usize, so: &str| {
+        let message = format!("{}: {} is learned, so it cannot {so}", path.display(), table.names[*column]);
+        Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"))
+    };
+    if let Some(column) = sequence.filter(|column| labels.contains(column)) {
+        return learned(&column, "say which rows are one sequence");
     }
-    let without = reading.without.iter().map(|said| table.column(said)).collect::<Result<Vec<usize>>>()?;
-    if without.contains(&label) {
-        let message = format!("{}: {} is learned, so it cannot be left out", path.display(), table.names[label]);
-        return Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"));
+    let without = table.columns(&reading.without)?;
+    if let Some(column) = without.iter().find(|column| labels.contains(column)) {
+        return learned(column, "be left out");
     }
-    let read = |column: &usize| *column != label && Some(*column) != sequence && !without.contains(column);
+    let read = |column: &usize| !labels.contains(column) && Some(*column) != sequence && !without.contains(column);
     let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
     if columns.is_empty() || table.rows.is_empty() {
         let (rows, width) = (table.rows.len(), table.names.len());
         let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
         return Err(Error::corrupt(message));
     }
-    check_names(table, columns.iter().copied().chain([label]).chain(sequence), path)?;
+    check_names(table, columns.iter().chain(&labels).copied().chain(sequence), path)?;
     let examples = Examples::of(table, path, sequence)?;
-    let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[label]);
-    let explained = |error: Error| if reading.label.is_some() { error } else { error.note(learned()) };
-    let words = examples.words(label).map_err(explained)?;
-    if let Some(at) = words.iter().position(|word| word.is_empty()) {
-        return Err(explained(Error::corrupt(format!("{}: it is empty", examples.at(at, label)))));
+    let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[labels[0]]);
+    let explained = |error: Error| if reading.labels.is_empty() { error.note(learned()) } else { error };
+    let words =
+        labels.iter().map(|label| examples.words(*label)).collect::<Result<Vec<Vec<&str>>>>().map_err(explained)?;
+    for (label, words) in labels.iter().zip(&words) {
+        if let Some(at) = words.iter().position(|word| word.is_empty()) {
+            return Err(explained(Error::corrupt(format!("{}: it is empty", examples.at(at, *label)))));
+        }
     }
-    let numbers = reading.task.map_or_else(|| are_numbers(&words), |task| task == super::source::Task::Numbers);
+    let task = task(&examples, &labels, &words, reading.task)?;
     let (time, kinds) = (examples.longest(), words_of(table, &columns, path).map_err(explained)?);
+    let named = |columns: &[usize]| columns.iter().map(|column| table.names[*column].clone()).collect();
     let source = Source::Csv {
-        columns: columns.iter().map(|column| table.names[*column].clone()).collect(),
-        label: table.names[label].clone(),
-        numbers,
+        columns: named(&columns),
+        labels: named(&labels),
+        numbers: task == Task::Numbers,
+        answers: task == Task::Answers,
         sequences: sequence.map(|column| Sequences { column: table.names[column].clone(), time }),
         words: kinds.clone(),
     };
-    let (targets, classes) = match numbers {
-        true => (numbers_of(&examples, label)?, Vec::new()),
-        false => classes_of(&examples, label, &words)?,
+    let (targets, classes) = match task {
+        Task::Numbers => (numbers_of(&examples, &labels)?, Vec::new()),
+        Task::Answers => (answers_of(&examples, &labels)?, Vec::new()),
+        Task::Classes | Task::Text => classes_of(&examples, labels[0], &words[0])?,
     };
     let columns = columns_of(table, &columns, &kinds);
     let (features, lengths) = examples
@@ -277,7 +283,8 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         .map_err(|error| explained(error.note("`--without COLUMN` leaves a column out")))?;
     let width = lengths.iter().product();
     let data = match targets {
-        Targets::Numbers { values, .. } => Dataset::numbers(features, width, values, 1)?,
+        Targets::Numbers { values, width: each } => Dataset::numbers(features, width, values, each)?,
+        Targets::Answers { values, width: each } => Dataset::answers(features, width, values, each)?,
         Targets::Classes { labels, classes, .. } => Dataset::new(features, width, labels, classes)?,
     };
     Ok(Labelled { source, data: examples.ending(data.shaped(&lengths)?)?, classes, guesses: guesses(table, path) })
@@ -298,10 +305,73 @@ fn guesses(table: &TextTable, path: &Path) -> Vec<String> {
     if table.doubtful { vec![guess] } else { Vec::new() }
 }
 
-/// The number of each example.
-fn numbers_of(examples: &Examples<'_>, label: usize) -> Result<Targets> {
-    let number = |rows: &Vec<usize>| examples.table.number(rows[0], label, examples.path);
-    Ok(Targets::Numbers { values: examples.rows.iter().map(number).collect::<Result<_>>()?, width: 1 })
+/// What is to be learned of these columns, of which somebody may have said it: one of words or of few whole numbers is one of classes,
+/// several of zeros and ones alone are answers.
+fn task(examples: &Examples<'_>, labels: &[usize], words: &[Vec<&str>], said: Option<Task>) -> Result<Task> {
+    if let ([words], None) = (words, said) {
+        return Ok(if are_numbers(words) { Task::Numbers } else { Task::Classes });
+    }
+    let (path, names) = (examples.path.display(), |at: usize| &examples.table.names[labels[at]]);
+    match said {
+        Some(Task::Classes) if labels.len() > 1 => {
+            let message = format!("{path}: {} and {} cannot be classes both", names(0), names(1));
+            Err(Error::mistake(message).note("several columns are learned as numbers, or as answers, 0 and 1"))
+        }
+        Some(task) => Ok(task),
+        None => {
+            let answers: Vec<bool> =
+                words.iter().map(|words| words.iter().all(|word| answer(word).is_some())).collect();
+            let number = |word: &&str| word.parse::<f32>().is_ok();
+            if let Some(at) = words.iter().position(|words| !words.iter().all(number)) {
+                let row = words[at].iter().position(|word| !number(word)).unwrap_or(0);
+                let message =
+                    format!("{}: `{}` is neither a number nor an answer", examples.at(row, labels[at]), words[at][row]);
+                return Err(
+                    Error::corrupt(message).note("several columns are learned as numbers, or as answers, 0 and 1")
+                );
+            }
+            match (answers.iter().position(|all| *all), answers.iter().position(|all| !all)) {
+                (Some(answer), Some(number)) => {
+                    let kinds =
+                        format!("{} holds answers, 0 and 1, and {} other numbers", names(answer), names(number));
+                    Err(Error::mistake(format!("{path}: {kinds}")).note("`--task numbers` learns both as numbers"))
+                }
+                (Some(_), None) => Ok(Task::Answers),
+                (None, _) => Ok(Task::Numbers),
+            }
+        }
+    }
+}
+
+/// A cell as an answer, if it is one.
+fn answer(cell: &str) -> Option<f32> {
+    cell.parse().ok().filter(|answer| [0.0, 1.0].contains(answer))
+}
+
+/// The numbers of each example.
+fn numbers_of(examples: &Examples<'_>, labels: &[usize]) -> Result<Targets> {
+    let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
+    for rows in &examples.rows {
+        for label in labels {
+            values.push(examples.table.number(rows[0], *label, examples.path)?);
+        }
+    }
+    Ok(Targets::Numbers { values, width: labels.len() })
+}
+
+/// The answers of each example.
+fn answers_of(examples: &Examples<'_>, labels: &[usize]) -> Result<Targets> {
+    let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
+    for (example, rows) in examples.rows.iter().enumerate() {
+        for label in labels {
+            let cell = examples.cell(rows[0], *label);
+            values.push(answer(cell).ok_or_else(|| {
+                let message = format!("{}: `{cell}` is neither 0 nor 1", examples.at(example, *label));
+                Error::corrupt(message).note("answers are 0 for no and 1 for yes; `--task numbers` learns any numbers")
+            })?);
+        }
+    }
+    Ok(Targets::Answers { values, width: labels.len() })
 }
 
 /// The class of each example, and the names of the classes.
@@ -339,8 +409,9 @@ fn are_numbers(words: &[&str]) -> bool {
 /// What a trained network knows of tables.
 pub(super) struct Known<'a> {
     pub columns: &'a [String],
-    pub label: &'a str,
+    pub labels: &'a [String],
     pub numbers: bool,
+    pub answers: bool,
     pub sequences: Option<&'a Sequences>,
     pub words: &'a BTreeMap<String, Vec<String>>,
     pub classes: &'a [String],
@@ -361,10 +432,10 @@ impl Known<'_> {
             let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
             return Err(Error::corrupt(message));
         }
-        let known = place(self.label);
+        let known: Option<Vec<usize>> = self.labels.iter().map(|name| place(name)).collect();
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
         let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
-        check_names(&table, places.iter().copied().chain(known).chain(sequence), path)?;
+        check_names(&table, places.iter().chain(known.iter().flatten()).copied().chain(sequence), path)?;
         let examples = Examples::of(&table, path, sequence)?;
         let time = self.sequences.map_or(1, |sequences| sequences.time);
         if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
@@ -373,9 +444,13 @@ impl Known<'_> {
             return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
         }
         let (features, lengths) = examples.numbers(&columns_of(&table, &places, self.words), time)?;
-        let right = |rows: &Vec<usize>| match self.numbers {
-            true => examples.cell(rows[0], known?).parse().ok().map(|number| Right::Numbers(vec![number])),
-            false => right(self.classes, examples.cell(rows[0], known?)),
+        let right = |rows: &Vec<usize>| {
+            let mut cells = known.as_ref()?.iter().map(|column| examples.cell(rows[0], *column));
+            match (self.numbers, self.answers) {
+                (true, _) => cells.map(|cell| cell.parse().ok()).collect::<Option<Vec<f32>>>().map(Right::Numbers),
+                (_, true) => cells.map(answer).collect::<Option<Vec<f32>>>().map(Right::Numbers),
+                (false, false) => right(self.classes, cells.next()?),
+            }
         };
         let name = |rows: &Vec<usize>| match sequence {
             Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),
@@ -384,9 +459,7 @@ impl Known<'_> {
         let (names, known) = (examples.rows.iter().map(name).collect(), examples.rows.iter().map(right).collect());
         let mut read = Unlabelled::new(features, &lengths, names, known)?;
         read.data = examples.ending(read.data)?;
-        if self.numbers {
-            read.data.targets = Targets::Numbers { values: vec![0.0; read.names.len()], width: 1 };
-        }
-        Ok(read)
+        let several = self.numbers || self.answers;
+        Ok(if several { read.of_numbers(self.labels.len(), self.answers) } else { read })
     }
 }

@@ -12,8 +12,8 @@
 //! kind = "relu"
 //! ```
 //!
-//! Layers that consist of layers hold them as lists of such tables, `[[layer.layers]]` below a `[[layer]]`, or in brackets. A section
-//! `[training]` is for whoever trains: it is handed on as it stands.
+//! Layers that consist of layers hold them as lists of such tables, `[[layer.layers]]` below a `[[layer]]`, or in brackets. Sections
+//! `[training]` and `[data]` are for whoever trains: they are handed on as they stand.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,9 +38,20 @@ struct Raw {
     layer: Vec<Spanned<Table>>,
     #[serde(default)]
     training: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    data: BTreeMap<String, Spanned<Value>>,
 }
 
-/// What a file says of training.
+/// What a file says beside its network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// How to train.
+    pub training: Vec<Setting>,
+    /// How what is learned from is read.
+    pub data: Vec<Setting>,
+}
+
+/// One thing that a file says; a list of several is as many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Where, counted from 1.
@@ -57,8 +68,8 @@ impl Network {
         Network::read_with_settings(path).map(|(network, _)| network)
     }
 
-    /// Reads a file with what its section `[training]` says.
-    pub fn read_with_settings(path: &Path) -> Result<(Network, Vec<Setting>)> {
+    /// Reads a file with what its sections `[training]` and `[data]` say.
+    pub fn read_with_settings(path: &Path) -> Result<(Network, Settings)> {
         let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
         let bytes = std::fs::read(path).map_err(failed)?;
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
@@ -75,7 +86,7 @@ impl Network {
     }
 }
 
-fn parse(text: &str) -> Result<(Network, Vec<Setting>), (usize, String)> {
+fn parse(text: &str) -> Result<(Network, Settings), (usize, String)> {
     let raw: Raw = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         (line_of(text, at), one_line(error.message()))
@@ -95,19 +106,31 @@ fn parse(text: &str) -> Result<(Network, Vec<Setting>), (usize, String)> {
         });
         (line.unwrap_or(1), network.complaint(at, &what))
     })?;
-    let settings = raw.training.iter().map(|(name, value)| {
-        let said = match value.get_ref() {
-            Value::String(said) => said.clone(),
-            // However they are spelled, such as 0x10 or 1_000.
-            Value::Integer(number) => number.to_string(),
-            Value::Float(number) => format!("{number:?}"),
-            Value::Boolean(_) | Value::Datetime(_) | Value::Array(_) | Value::Table(_) => {
-                text[value.span()].to_string()
-            }
+    Ok((network, Settings { training: settings(text, &raw.training), data: settings(text, &raw.data) }))
+}
+
+/// What a section says.
+fn settings(text: &str, section: &BTreeMap<String, Spanned<Value>>) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for (name, value) in section {
+        let line = line_of(text, value.span().start);
+        let mut say = |said: &Value| {
+            let value = match said {
+                Value::String(said) => said.clone(),
+                // However they are spelled, such as 0x10 or 1_000.
+                Value::Integer(number) => number.to_string(),
+                Value::Float(number) => format!("{number:?}"),
+                Value::Boolean(said) => said.to_string(),
+                Value::Datetime(_) | Value::Array(_) | Value::Table(_) => text[value.span()].to_string(),
+            };
+            settings.push(Setting { line, name: name.clone(), value });
         };
-        Setting { line: line_of(text, value.span().start), name: name.clone(), value: said }
-    });
-    Ok((network, settings.collect()))
+        match value.get_ref() {
+            Value::Array(several) if !several.is_empty() => several.iter().for_each(say),
+            one => say(one),
+        }
+    }
+    settings
 }
 
 /// What is wrong with a layer, in which field, and in which layer of which of its lists, from the outside inwards.

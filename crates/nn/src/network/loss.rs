@@ -18,7 +18,7 @@ pub struct Loss {
     /// What differences of numbers are divided by: with the deviation of the targets a loss and its gradients are of the same size
     /// whatever the targets' unit is. If nothing is said, `panoply train` puts that deviation here; [`Loss::of`] divides by nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scale: Option<f64>,
+    pub scale: Option<Scale>,
     /// How much each class counts; all the same if nothing is said. The loss is the mean so weighted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_weights: Option<ClassWeights>,
@@ -41,6 +41,26 @@ pub enum LossKind {
     L1,
     /// Numbers: the square up to a difference of 1 (of [`Loss::scale`] if there is one), then linear. [Huber 1964]
     Huber,
+}
+
+/// What differences of numbers are divided by, above 0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "scale is a number or a list of numbers, one for each that is learned")]
+pub enum Scale {
+    /// All by this.
+    All(f64),
+    /// Each number of an example by its own.
+    Each(Vec<f64>),
+}
+
+impl Scale {
+    /// The numbers that are said.
+    fn numbers(&self) -> &[f64] {
+        match self {
+            Scale::All(scale) => std::slice::from_ref(scale),
+            Scale::Each(scales) => scales,
+        }
+    }
 }
 
 /// How much each class counts.
@@ -123,8 +143,9 @@ impl fmt::Display for Loss {
         if self.label_smoothing > 0.0 {
             write!(f, ", label smoothing {}", self.label_smoothing)?;
         }
-        if let Some(scale) = self.scale {
-            write!(f, ", scale {scale}")?;
+        if let Some(scale) = &self.scale {
+            let scales: Vec<String> = scale.numbers().iter().map(f64::to_string).collect();
+            write!(f, ", scale {}", scales.join(", "))?;
         }
         match &self.class_weights {
             None => Ok(()),
@@ -180,7 +201,7 @@ impl Loss {
                 let one = outputs.shape().is_ok_and(|shape| shape.dims().last() == Some(&1));
                 match targets {
                     Targets::Classes { .. } if one => Tensor::concat(&[-&yes + 1.0, yes], -1),
-                    Targets::Classes { .. } | Targets::Numbers { .. } => yes,
+                    Targets::Classes { .. } | Targets::Numbers { .. } | Targets::Answers { .. } => yes,
                 }
             }
             LossKind::Mse | LossKind::L1 | LossKind::Huber => outputs,
@@ -192,7 +213,7 @@ impl Loss {
         match (self.kind, targets) {
             (LossKind::Bce, Targets::Classes { classes: 2, .. }) => 1,
             (_, Targets::Classes { classes, .. }) => *classes,
-            (_, Targets::Numbers { width, .. }) => *width,
+            (_, Targets::Numbers { width, .. } | Targets::Answers { width, .. }) => *width,
         }
     }
 
@@ -205,11 +226,25 @@ impl Loss {
                 Err(Error::mistake(message).note("classes take cross_entropy or bce"))
             }
             Targets::Classes { labels, classes, .. } => self.weighing(labels, *classes),
+            Targets::Numbers { .. } | Targets::Answers { .. } if self.class_weights.is_some() => {
+                let message = format!("class weights do not fit: by {} no classes are to be learned", self.kind.name());
+                Err(Error::mistake(message).note("leave them out"))
+            }
+            Targets::Answers { .. } if self.kind != LossKind::Bce => {
+                let message =
+                    format!("the loss {} does not fit: answers of yes or no are to be learned", self.kind.name());
+                Err(Error::mistake(message).note("answers take bce; `--task numbers` learns them as numbers"))
+            }
+            Targets::Answers { .. } => Ok(self.clone()),
             Targets::Numbers { values, width } => self.of_numbers(values, *width).map(|()| self.clone()),
         }
     }
 
     fn of_numbers(&self, values: &[f32], width: usize) -> Result<()> {
+        if let Some(Scale::Each(scales)) = self.scale.as_ref().filter(|scale| scale.numbers().len() != width) {
+            let message = format!("{} scales of the loss are not one for each of {width} numbers", scales.len());
+            return Err(Error::mistake(message));
+        }
         let wrong = |example: usize, what: String| {
             let message = format!("the loss {} does not fit: example {example} {what}", self.kind.name());
             Err(Error::mistake(message).note("bce takes numbers in 0 ..= 1, kl shares that sum to 1, mse any"))
@@ -275,8 +310,8 @@ impl Loss {
         if self.label_smoothing > 0.0 && self.kind != LossKind::CrossEntropy {
             return Err(format!("label_smoothing is for cross_entropy, not for {}", self.kind.name()));
         }
-        let scale = self.scale.unwrap_or(1.0);
-        if !scale.is_finite() || scale <= 0.0 {
+        let scales = self.scale.iter().flat_map(Scale::numbers);
+        if let Some(scale) = scales.into_iter().find(|scale| !scale.is_finite() || **scale <= 0.0) {
             return Err(format!("scale {scale} is not a positive number"));
         }
         if self.scale.is_some() && !self.kind.is_of_differences() {
@@ -307,7 +342,14 @@ impl Loss {
     }
 
     fn scaled(&self, numbers: &Tensor) -> Tensor {
-        self.scale.map_or_else(|| numbers.clone(), |scale| numbers * (1.0 / scale))
+        match &self.scale {
+            None => numbers.clone(),
+            Some(Scale::All(scale)) => numbers * (1.0 / scale),
+            Some(Scale::Each(scales)) => {
+                let factors: Vec<f32> = scales.iter().map(|scale| (1.0 / scale) as f32).collect();
+                numbers * Tensor::from_slice(&factors, [factors.len()])
+            }
+        }
     }
 
     /// The weights of the classes on the device, if some count more than others.
