@@ -10,17 +10,18 @@
 //! such case is named, and more than a few in a thousand are a failure. One that crashes takes its process along: ten thousand
 //! kernels go to OpenCL from processes of their own, and what crashes is named, too.
 
+#[path = "random_kernels/bisect.rs"]
+mod bisect;
 mod present;
 
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
 
-use panoply_compile::opt::{self, optimize};
-use panoply_ir::kernel::Param;
+use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::random::{Case, Given, Options, case};
 use panoply_ir::target::Language;
-use panoply_ir::{Error, Result};
+use panoply_ir::{Error, Result, Verified};
 use panoply_runtime::{Device, Grid, Kind, LaunchArg, Storage, Work};
 
 /// How far transcendental results of two devices may lie apart, in units in the last place.
@@ -181,18 +182,19 @@ fn smallest(device: &Device, case: &Case, devices: &[Device]) -> String {
     format!("at its smallest: {}", agrees(device, &small, &found).err().unwrap_or_default())
 }
 
-/// Whether the passes or what comes after them changed the kernel's meaning.
+/// Which rewrite of the passes changed the kernel's meaning, or that what comes after them did.
 fn blame(device: &Device, case: &Case) -> String {
-    let kernel = optimize(case.kernel.clone(), device.target(), &opt::Options::default());
-    let optimised = Case { kernel, ..case.clone() };
-    match case.compare(&case.interpret(1).unwrap(), &optimised.interpret(1).unwrap(), 0.0) {
-        Ok(()) => {
-            let wrong = |case: &Case| launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err());
-            let small = case.clone().shrunk(wrong);
-            format!("the passes are right, the device is wrong; at its smallest\n{}", *small.kernel)
-        }
-        Err(message) => format!("the passes are wrong: {message}; they made\n{}", *optimised.kernel),
+    let expected = case.interpret(1).unwrap();
+    let changed = |kernel: &Verified<Kernel>| {
+        let found = Case { kernel: kernel.clone(), ..case.clone() }.interpret(1);
+        found.is_ok_and(|found| case.compare(&expected, &found, 0.0).is_err())
+    };
+    if let Some(rewrite) = bisect::first_wrong(&case.kernel, device.target(), changed) {
+        return format!("the passes are wrong: {rewrite}");
     }
+    let wrong = |case: &Case| launch(device, case).is_ok_and(|found| agrees(device, case, &found).is_err());
+    let small = case.clone().shrunk(wrong);
+    format!("the passes are right, the device is wrong; at its smallest\n{}", *small.kernel)
 }
 
 fn launch(device: &Device, case: &Case) -> Result<Vec<Vec<u8>>> {
