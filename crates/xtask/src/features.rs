@@ -104,6 +104,12 @@ mod tests {
     }
 
     #[test]
+    fn this_repository_hands_its_drivers_on() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        assert_eq!(findings(&Place { root }), Vec::<String>::new());
+    }
+
+    #[test]
     fn what_stays_in_the_tree_is_found() {
         let tree = "panoply v0.1.0 (/p)\nwgpu-core v1.0.0\nb v2.0.0 (*)\n";
         assert_eq!(left(tree, &["b".to_string(), "wgpu".to_string()]), ["the facade without features pulls in b"]);
