@@ -34,7 +34,7 @@ use crate::scratch::Scratch;
 const SPIN: Duration = Duration::from_micros(50);
 
 /// The most threads a pool has: what the count in the state word holds.
-const MAX_THREADS: usize = 1024;
+pub const MAX_THREADS: usize = 1024;
 
 thread_local! {
     /// Whether this thread is executing a part of some run.
@@ -62,7 +62,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool in which `threads` threads work on a job, the calling one included; at least one, at most 1024.
+    /// A pool in which `threads` threads work on a job, the calling one included; at least one, at most [`MAX_THREADS`].
     ///
     /// If the system refuses to start as many, the pool is smaller: see [`Pool::threads`].
     pub fn new(threads: usize) -> Self {

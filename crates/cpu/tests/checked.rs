@@ -275,8 +275,10 @@ fn correct_kernels_have_no_findings() {
 
 #[test]
 fn random_kernels_have_no_findings_unless_they_reach_beyond() {
+    let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
+    let kernels = if full { 10_000 } else { 300 };
     let mut beyond = 0;
-    for seed in 0..150 {
+    for seed in 0..kernels {
         let check = |options: &Options| {
             let case = case(seed, options);
             let expected = case.interpret(1).unwrap();
@@ -296,5 +298,5 @@ fn random_kernels_have_no_findings_unless_they_reach_beyond() {
             beyond += 1;
         }
     }
-    assert!(beyond > 100, "{beyond}");
+    assert!(beyond > kernels / 2, "{beyond}");
 }

@@ -17,6 +17,7 @@ mod memory;
 mod order;
 mod programs;
 mod replay;
+mod together;
 
 use std::fmt;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ pub struct Outcome {
 
 /// Every case, in the order in which they run: what later ones build on comes first.
 pub fn cases() -> Vec<Case> {
-    [memory::CASES, programs::CASES, dispatch::CASES, order::CASES, replay::CASES].concat()
+    [memory::CASES, programs::CASES, dispatch::CASES, together::CASES, order::CASES, replay::CASES].concat()
 }
 
 /// Runs every case but those that `skip` has a reason to leave out.

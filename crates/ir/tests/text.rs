@@ -1,9 +1,17 @@
 //! The text form: what it looks like, that it is read back exactly, and that no text makes the parser panic.
 
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
+use panoply_ir::random::Random;
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Scalar, Type, hash, text};
+
+/// No text may take longer.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Every construct of the language once, in the form in which it is printed.
 const EVERYTHING: &str = include_str!("data/everything.kernel");
@@ -63,7 +71,7 @@ fn shared_and_deep_expressions_stay_linear() {
     let y = b.buffer("y", DType::F32, Access::InOut);
     let i = b.builtin(Builtin::GlobalId(0));
     let mut value = b.load(y, i, Guard::Checked);
-    for _ in 0..20_000 {
+    for _ in 0..if cfg!(miri) { 200 } else { 20_000 } {
         value = b.alu(Alu::Mul, &[value, value]);
     }
     b.store(y, i, value, Guard::Checked);
@@ -139,22 +147,32 @@ fn errors_name_line_and_column() {
         assert!(error.is_corrupt());
         assert_eq!(error.message(), format!("kernel text, {expected}"), "{text}");
     }
-    let blocks = format!("kernel k() {{ {} }}", "if true { ".repeat(100_000));
+    let deep = if cfg!(miri) { 100 } else { 100_000 };
+    let blocks = format!("kernel k() {{ {} }}", "if true { ".repeat(deep));
     assert!(text::parse(&blocks).unwrap_err().message().contains("blocks nest deeper than 64"));
-    let exprs = format!("kernel k() {{ let a: u8 = {}", "neg(".repeat(100_000));
+    let exprs = format!("kernel k() {{ let a: u8 = {}", "neg(".repeat(deep));
     assert!(text::parse(&exprs).unwrap_err().message().contains("expressions nest deeper than 64"));
 }
 
-/// Bytes cut out, doubled, swapped and replaced: an error or a kernel comes back, and what is a kernel prints and parses.
-#[test]
-fn no_text_makes_the_parser_panic() {
-    let mut state = 1_u64;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
+/// The texts of this repository: every construct, the goldens of the renderers, and what the passes are tried on.
+fn sources() -> Vec<String> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compile/tests");
+    let files = |folder: &str, ending: &str| -> Vec<String> {
+        let files =
+            std::fs::read_dir(tests.join(folder)).expect("the folder is there").flatten().map(|file| file.path());
+        let mut files: Vec<PathBuf> =
+            files.filter(|path| path.extension().is_some_and(|known| known == ending)).collect();
+        files.sort();
+        files.iter().map(|path| std::fs::read_to_string(path).expect("it is text")).collect()
     };
-    let pieces: Vec<&str> = EVERYTHING.split_inclusive([' ', '(', '\n', ',']).collect();
-    let signs = [
+    let cases = files("opt", "txt").concat();
+    let cases = cases.split("---\n").flat_map(|case| case.split("=>\n")).map(str::to_string);
+    [EVERYTHING.to_string()].into_iter().chain(files("golden", "ir")).chain(cases).collect()
+}
+
+/// Words cut out, doubled, swapped and replaced, then, in every second text, bytes.
+fn mutated(seed: u64, sources: &[String]) -> String {
+    const SIGNS: &[&str] = &[
         "(",
         ")",
         "{",
@@ -173,35 +191,69 @@ fn no_text_makes_the_parser_panic() {
         "ß",
         "99999999999999999999",
     ];
-    let mut accepted = 0;
-    for _ in 0..6_000 {
-        let mut mutated: Vec<&str> = pieces.clone();
-        for _ in 0..=random(4) {
-            if mutated.is_empty() {
-                break;
-            }
-            let (at, other) = (random(mutated.len()), random(mutated.len()));
-            match random(5) {
-                0 => drop(mutated.remove(at)),
-                1 => mutated.insert(at, mutated[other]),
-                2 => mutated.swap(at, other),
-                3 => mutated[at] = signs[random(signs.len())],
-                _ => mutated.truncate(at + 1),
-            }
-        }
-        let mut mutated = mutated.concat();
-        if random(2) == 0 {
-            let at = random(mutated.len() + 1);
-            let at = (0..=at).rev().find(|at| mutated.is_char_boundary(*at)).unwrap_or(0);
-            mutated.insert(at, ['0', '.', '"', '%', '-', 'x', '\u{0}', '\u{2028}', '\u{1d11e}'][random(9)]);
-        }
-        if let Ok(kernel) = text::parse(&mutated) {
-            accepted += 1;
-            let printed = text::print(&kernel);
-            let again = text::parse(&printed).unwrap_or_else(|error| panic!("{printed}\n{error}"));
-            assert_eq!(text::print(&again), printed);
-            let _ = verify(kernel);
+    let mut random = Random::new(seed);
+    let mut below = move |count: usize| random.below(count.max(1) as u64) as usize;
+    let source = &sources[below(sources.len())];
+    let mut words: Vec<&str> = source.split_inclusive([' ', '(', '\n', ',']).collect();
+    for _ in 0..below(5) {
+        let (at, other) = (below(words.len()), below(words.len()));
+        match below(5) {
+            _ if words.is_empty() => {}
+            0 => drop(words.remove(at)),
+            1 => words.insert(at, words[other]),
+            2 => words.swap(at, other),
+            3 => words[at] = SIGNS[below(SIGNS.len())],
+            _ => words.truncate(at + 1),
         }
     }
-    assert!(accepted > 100, "only {accepted} texts were accepted");
+    let mut bytes = words.concat().into_bytes();
+    for _ in 0..below(2) * below(6) {
+        let at = below(bytes.len());
+        match below(4) {
+            _ if bytes.is_empty() => {}
+            0 => drop(bytes.remove(at)),
+            1 => bytes.insert(at, below(256) as u8),
+            2 => bytes[at] ^= 1 << below(8),
+            _ => bytes[at] = b"0.\"%-x\0(}"[below(9)],
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// An error or a kernel comes back, and what is a kernel prints and parses; answers whether it is one.
+fn is_accepted(text: &str) -> bool {
+    let Ok(kernel) = text::parse(text) else { return false };
+    let printed = text::print(&kernel);
+    let again = text::parse(&printed).unwrap_or_else(|error| panic!("{printed}\n{error}"));
+    assert_eq!(text::print(&again), printed);
+    let _ = verify(kernel);
+    true
+}
+
+/// `PANOPLY_TEST_SEED` sets the first seed, `PANOPLY_TEST_FULL=1` takes ten times as many texts.
+#[test]
+fn no_text_makes_the_parser_panic() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let first: u64 = variable("PANOPLY_TEST_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let full = variable("PANOPLY_TEST_FULL").is_some_and(|value| value == "1");
+    let count = match (cfg!(miri), full) {
+        (true, _) => 20,
+        (false, false) => 6_000,
+        (false, true) => 60_000,
+    };
+    println!("seeds from {first} on");
+    let (sources, mut accepted) = (sources(), 0);
+    for seed in first..first + count {
+        let text = mutated(seed, &sources);
+        let timed = || {
+            let started = Instant::now();
+            let accepted = catch_unwind(|| is_accepted(&text));
+            (accepted.unwrap_or_else(|_| panic!("seed {seed}\n{text}")), started.elapsed())
+        };
+        let (is_kernel, took) = timed();
+        // Whoever was interrupted for so long may try again.
+        assert!(cfg!(miri) || took < SECOND || timed().1 < SECOND, "seed {seed} takes {took:?}\n{text}");
+        accepted += u64::from(is_kernel);
+    }
+    assert!(accepted > count / 60, "only {accepted} of {count} texts were accepted");
 }

@@ -5,7 +5,7 @@
 //! | `PANOPLY_DEVICE` | a device as `panoply devices` spells it (`cpu`, `opencl:0`), or `auto` |
 //! | `PANOPLY_POOL` | `0` no pool, `1` pool (the default), or the most it may take: `64MiB`, `8GB`, plain bytes |
 //! | `PANOPLY_CACHE_DIR` | where compiled programs are kept; empty keeps none |
-//! | `PANOPLY_THREADS` | threads of the CPU device, at least 1 |
+//! | `PANOPLY_THREADS` | threads of the CPU device, from 1 to 1024 |
 //! | `PANOPLY_ACCURACY` | `exact`, `standard` (the default) or `fast` arithmetic of tensors |
 //! | `PANOPLY_TUNE` | `1` measures which of several kernels is the fastest when a plan of tensors runs first |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
@@ -18,6 +18,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use panoply_cpu::pool::MAX_THREADS;
 use panoply_ir::{Accuracy, Error, Result};
 
 use crate::bytes::{human, parse_bytes};
@@ -130,9 +131,8 @@ fn pool(value: &str) -> Result<PoolSetting> {
 }
 
 fn threads(value: &str) -> Result<NonZeroUsize> {
-    const MOST: usize = 4096;
-    let count = value.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= MOST);
-    count.ok_or_else(|| Error::mistake(format!("PANOPLY_THREADS={value}: write a number from 1 to {MOST}")))
+    let count = value.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= MAX_THREADS);
+    count.ok_or_else(|| Error::mistake(format!("PANOPLY_THREADS={value}: write a number from 1 to {MAX_THREADS}")))
 }
 
 fn accuracy(value: &str) -> Result<Accuracy> {
@@ -235,8 +235,9 @@ mod tests {
                 "64",
                 "PANOPLY_POOL=64: a cap of 64 B holds nothing useful; write 0, 1 or at least 1.0 MiB",
             ),
-            ("PANOPLY_THREADS", "0", "PANOPLY_THREADS=0: write a number from 1 to 4096"),
-            ("PANOPLY_THREADS", "many", "PANOPLY_THREADS=many: write a number from 1 to 4096"),
+            ("PANOPLY_THREADS", "0", "PANOPLY_THREADS=0: write a number from 1 to 1024"),
+            ("PANOPLY_THREADS", "1025", "PANOPLY_THREADS=1025: write a number from 1 to 1024"),
+            ("PANOPLY_THREADS", "many", "PANOPLY_THREADS=many: write a number from 1 to 1024"),
             ("PANOPLY_ACCURACY", "high", "PANOPLY_ACCURACY=high: write exact, standard or fast"),
             ("PANOPLY_TUNE", "on", "PANOPLY_TUNE=on: write 0 or 1"),
             ("PANOPLY_LOG", "loud", "PANOPLY_LOG=loud: write off, warn, info or debug"),

@@ -1,6 +1,7 @@
 //! Buffers, the pool and its counts. The lab says what the driver was asked for.
 
 mod lab;
+mod present;
 
 use lab::{Plan, build_mix, lab};
 use panoply_ir::random::Random;
@@ -186,14 +187,18 @@ fn tags_nest_and_survive_panics() {
 #[test]
 fn readings_are_futures() {
     for defer in [None, Some(11)] {
-        let (device, _) = lab(Plan { defer, ..Plan::default() });
-        let x = device.buffer(&[1u32, 2, 3]).unwrap();
-        assert_eq!(block_on(x.read().unwrap()).unwrap(), [1, 2, 3]);
-        let mut y = device.zeros::<u32>(3).unwrap();
-        let event = Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).start(3).unwrap();
-        block_on(event).unwrap();
-        assert_eq!(block_on(y.read().unwrap()).unwrap(), [1, 2, 3]);
+        awaited(&lab(Plan { defer, ..Plan::default() }).0);
     }
+    present::devices().iter().for_each(awaited);
+}
+
+fn awaited(device: &Device) {
+    let x = device.buffer(&[1u32, 2, 3]).unwrap();
+    assert_eq!(block_on(x.read().unwrap()).unwrap(), [1, 2, 3], "{device}");
+    let mut y = device.zeros::<u32>(3).unwrap();
+    let event = Launch::new(build_mix, vec![(&x).into(), (&mut y).into()]).start(3).unwrap();
+    block_on(event).unwrap();
+    assert_eq!(block_on(y.read().unwrap()).unwrap(), [1, 2, 3], "{device}");
 }
 
 /// The smallest executor: it parks the thread until it is woken.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod devices;
+mod features;
 mod icd;
 mod install;
 mod peers;

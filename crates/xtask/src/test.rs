@@ -4,6 +4,7 @@
 //! failed and counts the tests.
 
 use crate::devices;
+use crate::features;
 use crate::icd;
 use crate::install::{self, Missing};
 use crate::place::Place;
@@ -45,7 +46,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "tests", from: Tier::Quick, applies: always, run: tests },
     Stage { name: "no OpenCL and no Vulkan", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
     Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
-    Stage { name: "features", from: Tier::Default, applies: has_features, run: features },
+    Stage { name: "features", from: Tier::Default, applies: always, run: features },
     Stage { name: "browser", from: Tier::Default, applies: always, run: browser },
     Stage { name: "undefined behaviour", from: Tier::Full, applies: always, run: miri },
     Stage { name: "addresses", from: Tier::Full, applies: always, run: addresses },
@@ -273,29 +274,23 @@ fn docs(run: &mut Run) -> Outcome {
     run.step(docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn has_features(place: &Place) -> bool {
-    !feature_names(place).is_empty()
-}
-
-/// None of the facade's features is a working CPU build; `--full` also takes each alone.
+/// None of the facade's features is a working CPU build without any driver; `--full` also takes each alone.
 fn features(run: &mut Run) -> Outcome {
-    let bare = ["check", "--package", "panoply", "--no-default-features"];
-    let mut outcomes = vec![run.step(&mut cargo(run.place, &bare))];
+    let findings = features::findings(run.place);
+    findings.iter().for_each(|finding| println!("{finding}"));
+    let chore = if run.has("clippy") { "clippy" } else { "check" };
+    let deny: &[&str] = if chore == "clippy" { &["--", "-D", "warnings"] } else { &[] };
+    let bare = [chore, "--package", "panoply", "--no-default-features"];
+    let mut outcomes = vec![if findings.is_empty() { Outcome::Passed } else { Outcome::Failed }];
+    outcomes.push(run.step(&mut cargo(run.place, &[&bare[..], deny].concat())));
     if run.tier == Tier::Full {
-        for feature in feature_names(run.place) {
+        for feature in features::names(run.place, "panoply") {
             println!("feature {feature} alone");
-            let alone = [&bare[..], &["--features", &feature]].concat();
+            let alone = [&bare[..], &["--features", &feature], deny].concat();
             outcomes.push(run.step(&mut cargo(run.place, &alone)));
         }
     }
     worst(outcomes)
-}
-
-fn feature_names(place: &Place) -> Vec<String> {
-    let manifest = std::fs::read_to_string(place.root.join("crates/panoply/Cargo.toml")).unwrap_or_default();
-    let section = manifest.lines().skip_while(|line| line.trim() != "[features]").skip(1);
-    let rows = section.take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once('='));
-    rows.map(|(name, _)| name.trim().to_string()).filter(|name| name != "default" && !name.starts_with('#')).collect()
 }
 
 /// Miri executes the `unsafe` of the CPU's thread pool and says what is undefined.
@@ -387,15 +382,5 @@ mod tests {
         assert_eq!(worst([Passed, Failed, Skipped]), Failed);
         assert_eq!(worst([Skipped, Passed]), Passed);
         assert_eq!(worst([Skipped, Skipped]), Skipped);
-    }
-
-    #[test]
-    fn features_are_read_from_the_facade() {
-        let root = std::env::temp_dir().join(format!("panoply-xtask-features-{}", std::process::id()));
-        std::fs::create_dir_all(root.join("crates/panoply")).unwrap();
-        let manifest = "[features]\ndefault = [\"cuda\"]\n# cuda = old\ncuda = []\nopencl = [\"a\"]\n\n[lints]\nworkspace = true\n";
-        std::fs::write(root.join("crates/panoply/Cargo.toml"), manifest).unwrap();
-        assert_eq!(feature_names(&Place { root: root.clone() }), ["cuda", "opencl"]);
-        std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -187,3 +187,91 @@ pub fn slow() -> Builder {
     b.end();
     b
 }
+
+/// The atomics there are for a type, in the order of their results.
+pub fn atomics_of(dtype: DType) -> &'static [AtomicOp] {
+    let all = &[AtomicOp::Add, AtomicOp::Exchange, AtomicOp::Min, AtomicOp::Max, AtomicOp::CompareExchange];
+    if dtype.is_float() { &all[..2] } else { all }
+}
+
+/// `old[k i + a] = x[k i + a]`, changed by the a-th of the k atomics there are, with `value[i]` and `expected[i]`.
+pub fn atomics(dtype: DType) -> Builder {
+    let mut b = Builder::new(format!("atomics_{dtype}"));
+    let x = b.buffer("x", dtype, Access::InOut);
+    let value = b.buffer("value", dtype, Access::In);
+    let expected = b.buffer("expected", dtype, Access::In);
+    let old = b.buffer("old", dtype, Access::Out);
+    let i = b.builtin(Builtin::GlobalId(0));
+    let (value, expected) = (b.load(value, i, Guard::Checked), b.load(expected, i, Guard::Checked));
+    let ops = atomics_of(dtype);
+    for (a, op) in ops.iter().enumerate() {
+        let (width, place) = (b.index(ops.len() as u64), b.index(a as u64));
+        let at = multiply_add(&mut b, i, width, place);
+        let expected = (*op == AtomicOp::CompareExchange).then_some(expected);
+        let before = b.atomic(*op, x, at, value, expected, Guard::Checked);
+        b.store(old, at, before, Guard::Checked);
+    }
+    b
+}
+
+/// Every work-item takes a number from `counters[0]` into `taken[i]`, offers its own as the largest and as the least, and adds 1 to `sum[0]`.
+pub fn crowd() -> Builder {
+    let mut b = Builder::new("crowd");
+    let counters = b.buffer("counters", DType::I32, Access::InOut);
+    let sum = b.buffer("sum", DType::F32, Access::InOut);
+    let taken = b.buffer("taken", DType::I32, Access::Out);
+    let id = b.builtin(Builtin::GlobalId(0));
+    let (word, one, float) = (b.cast(DType::I32, id), b.constant(1i32), b.constant(1f32));
+    let [first, second, third] = [0, 1, 2].map(|place| b.index(place));
+    let mine = b.atomic(AtomicOp::Add, counters, first, one, None, Guard::Checked);
+    b.store(taken, id, mine, Guard::Checked);
+    b.atomic(AtomicOp::Max, counters, second, word, None, Guard::Checked);
+    b.atomic(AtomicOp::Min, counters, third, word, None, Guard::Checked);
+    b.atomic(AtomicOp::Add, sum, first, float, None, Guard::Checked);
+    b
+}
+
+/// What is combined, each over elements of this type.
+pub const COMBINED: &[(CollectiveOp, DType)] = &[
+    (CollectiveOp::Reduce(ReduceOp::Sum), DType::F32),
+    (CollectiveOp::Reduce(ReduceOp::Max), DType::F32),
+    (CollectiveOp::Reduce(ReduceOp::Min), DType::F32),
+    (CollectiveOp::Reduce(ReduceOp::Prod), DType::I32),
+    (CollectiveOp::Reduce(ReduceOp::Min), DType::U32),
+    (CollectiveOp::InclusiveScan(ReduceOp::Sum), DType::U32),
+    (CollectiveOp::ExclusiveScan(ReduceOp::Sum), DType::I32),
+    (CollectiveOp::InclusiveScan(ReduceOp::Min), DType::I32),
+    (CollectiveOp::ExclusiveScan(ReduceOp::Max), DType::F32),
+    (CollectiveOp::Broadcast(0), DType::F32),
+];
+
+/// In groups of this shape: `lanes[i]` is the work-item's lane and 100 times the size of a subgroup, and `out[k i + c]` the bits of
+/// the c-th of the k combinations of `x` within the group or subgroup, where `i` counts group after group.
+pub fn combinations(group: [u32; 3], scope: Scope) -> Builder {
+    let mut b = Builder::new("combinations");
+    b.group(group);
+    let x = b.buffer("x", DType::U32, Access::In);
+    let out = b.buffer("out", DType::U32, Access::Out);
+    let lanes = b.buffer("lanes", DType::U32, Access::Out);
+    let [column, row, place] =
+        [Builtin::LocalId(0), Builtin::LocalId(1), Builtin::GroupId(0)].map(|number| b.builtin(number));
+    let (columns, rows) = (b.index(group[0].into()), b.index(group[1].into()));
+    let row = multiply_add(&mut b, place, rows, row);
+    let i = multiply_add(&mut b, row, columns, column);
+    let (lane, size) = (b.builtin(Builtin::SubgroupLane), b.builtin(Builtin::SubgroupSize));
+    let hundred = b.index(100);
+    let both = multiply_add(&mut b, size, hundred, lane);
+    let both = b.cast(DType::U32, both);
+    b.store(lanes, i, both, Guard::Checked);
+    let loaded = b.load(x, i, Guard::Checked);
+    let mine = b.bind("mine", loaded);
+    for (c, (op, dtype)) in COMBINED.iter().enumerate() {
+        let part = if *dtype == DType::U32 { mine } else { b.bitcast(*dtype, mine) };
+        let result = b.collective(*op, scope, part);
+        let bits = if *dtype == DType::U32 { result } else { b.bitcast(DType::U32, result) };
+        let (width, place) = (b.index(COMBINED.len() as u64), b.index(c as u64));
+        let at = multiply_add(&mut b, i, width, place);
+        b.store(out, at, bits, Guard::Checked);
+    }
+    b
+}

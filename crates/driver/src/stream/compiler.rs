@@ -11,7 +11,8 @@ use crate::library::{Handle, Opened, Words, functions};
 use crate::lock::locked;
 
 functions! {
-    /// A compiler's functions; each is what the vendors' documentation says.
+    /// A compiler's functions; each is what the vendors' documentation says. AMD's lacks the optional ones.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
     Rtc
     needed {
         create(
@@ -65,6 +66,7 @@ impl Compiler {
     }
 
     /// The architectures it compiles for, as NVIDIA counts; none if it does not say.
+    #[cfg(feature = "cuda")]
     pub fn architectures(&self) -> Vec<i32> {
         let Rtc { architecture_count: Some(count), architectures: Some(list), .. } = &self.functions else {
             return Vec::new();

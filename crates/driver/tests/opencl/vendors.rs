@@ -1,9 +1,20 @@
-//! Child processes that see one choice of OpenCL drivers.
+//! Child processes that see one choice of OpenCL drivers, and how the log of one is judged. Tests of other crates use it too.
+
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::path::PathBuf;
 use std::process::Command;
 
 const JOB: &str = "PANOPLY_TEST_CHILD";
+
+/// With these oclgrind looks for all it can find.
+pub const OCLGRIND: &[(&str, &str)] = &[("OCLGRIND_DATA_RACES", "1"), ("OCLGRIND_UNINITIALIZED", "1")];
+
+/// Holds if oclgrind logged nothing that a program may not do.
+pub fn assert_clean(log: &str) {
+    let complaints = ["Invalid read", "Invalid write", "data race", "Uninitialized", "Divergence"];
+    assert!(!complaints.iter().any(|complaint| log.contains(complaint)), "{log}");
+}
 
 /// What this process was started to do, if it is a child.
 pub fn job() -> Option<String> {

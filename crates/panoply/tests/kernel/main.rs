@@ -15,6 +15,7 @@
 mod oracle;
 
 mod building;
+mod checked;
 mod expressions;
 mod groups;
 mod launching;

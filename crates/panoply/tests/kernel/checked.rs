@@ -1,0 +1,84 @@
+//! `cpu:checked` as a user meets it: a kernel with one planted defect of each kind is launched, the error names the kernel and the line of this
+//! file, and the next launch works.
+
+use panoply::{Buffer, Device, Result, kernel};
+
+const BEYOND: u32 = line!() + 5;
+#[kernel(group = 4)]
+fn reads_beyond(y: &mut [u32]) {
+    let i = global_index();
+    if i < y.len() {
+        y[i] = y[i + 8];
+    }
+}
+
+const IN_A_GROUP: u32 = line!() + 6;
+#[kernel(group = 4)]
+fn races_in_a_group(y: &mut [u32]) {
+    let mut own = shared::<u32>(4);
+    let l = local_id(0);
+    own[l] = 1;
+    y[global_index()] = own[3 - l];
+}
+
+const BETWEEN_GROUPS: u32 = line!() + 3;
+#[kernel(group = 4)]
+fn races_between_groups(y: &mut [u32]) {
+    y[local_id(0)] = 1;
+}
+
+const UNWRITTEN: u32 = line!() + 9;
+#[kernel(group = 4)]
+fn reads_what_nobody_wrote(y: &mut [u32]) {
+    let mut own = shared::<u32>(4);
+    let l = local_id(0);
+    if l < 3 {
+        own[l] = 1;
+    }
+    barrier();
+    y[global_index()] = own[l];
+}
+
+const DIVERGENT: u32 = line!() + 4;
+#[kernel(group = 4, unchecked)]
+fn diverges(y: &mut [u32]) {
+    if local_id(0) < 3 {
+        barrier();
+    }
+    y[global_index()] = 1;
+}
+
+#[kernel(group = 4)]
+fn is_right(y: &mut [u32]) {
+    y[global_index()] = 7;
+}
+
+/// What an error of this kernel must say.
+fn said(name: &str, sentence: &str, line: u32, run: impl Fn(&mut Buffer<u32>) -> Result<()>) {
+    let device = Device::get("cpu:checked").expect("the CPU is always here");
+    let mut y = device.zeros(8).expect("eight numbers fit");
+    // The error comes with the launch, or with what waits for it.
+    let error = run(&mut y).and_then(|()| y.to_vec().map(drop)).expect_err(name);
+    let (text, place) = (error.to_string(), format!("kernel/checked.rs:{line}"));
+    assert!(error.is_mistake(), "{text}");
+    assert!(
+        text.starts_with(&format!("kernel {name}: ")) && text.contains(sentence) && text.contains(&place),
+        "{text}"
+    );
+    is_right(&mut y).launch(8).expect("the next launch works");
+    assert_eq!(y.to_vec().expect("it is read"), [7; 8], "after {name}");
+}
+
+#[test]
+fn each_planted_defect_is_named_with_its_line() {
+    said("reads_beyond", "reads y[8], beyond its 8 elements", BEYOND, |y| reads_beyond(y).launch(8));
+    said("races_in_a_group", "data race on own[", IN_A_GROUP, |y| races_in_a_group(y).launch(8));
+    said("races_between_groups", "data race on y[0]", BETWEEN_GROUPS, |y| races_between_groups(y).launch(8));
+    said("reads_what_nobody_wrote", "own[3], which nothing has written", UNWRITTEN, |y| {
+        reads_what_nobody_wrote(y).launch(8)
+    });
+    said("diverges", "reached by 3 of 4 work-items of a group", DIVERGENT, |y| {
+        // SAFETY: every access is inside; that some miss the barrier is what is looked for.
+        unsafe { diverges(y).launch_unchecked(8) }
+    });
+}

@@ -1,0 +1,81 @@
+//! oclgrind executes OpenCL work-item by work-item. It logs what none of the kernels that ship may do: accesses out of bounds, data races,
+//! reads of what nobody wrote, barriers that some miss. And it is one more driver that must conform.
+
+#[path = "../../driver/tests/opencl/vendors.rs"]
+mod vendors;
+
+use std::sync::Arc;
+
+use panoply::kernels::{self, Size};
+use panoply::{Device, Kind, Result};
+use panoply_compile::opt::{self, optimize};
+use panoply_compile::render::{Options, render_with};
+use panoply_device::conformance::{Case, Need, report, run_all};
+use panoply_device::{Program, Signature, SourceText};
+use panoply_driver::OpenClDriver;
+use panoply_ir::kernel::Kernel;
+use panoply_ir::{Target, Verified};
+
+const SEED: u64 = 0x5eed;
+
+/// Does what another process asked for; nothing by itself.
+#[test]
+fn child() {
+    match vendors::job().as_deref() {
+        None => {}
+        Some("kernels") => kernels_that_ship(),
+        Some("conformance") => conforms(),
+        Some(job) => panic!("no job {job}"),
+    }
+}
+
+#[test]
+fn it_has_no_complaint_about_the_kernels_that_ship() {
+    if let Some(log) = vendors::vendor("oclgrind").run("kernels", vendors::OCLGRIND) {
+        vendors::assert_clean(&log);
+        for shipped in kernels::ALL {
+            assert!(log.contains(&format!("{}: ", shipped.name)), "{} did not run\n{log}", shipped.name);
+        }
+        println!("{log}");
+    }
+}
+
+#[test]
+fn it_conforms() {
+    if let Some(log) = vendors::vendor("oclgrind").run("conformance", &[]) {
+        log.lines().filter(|line| line.contains("conformance of")).for_each(|line| println!("{line}"));
+    }
+}
+
+fn kernels_that_ship() {
+    let device = Device::get("opencl:0").expect("oclgrind is the one driver here");
+    assert!(device.info().kind == Kind::OpenCl && device.info().name.contains("Oclgrind"), "{device}");
+    for shipped in kernels::ALL {
+        let started = std::time::Instant::now();
+        let verdict = shipped.check(&device, Size::Tiny, SEED);
+        let verdict = verdict.unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
+        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+        println!("{}: {:.1?}", shipped.name, started.elapsed());
+    }
+}
+
+fn conforms() {
+    let device = OpenClDriver::default().devices().expect("oclgrind is the one driver here").swap_remove(0);
+    let skip = |case: &Case| {
+        let beyond = |need: &Need| match need {
+            Need::Threads => Some("oclgrind is written for one thread".to_string()),
+            Need::MuchMemory => Some("oclgrind keeps many bytes beside every byte".to_string()),
+            Need::Computing | Need::Groups | Need::Guards | Need::Text => None,
+        };
+        case.needs.iter().find_map(beyond)
+    };
+    let outcomes = run_all(&*device, &program, &skip);
+    println!("{}", report(&*device, &outcomes).unwrap_or_else(|error| panic!("{error}")));
+}
+
+fn program(kernel: &Arc<Verified<Kernel>>, target: &Target) -> Result<Program> {
+    let kernel = optimize((**kernel).clone(), target, &opt::Options::default());
+    let text = render_with(&kernel, target, &Options { index_bits: 64 })?;
+    let signature = Signature::of(&kernel, 64);
+    Ok(Program::Text(SourceText { language: target.language, source: text.source, entry: text.entry, signature }))
+}
