@@ -60,7 +60,7 @@ fn a_pass_of_another_model_is_refused_and_nothing_changes() {
         // A mistake in the loss leaves statistics alone, too.
         let mut pass = Pass::train(&mut rng);
         let wrong = model.forward(&images(4), &mut pass).matmul(&images(1));
-        assert!(optimiser.step(&mut model, &wrong.mean(..), pass).unwrap_err().is_mistake());
+        assert!(optimiser.step(&mut model, wrong.mean(..), pass).unwrap_err().is_mistake());
         assert_eq!((values(&model), optimiser.steps), (before, 0));
     });
 }
