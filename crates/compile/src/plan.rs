@@ -6,6 +6,7 @@
 
 mod arena;
 mod epilogue;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -91,6 +92,8 @@ impl PlanBuffer {
 pub enum Role {
     /// The n-th leaf, given by the caller and only read.
     Leaf(u32),
+    /// The n-th leaf, which the caller gives away: read first, then written as what took its memory.
+    Spent(u32),
     /// Asked for; the caller allocates it and keeps it. Every element is written.
     Output,
     /// Only needed while the plan runs: bytes of the arena from this offset on.
@@ -162,7 +165,8 @@ pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -
 
 /// [`plan`] with options.
 pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
-    let schedule = schedule_to(options.accuracy, graph, target, offers)?;
+    let mut schedule = schedule_to(options.accuracy, graph, target, offers)?;
+    let taken = takeover::decide(&mut schedule, &graph.spent, target, options.accuracy)?;
     let mut planner = Planner {
         schedule: &schedule,
         options,
@@ -172,6 +176,7 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
         variants: BTreeMap::new(),
     };
     let outputs: Vec<BufferId> = schedule.graph.outputs.iter().map(|output| planner.output(*output)).collect();
+    planner.take_over(&taken);
     planner.change_in_place();
     let mut steps = Vec::with_capacity(schedule.steps.len());
     for step in &schedule.steps {
@@ -214,6 +219,16 @@ impl Planner<'_> {
 
     fn output(&mut self, id: NodeId) -> BufferId {
         self.buffer(id, Role::Output)
+    }
+
+    /// Gives nodes the memory of leaves.
+    fn take_over(&mut self, taken: &[(NodeId, NodeId)]) {
+        for (leaf, node) in taken {
+            let buffer = self.used(*node);
+            let Op::Leaf(number) = self.schedule.graph.node(*leaf).op else { unreachable!("only leaves are spent") };
+            self.buffers[buffer.index()].role = Role::Spent(number);
+            self.of.insert(*leaf, buffer);
+        }
     }
 
     /// Gives an array that is written into, and not needed any more, the buffer of what it becomes.
@@ -280,7 +295,8 @@ impl Planner<'_> {
     /// A nest's kernel, and others in place of it if they are wanted.
     fn lowered(&mut self, nest: &Nest, target: &Target) -> Result<(Lowered, Vec<Variant>)> {
         let (graph, accuracy) = (&self.schedule.graph, self.options.accuracy);
-        if !self.options.variants {
+        // Of what replaces what it reads, only this kernel was found to read first.
+        if !self.options.variants || !nest.replaces.is_empty() {
             return Ok((lower(graph, nest, target, accuracy)?, Vec::new()));
         }
         let mut all = variants(graph, nest, target, accuracy)?;
@@ -390,6 +406,7 @@ impl fmt::Display for Plan {
             write!(f, "b{id}: {} × {}, ", buffer.dtype, buffer.elems)?;
             match buffer.role {
                 Role::Leaf(n) => writeln!(f, "leaf {n}")?,
+                Role::Spent(n) => writeln!(f, "leaf {n}, spent")?,
                 Role::Output => writeln!(f, "output")?,
                 Role::Temp { offset } => writeln!(f, "arena at {offset}")?,
             }

@@ -15,6 +15,8 @@ mod execute;
 mod optimised;
 #[path = "plan/random.rs"]
 mod random;
+#[path = "plan/spent.rs"]
+mod spent;
 #[path = "plan/values.rs"]
 mod values;
 #[path = "plan/variants.rs"]

@@ -38,6 +38,8 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// What is asked for, in order.
     pub outputs: Vec<NodeId>,
+    /// Numbers of leaves that nobody needs afterwards, ascending: an output may take such a leaf's memory.
+    pub spent: Vec<u32>,
 }
 
 /// One primitive step.

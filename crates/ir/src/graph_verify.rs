@@ -3,7 +3,8 @@
 //! `tensor` finds a user's mistakes when a node is built and can name the caller's line; this is the check between
 //! stages, for whatever makes or rewrites graphs. The checklist is the match in `result` below: one arm for an operation.
 //!
-//! Besides: inputs come before users, outputs exist, equal leaves (and equal slots) have one shape and type.
+//! Besides: inputs come before users, outputs exist, equal leaves (and equal slots) have one shape and type, what is spent is
+//! named once.
 
 use std::collections::HashMap;
 
@@ -34,6 +35,9 @@ pub fn verify(graph: &Graph) -> Result<()> {
                 return Err(wrong(format!("it is {}{} here and {dtype}{shape} elsewhere", node.dtype, node.shape)));
             }
         }
+    }
+    if !graph.spent.is_sorted_by(|one, next| one < next) {
+        return Err(Error::mistake(format!("the graph's spent leaves {:?} do not ascend", graph.spent)));
     }
     match graph.outputs.iter().find(|output| output.index() >= graph.nodes.len()) {
         Some(NodeId(output)) => Err(Error::mistake(format!("graph output {output} does not exist"))),
@@ -292,7 +296,7 @@ mod tests {
         let mut graph = Graph::default();
         graph.push(Op::Cast, &[NodeId(0)], [2], DType::F32);
         assert!(verify(&graph).unwrap_err().message().contains("come before"));
-        let graph = Graph { nodes: vec![], outputs: vec![NodeId(0)] };
+        let graph = Graph { outputs: vec![NodeId(0)], ..Graph::default() };
         assert!(verify(&graph).unwrap_err().message().contains("does not exist"));
     }
 }

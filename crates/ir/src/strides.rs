@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::alu::Alu;
-use crate::kernel::{Builtin, Expr, ExprId, Kernel, LocalId, MemId, Op};
+use crate::kernel::{Builtin, Expr, ExprId, Kernel, LocalId, MemId, Op, Stmt};
 
 /// Elements between what neighbouring work-items along each axis touch.
 pub type Strides = [u64; 3];
@@ -62,6 +62,39 @@ pub fn count(strides: Strides, grid: [u64; 3]) -> bool {
         before *= extent;
         counts
     })
+}
+
+/// Whether each work-item of a grid touches the element of its own number of a buffer and no other, and never reads it after it
+/// has written it: what was read there may be another buffer's before.
+pub fn replaces(kernel: &Kernel, mem: MemId, grid: [u64; 3]) -> bool {
+    let numbered = || strides(kernel, mem).is_some_and(|own| count(own, grid));
+    kernel.group.is_none() && reads_first(kernel, mem) && numbered()
+}
+
+/// Whether no statement reads a buffer behind one that writes it. A write inside another statement may come round again: of
+/// that nothing is said.
+fn reads_first(kernel: &Kernel, mem: MemId) -> bool {
+    let mut reads: Vec<bool> = Vec::with_capacity(kernel.exprs.len());
+    for (_, expr, _) in kernel.exprs.iter() {
+        let own = matches!(expr, Expr::Load { mem: from, .. } if from == mem);
+        reads.push(own || expr.operands().iter().any(|operand| reads[operand.index()]));
+    }
+    let writes = |stmt: &Stmt| matches!(stmt.op, Op::Store { mem: to, .. } if to == mem);
+    let (mut outer, mut all) = (0, 0);
+    kernel.walk(&mut |stmt| all += usize::from(writes(stmt)));
+    let mut late = false;
+    for stmt in &kernel.body {
+        let mut visit = |stmt: &Stmt| late |= outer > 0 && stmt.op.operands().iter().any(|id| reads[id.index()]);
+        walk(stmt, &mut visit);
+        outer += usize::from(writes(stmt));
+    }
+    outer == all && !late
+}
+
+/// Calls `f` for a statement and those inside it.
+fn walk(stmt: &Stmt, f: &mut impl FnMut(&Stmt)) {
+    f(stmt);
+    stmt.op.blocks().into_iter().flatten().for_each(|inner| walk(inner, f));
 }
 
 /// Every expression as a sum, where it is one.

@@ -3,7 +3,7 @@
 use panoply_ir::builder::Builder;
 use panoply_ir::interpret::{self, Access, Arg, Observer};
 use panoply_ir::kernel::{self, Builtin, ExprId, Guard, Kernel, MemId};
-use panoply_ir::strides::{count, strides};
+use panoply_ir::strides::{count, replaces, strides};
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Result};
 
@@ -104,4 +104,76 @@ fn what_is_no_such_sum_has_none() {
         b.alu(Alu::Mul, &[x, many])
     };
     assert_eq!(strides(&verify(kernel(huge, own)).unwrap(), MemId(0)), None);
+}
+
+/// What a kernel does with what it reads of x, writes to y and writes to z.
+type Body = fn(&mut Builder, [MemId; 3]);
+
+/// y and z after a body ran with x apart from y, or with both as one memory; and whether that is said to be the same.
+fn ran(body: Body, joined: bool) -> (Vec<u8>, Vec<u8>, bool) {
+    let mut b = Builder::new("replace");
+    let z = b.buffer("z", DType::I32, kernel::Access::Out);
+    let access = if joined { kernel::Access::InOut } else { kernel::Access::Out };
+    let y = b.buffer("y", DType::I32, access);
+    let x = if joined { y } else { b.buffer("x", DType::I32, kernel::Access::In) };
+    body(&mut b, [x, y, z]);
+    let kernel = verify(b.finish().unwrap()).unwrap();
+    let numbers = || (0..LEN as i32).flat_map(|i| (i * 7).to_le_bytes()).collect::<Vec<u8>>();
+    let (mut x, mut y, mut z) = (numbers(), numbers(), vec![0; 4 * LEN as usize]);
+    let mut args = vec![Arg::Write(&mut z), Arg::Write(&mut y)];
+    if !joined {
+        args.push(Arg::Write(&mut x));
+    }
+    interpret::run(&kernel, GRID, [1; 3], &mut args, &mut Touched(MemId(9), Vec::new())).unwrap();
+    (y, z, replaces(&kernel, MemId(1), GRID))
+}
+
+fn doubled(b: &mut Builder, [x, y, _]: [MemId; 3]) {
+    let at = own(b);
+    let value = b.load(x, at, Guard::Checked);
+    let value = b.alu(Alu::Add, &[value, value]);
+    b.store(y, at, value, Guard::Checked);
+}
+
+#[test]
+fn what_is_read_before_it_is_written_may_be_one_memory() {
+    let kept: Body = |b, [x, y, z]| {
+        let at = own(b);
+        let value = b.load(x, at, Guard::Checked);
+        let value = b.bind("v", value);
+        let twice = b.alu(Alu::Add, &[value, value]);
+        b.store(y, at, twice, Guard::Checked);
+        b.store(z, at, value, Guard::Checked);
+    };
+    let late: Body = |b, [x, y, z]| {
+        doubled(b, [x, y, z]);
+        let at = own(b);
+        let value = b.load(x, at, Guard::Checked);
+        b.store(z, at, value, Guard::Checked);
+    };
+    let again: Body = |b, mems| {
+        let [start, end, step] = [0, 2, 1].map(|number| b.index(number));
+        b.begin_for("t", start, end, step);
+        doubled(b, mems);
+        b.end();
+    };
+    let others: Body = |b, [x, y, _]| {
+        let (at, value) = (own(b), sum(b, [0; 3], 0));
+        let value = b.load(x, value, Guard::Checked);
+        b.store(y, at, value, Guard::Checked);
+    };
+    let cases: [(&str, Body, bool); 5] = [
+        ("element", doubled, true),
+        ("kept", kept, true),
+        ("late", late, false),
+        ("again", again, false),
+        ("others", others, false),
+    ];
+    for (name, body, first) in cases {
+        let (apart, joined) = (ran(body, false), ran(body, true));
+        assert_eq!(joined.2, first, "{name}");
+        assert!(!first || (&apart.0, &apart.1) == (&joined.0, &joined.1), "{name}: what is said holds");
+    }
+    // Of two that are refused the reason can be seen.
+    assert!(ran(late, false).1 != ran(late, true).1 && ran(again, false).0 != ran(again, true).0);
 }

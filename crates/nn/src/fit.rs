@@ -330,7 +330,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         let loss = training.loss.of(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
         let loss = if share < 1.0 { loss * share } else { loss };
         let stepped = match last {
-            true => self.optimiser.step(&mut self.model, &loss, pass),
+            true => self.optimiser.step(&mut self.model, loss, pass),
             false => self.optimiser.accumulate(&mut self.model, &loss, pass),
         };
         let loss = stepped.map_err(|error| match self.first_not_finite(training, batch, before) {

@@ -28,9 +28,9 @@ pub struct Pass<'a> {
 
 /// A state's value before the pass, by which its cell is found again, and after it.
 #[derive(Debug)]
-struct Update {
+pub(crate) struct Update {
     cell: Tensor,
-    next: Tensor,
+    pub next: Tensor,
 }
 
 impl<'a> Pass<'a> {
@@ -179,10 +179,17 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Puts the updates, which [`Pass::fits`] has checked, into the model's states.
-    pub(crate) fn commit(&self, model: &mut dyn Module) -> Result<()> {
+    /// What is left of it: the updates, which [`Pass::fits`] has checked.
+    pub(crate) fn into_updates(self) -> Vec<Update> {
+        self.updates
+    }
+}
+
+impl Update {
+    /// Puts updates into a model's states.
+    pub fn commit(updates: &[Update], model: &mut dyn Module) -> Result<()> {
         let mut put =
-            |_: &str, param: &mut Param| match self.updates.iter().find(|update| update.cell.is_same(param.tensor())) {
+            |_: &str, param: &mut Param| match updates.iter().find(|update| update.cell.is_same(param.tensor())) {
                 Some(update) => param.set(&update.next),
                 None => Ok(()),
             };

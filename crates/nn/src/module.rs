@@ -1,5 +1,7 @@
 //! Parameters, and how a model shows them.
 
+use std::collections::BTreeMap;
+
 use panoply_tensor::{Error, Result, Shape, Tensor};
 
 /// A tensor that training changes, or that a model keeps beside those.
@@ -35,13 +37,34 @@ impl Param {
 
     /// Replaces the value; the new one keeps no history. Shape and element type must stay.
     pub fn set(&mut self, value: &Tensor) -> Result<()> {
-        let (old, new): (&Shape, &Shape) = (self.value.shape()?, value.shape()?);
-        if old != new || self.value.dtype() != value.dtype() {
-            return Err(Error::mistake(format!("a parameter {:?} cannot become {value:?}", self.value)));
-        }
+        check_same(&self.value, value)?;
         self.value = value.detach();
         Ok(())
     }
+
+    /// Takes a value without a look at it: what stands here while the value is elsewhere, or the value on its way back.
+    fn place(&mut self, value: Tensor) {
+        self.value = value;
+    }
+}
+
+/// Puts values, one for each of these names, where the parameters of the names are.
+pub(crate) fn put(model: &mut dyn Module, names: &[String], values: &mut dyn Iterator<Item = Tensor>) -> Result<()> {
+    let mut values: BTreeMap<&str, Tensor> = names.iter().map(String::as_str).zip(values).collect();
+    let mut place = |name: &str, param: &mut Param| {
+        values.remove(name).into_iter().for_each(|value| param.place(value));
+        Ok(())
+    };
+    model.visit_mut(&mut VisitorMut::new(&mut place))
+}
+
+/// That a parameter's value may become another: shape and element type stay.
+pub(crate) fn check_same(old: &Tensor, new: &Tensor) -> Result<()> {
+    let (before, after): (&Shape, &Shape) = (old.shape()?, new.shape()?);
+    if before == after && old.dtype() == new.dtype() {
+        return Ok(());
+    }
+    Err(Error::mistake(format!("a parameter {old:?} cannot become {new:?}")))
 }
 
 impl Clone for Param {

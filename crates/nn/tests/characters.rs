@@ -50,7 +50,7 @@ fn learn(letters: &[i32], vocabulary: usize) -> Result<f64> {
         let batch = windows(train, &starts);
         let mut pass = Pass::train(&mut rng);
         let value = loss(&model, &batch, &mut pass);
-        optimiser.step(&mut model, &value, pass)?;
+        optimiser.step(&mut model, value, pass)?;
     }
     let starts: Vec<usize> = (0..BATCH).map(|at| at * (unseen.len() - TIME - 1) / BATCH).collect();
     loss(&model, &windows(unseen, &starts), &mut Pass::eval()).item()

@@ -101,7 +101,7 @@ fn the_checked_cpu_makes_the_same_first_steps() {
                 let (x, y) = batch.unwrap();
                 let mut pass = panoply_nn::Pass::train(&mut rng);
                 let loss = model.forward(&x, &mut pass).cross_entropy(&y);
-                optimiser.step(&mut model, &loss, pass).unwrap()
+                optimiser.step(&mut model, loss, pass).unwrap()
             });
             losses.collect::<Vec<f64>>()
         })
@@ -177,10 +177,10 @@ fn a_step_that_fails_changes_nothing() {
         let mut optimiser = AdamW::new(0.1);
         // The bias is no part of this loss: its gradient does not exist.
         let loss = model.weight.tensor().sum(..);
-        let error = optimiser.step(&mut model, &loss, panoply_nn::Pass::train(&mut rng)).unwrap_err();
+        let error = optimiser.step(&mut model, loss, panoply_nn::Pass::train(&mut rng)).unwrap_err();
         assert!(error.is_mistake() && error.message().contains("does not depend on"), "{error}");
         let loss = model.weight.tensor().sum(..);
-        let error = optimiser.step(&mut model, &loss, panoply_nn::Pass::eval()).unwrap_err();
+        let error = optimiser.step(&mut model, loss, panoply_nn::Pass::eval()).unwrap_err();
         assert!(error.message().contains("needs a training pass"), "{error}");
         assert_eq!((optimiser.steps, model.weight.tensor().to_vec::<f32>().unwrap()), (0, before));
     });

@@ -53,7 +53,7 @@ pub fn main() -> Result<()> {
     for step in 0..300 {
         let mut pass = Pass::train(&mut rng);
         let loss = model.forward(&x, &mut pass).mse(&target);
-        last = optimiser.step(&mut model, &loss, pass)?;
+        last = optimiser.step(&mut model, loss, pass)?;
         if step % 100 == 0 {
             println!("step {step:>3}: loss {last:.4}");
         }

@@ -50,7 +50,7 @@ pub use panoply_runtime::{
 };
 pub use panoply_tensor::{
     Attention, Captured, Conv, CrossEntropy, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
-    Tensor, Triangle, Window, capture, capture_with_state, eval, no_grad, plan_counts,
+    Tensor, Triangle, Window, capture, capture_with_state, eval, exchange, no_grad, plan_counts,
 };
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.

@@ -77,7 +77,7 @@ fn step(target: Target, offers: bool) -> Asked {
             let mut pass = Pass::train(&mut rng);
             let loss = model.forward(&x, &mut pass).cross_entropy(&y);
             let planned = optimiser.memory(&model, &loss, &pass).unwrap().added();
-            optimiser.step(&mut model, &loss, pass).unwrap();
+            optimiser.step(&mut model, loss, pass).unwrap();
             let peak = device.stats().peak_allocated - before;
             assert!(planned.abs_diff(peak) * 20 <= peak, "{peak} bytes, {planned} planned");
             asked = Asked { peak, ..Asked::of(&null) };

@@ -4,13 +4,17 @@
 //! each shape of what it is given: on stand-ins, which leaves the plan that [`plan_cache`] keeps for equal graphs, and which of its
 //! leaves and slots are which inputs. A later call says only which memory and which numbers, and the plan's recording is replayed.
 //!
+//! What nobody but the state holds is spent by a call, so a loop changes it where it is (see [`crate::exchange()`]).
+//!
 //! What changes from call to call is given: tensors, numbers ([`Tensor::scalar`]), and a [`State`] that the function may change. All
 //! else is what it was in the first call.
 
 use std::fmt;
 use std::panic::Location;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use panoply_ir::graph::Graph;
 use panoply_ir::{Accuracy, DType, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
@@ -45,6 +49,9 @@ pub struct Captured<'f, const N: usize, const M: usize, S = ()> {
     /// The one used last stands last.
     traces: Mutex<Vec<Arc<Trace>>>,
 }
+
+/// Why a state has as many pieces as before.
+const SAME: &str = "a state shows what it showed before";
 
 type Run<'f, const N: usize, const M: usize, S> = dyn Fn(&mut S, [&Tensor; N]) -> [Tensor; M] + Send + Sync + 'f;
 
@@ -91,7 +98,11 @@ struct Trace {
     accuracy: Accuracy,
     /// What is given: the inputs, then the tensors of the state.
     given: Vec<Kind>,
-    ready: Arc<Ready>,
+    /// How many of them are inputs, and stay as they are.
+    inputs: usize,
+    graph: Graph,
+    /// The plan of the graph by what was spent of it in the last call.
+    ready: Mutex<Option<(Vec<u32>, Arc<Ready>)>>,
     leaves: Vec<Leaf>,
     slots: Vec<Number>,
     /// What it gives, then the tensors of the state after it.
@@ -151,13 +162,26 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             self.known(&device, &given, &generators).map_or_else(|| self.trace(&device, state, &given), Ok)
         });
         let place = Location::caller();
-        let trace = found.map_err(|error| if error.is_mistake() { error.at(place) } else { error })?;
-        let mut results = trace.replay(&given, &generators)?;
-        let mut next = results.split_off(M).into_iter();
+        let placed = |error: Error| if error.is_mistake() { error.at(place) } else { error };
+        let trace = found.map_err(placed)?;
+        // While it runs the state is nowhere else, so that what nobody else holds may change where it is.
+        let away = Tensor::scalar(0f32);
+        let mut held = given[N..].iter_mut();
+        tensors(state, &mut |tensor| *held.next().expect(SAME) = std::mem::replace(tensor, away.clone()));
+        let replayed = trace.replay(&given, &generators);
+        let (results, mut after) = match replayed {
+            Ok(mut results) => {
+                let after = results.split_off(M);
+                (Ok(results), after.into_iter())
+            }
+            Err(error) => (Err(placed(error)), given.split_off(N).into_iter()),
+        };
+        tensors(state, &mut |tensor| *tensor = after.next().expect(SAME));
+        let results = results?;
         let mut drawn = trace.drawn.iter();
         state.visit(&mut |piece| match piece {
-            Piece::Tensor(tensor) => tensor.clone_from(&next.next().expect("a trace knows every tensor of its state")),
-            Piece::Rng(rng) => rng.counter += drawn.next().expect("a trace knows every generator of its state"),
+            Piece::Tensor(_) => {}
+            Piece::Rng(rng) => rng.counter += drawn.next().expect(SAME),
         });
         Ok(results.try_into().expect("it gives as many as it says"))
     }
@@ -181,7 +205,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         let mut stood = state.clone();
         let (mut waiting, mut generators) = (stand_ins[N..].iter(), 0);
         stood.visit(&mut |piece| match piece {
-            Piece::Tensor(tensor) => tensor.clone_from(waiting.next().expect("a state shows what it showed before")),
+            Piece::Tensor(tensor) => tensor.clone_from(waiting.next().expect(SAME)),
             Piece::Rng(rng) => {
                 rng.stand_in((trace, generators));
                 generators += 1;
@@ -206,12 +230,13 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             (same.map_or(Outcome::Made(output), Outcome::Given), Kind::of(&result))
         };
         let results = results.into_iter().zip(which).map(outcome).collect();
-        let ready = plan_cache::find(device, graph)?;
         let traced = Arc::new(Trace {
             device: device.clone(),
             accuracy: device.accuracy(),
             given: given.iter().map(Kind::of).collect(),
-            ready,
+            inputs: N,
+            graph,
+            ready: Mutex::default(),
             leaves,
             slots,
             results,
@@ -225,6 +250,14 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         drop(oldest);
         Ok(traced)
     }
+}
+
+/// Shows the tensors of a state.
+fn tensors(state: &mut impl State, see: &mut dyn FnMut(&mut Tensor)) {
+    state.visit(&mut |piece| match piece {
+        Piece::Tensor(tensor) => see(tensor),
+        Piece::Rng(_) => {}
+    });
 }
 
 /// A state that a function under trace has left.
@@ -319,14 +352,51 @@ impl Trace {
             Number::Given(n) => given[*n].number().expect("a number stays one"),
             Number::Word(word) => word.from(&generators[word.generator.1]),
         };
+        let ready = self.ready(self.spent(given))?;
         let leaves: Vec<Storage> = self.leaves.iter().map(leaf).collect();
         let slots: Vec<Scalar> = self.slots.iter().map(number).collect();
-        let values = self.ready.run(&self.device, leaves, &slots)?;
+        let values = ready.run(&self.device, leaves, &slots)?;
         let result = |(outcome, kind): &(Outcome, Kind)| match outcome {
             Outcome::Given(n) => given[*n].clone(),
             Outcome::Made(output) => Tensor::from_storage(values[*output].clone(), kind.shape.clone(), kind.dtype),
         };
         Ok(self.results.iter().map(result).collect())
+    }
+}
+
+impl Trace {
+    /// The leaves that are tensors of the state, of which nobody holds more than what is given, and which do not stay as they are.
+    fn spent(&self, given: &[Tensor]) -> Vec<u32> {
+        let stays = |n: usize| {
+            let same = |(outcome, _): &(Outcome, Kind)| matches!(outcome, Outcome::Given(other) if *other == n);
+            n < self.inputs || self.results.iter().any(same)
+        };
+        let alone = |n: usize| {
+            let Tensor(node) = &given[n];
+            Arc::strong_count(node) == 1 && node.value.get().is_some_and(|storage| storage.holders() == 1)
+        };
+        let spent = |(at, leaf): (usize, &Leaf)| match leaf {
+            Leaf::Given(n) if alone(*n) && !stays(*n) => Some(at as u32),
+            Leaf::Given(_) | Leaf::Held(_) => None,
+        };
+        let spent = self.leaves.iter().enumerate().filter_map(spent).collect();
+        // Who held one before has let go of it after the last use.
+        fence(Ordering::Acquire);
+        spent
+    }
+
+    /// The plan for what is spent; one is kept.
+    fn ready(&self, spent: Vec<u32>) -> Result<Arc<Ready>> {
+        let kept = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, ready)) = &*kept()
+            && *known == spent
+        {
+            return Ok(ready.clone());
+        }
+        let graph = Graph { spent: spent.clone(), ..self.graph.clone() };
+        let ready = plan_cache::find(&self.device, graph)?;
+        *kept() = Some((spent, ready.clone()));
+        Ok(ready)
     }
 }
 

@@ -8,7 +8,7 @@
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
 //! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
 //! and one for the forward direction), `batch` (functions of one example for many), `capture` (functions that are built once),
-//! [`random`], [`realize`], `memory_plan`, [`display`], [`conformance`] (what every device must compute).
+//! [`random`], [`realize`], `exchange` (new values in the memory of old ones), `memory_plan`, [`display`], [`conformance`] (what every device must compute).
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod capture;
 mod checkpoint;
 pub mod conformance;
 pub mod display;
+mod exchange;
 pub mod gradient;
 mod kernel;
 mod memory_plan;
@@ -29,6 +30,7 @@ pub mod settings;
 pub mod tensor;
 
 pub use capture::{Captured, Piece, State, capture, capture_with_state};
+pub use exchange::exchange;
 pub use gradient::no_grad;
 pub use memory_plan::MemoryPlan;
 pub use ops::attention::{Attention, Rotary};

@@ -1,10 +1,13 @@
 //! What an evaluation takes of a device's memory, known before it runs.
 
+use std::collections::BTreeSet;
+
 use panoply_ir::Result;
+use panoply_ir::graph::Op;
 use panoply_runtime::Device;
 
 use crate::plan_cache;
-use crate::realize::Traced;
+use crate::realize::{Reached, Traced};
 use crate::tensor::Tensor;
 
 /// Bytes that evaluating tensors takes on their device.
@@ -12,7 +15,7 @@ use crate::tensor::Tensor;
 pub struct MemoryPlan {
     /// What is there already: data and values the work reads.
     pub inputs: u64,
-    /// The values that were asked for.
+    /// The values that were asked for, as far as they do not take the memory of others.
     pub outputs: u64,
     /// What is needed in between, all of it together at its fullest.
     pub scratch: u64,
@@ -21,9 +24,21 @@ pub struct MemoryPlan {
 impl MemoryPlan {
     /// The plan of evaluating these on one device. Nothing runs, but data move to the device; the plan is kept for the run.
     pub fn of(roots: &[&Tensor]) -> Result<MemoryPlan> {
+        MemoryPlan::of_exchange(&[], roots)
+    }
+
+    /// The plan of an [`crate::exchange`] of these old tensors, if nobody holds them besides.
+    pub fn of_exchange(old: &[&Tensor], roots: &[&Tensor]) -> Result<MemoryPlan> {
         let device = roots.iter().find_map(|root| root.device().cloned()).map_or_else(Device::current, Ok)?;
         let waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
-        let Traced { graph, leaves, .. } = Traced::new(&device, &waiting)?;
+        let spent = |reached: &Reached<'_>| {
+            let leaves = old.iter().filter_map(|tensor| match reached.graph.node(reached.id(tensor)?).op {
+                Op::Leaf(number) => Some(number),
+                _ => None,
+            });
+            leaves.collect::<BTreeSet<u32>>().into_iter().collect()
+        };
+        let Traced { graph, leaves, .. } = Traced::spending(&device, &waiting, spent)?;
         let inputs = leaves.iter().map(panoply_runtime::Storage::bytes).sum();
         let (outputs, scratch) = plan_cache::memory(&device, graph)?;
         Ok(MemoryPlan { inputs, outputs, scratch })

@@ -103,7 +103,7 @@ impl Memory {
     fn of<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = (usize, u64)> + use<'p> {
         let (arena, mut output) = (self.outputs.saturating_sub(1), self.outputs);
         plan.buffers.iter().map(move |buffer| match buffer.role {
-            Role::Leaf(n) => (n as usize, 0),
+            Role::Leaf(n) | Role::Spent(n) => (n as usize, 0),
             Role::Temp { offset } => (arena, offset),
             Role::Output => {
                 output += 1;
@@ -116,7 +116,7 @@ impl Memory {
         let buffers = self.of(plan).zip(&plan.buffers);
         let storage = |((binding, offset), buffer): ((usize, u64), &PlanBuffer)| match buffer.role {
             Role::Temp { .. } => self.bindings[binding].slice(offset..offset + buffer.bytes()),
-            Role::Leaf(_) | Role::Output => Ok(self.bindings[binding].clone()),
+            Role::Leaf(_) | Role::Spent(_) | Role::Output => Ok(self.bindings[binding].clone()),
         };
         buffers.map(storage).collect()
     }
@@ -170,7 +170,7 @@ impl Ready {
             PlanStep::Kernel { .. } | PlanStep::Copy { .. } => None,
         });
         match self.run_on(device, &memory, slots) {
-            // The leaves are as they were: a plan only reads them.
+            // The leaves are as they were: a plan with a vendor's routines changes none before the last of them.
             Err(failure) if device.gave_up(routines, &failure) => {
                 memory.bindings.truncate(memory.leaves);
                 let instead = Arc::new(Ready::new(device, &self.options, self.graph.clone())?);

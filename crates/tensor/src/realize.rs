@@ -84,13 +84,14 @@ pub fn eval(roots: &[&Tensor]) -> Result<()> {
         let device = first.0.device.clone().map_or_else(Device::current, Ok)?;
         let (here, elsewhere): (Vec<&Tensor>, Vec<&Tensor>) =
             waiting.into_iter().partition(|root| root.0.device.as_ref().is_none_or(|other| *other == device));
-        eval_on(&device, &here)?;
+        eval_on(&device, &here, |_| Vec::new())?;
         waiting = elsewhere;
     }
     Ok(())
 }
 
-fn eval_on(device: &Device, roots: &[&Tensor]) -> Result<()> {
+/// Computes values on one device; of what was traced it is asked which leaves are spent.
+pub(crate) fn eval_on(device: &Device, roots: &[&Tensor], spent: impl FnOnce(&Reached<'_>) -> Vec<u32>) -> Result<()> {
     // Data need no plan.
     for root in roots {
         if let Source::Host(bytes) = &root.0.source {
@@ -101,7 +102,7 @@ fn eval_on(device: &Device, roots: &[&Tensor]) -> Result<()> {
     if roots.is_empty() {
         return Ok(());
     }
-    let traced = Traced::new(device, &roots)?;
+    let traced = Traced::spending(device, &roots, spent)?;
     let values = plan_cache::find(device, traced.graph)?.run(device, traced.leaves, &traced.slots)?;
     for (root, storage) in traced.roots.iter().zip(values) {
         let _ = root.0.value.set(storage);
@@ -124,10 +125,37 @@ pub struct Traced<'a> {
 impl<'a> Traced<'a> {
     /// The part of the roots' history that has no value yet, with its leaves on the device.
     pub fn new(device: &Device, roots: &[&'a Tensor]) -> Result<Traced<'a>> {
-        let mut tracer = Tracer::trace(Scene::Run(device), roots)?;
+        Traced::spending(device, roots, |_| Vec::new())
+    }
+
+    /// The same where some leaves are spent: which is asked of what was traced.
+    pub(crate) fn spending(
+        device: &Device,
+        roots: &[&'a Tensor],
+        spent: impl FnOnce(&Reached<'_>) -> Vec<u32>,
+    ) -> Result<Traced<'a>> {
+        let (mut tracer, order) = Tracer::trace(Scene::Run(device), roots)?;
         let asked = tracer.ask(roots);
+        tracer.graph.spent =
+            spent(&Reached { order: &order, graph: &tracer.graph, leaves: &tracer.leaves, ids: &tracer.ids });
         let Tracer { graph, leaves, slots, .. } = tracer;
         Ok(Traced { graph, leaves, slots, roots: asked })
+    }
+}
+
+/// The tensors that a graph was made of.
+pub(crate) struct Reached<'t> {
+    /// One for each node of the graph, held once here.
+    pub order: &'t [Tensor],
+    pub graph: &'t Graph,
+    pub leaves: &'t [Storage],
+    ids: &'t PointerMap<NodeId>,
+}
+
+impl Reached<'_> {
+    /// The node of a tensor, if it has one.
+    pub fn id(&self, tensor: &Tensor) -> Option<NodeId> {
+        self.ids.get(&Arc::as_ptr(&tensor.0)).copied()
     }
 }
 
@@ -168,7 +196,7 @@ pub(crate) struct Given<'d> {
 impl Function {
     /// The part of the results' history that has no value yet; and for each result which of the graph's outputs it is.
     pub fn new(given: &Given<'_>, results: &[&Tensor]) -> Result<(Function, Vec<usize>)> {
-        let mut tracer = Tracer::trace(Scene::Given(given), results)?;
+        let (mut tracer, _) = Tracer::trace(Scene::Given(given), results)?;
         tracer.ask(results);
         let outputs = &tracer.graph.outputs;
         let which = |result: &&Tensor| outputs.iter().position(|output| *output == tracer.ids[&Arc::as_ptr(&result.0)]);
@@ -189,7 +217,7 @@ impl Function {
 /// An operation's outputs as a graph of its inputs.
 pub(crate) fn describe(name: &str, outputs: &[Tensor]) -> Result<Graph> {
     let roots: Vec<&Tensor> = outputs.iter().collect();
-    let Tracer { mut graph, ids, .. } = Tracer::trace(Scene::Describe(name), &roots)?;
+    let (Tracer { mut graph, ids, .. }, _) = Tracer::trace(Scene::Describe(name), &roots)?;
     graph.outputs = roots.iter().map(|root| ids[&Arc::as_ptr(&root.0)]).collect();
     Ok(graph)
 }
@@ -222,7 +250,8 @@ enum Tie {
 }
 
 impl<'d> Tracer<'d> {
-    fn trace(scene: Scene<'d>, roots: &[&Tensor]) -> Result<Tracer<'d>> {
+    /// The graph of all that the roots depend on, and the tensor of each of its nodes.
+    fn trace(scene: Scene<'d>, roots: &[&Tensor]) -> Result<(Tracer<'d>, Vec<Tensor>)> {
         let order = inputs_first(roots, |tensor| tensor.0.value.get().is_some());
         let mut tracer = Tracer {
             scene,
@@ -237,7 +266,7 @@ impl<'d> Tracer<'d> {
             let id = tracer.add(tensor)?;
             tracer.ids.insert(Arc::as_ptr(&tensor.0), id);
         }
-        Ok(tracer)
+        Ok((tracer, order))
     }
 
     /// Makes each of the roots an output once; those that are.

@@ -256,6 +256,13 @@ impl Tensor {
     }
 }
 
+/// Another handle to the same: for what takes a tensor, or keeps it for its owner.
+impl From<&Tensor> for Tensor {
+    fn from(tensor: &Tensor) -> Tensor {
+        tensor.clone()
+    }
+}
+
 impl Node {
     /// A number larger than every one before.
     pub fn next_serial() -> u64 {

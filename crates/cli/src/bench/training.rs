@@ -186,7 +186,7 @@ impl Bench<'_> {
                 pass = pass.in_precision(self.precision);
             }
             let loss = model.forward(&x, &mut pass).cast(DType::F32).cross_entropy(&y);
-            optimiser.step(&mut model, &loss, pass)?;
+            optimiser.step(&mut model, loss, pass)?;
             self.device.synchronize()?;
             Ok(start.elapsed().as_secs_f64())
         };

@@ -85,8 +85,10 @@ impl<'a> Emitter<'a> {
             }
         }
         let stores: BTreeSet<NodeId> = self.nest.stores.iter().map(|store| store.node).collect();
-        let changed = |store: &&Store| store.adds || self.nest.changes.is_some_and(|(_, node)| node == store.node);
-        let changed: Vec<NodeId> = self.nest.stores.iter().filter(changed).map(|store| store.node).collect();
+        let changes = |store: &&Store| store.adds || self.nest.changes.is_some_and(|(_, node)| node == store.node);
+        let changed = self.nest.stores.iter().filter(changes).map(|store| store.node);
+        let changed: Vec<NodeId> = changed.chain(self.nest.replaces.iter().map(|(_, after)| *after)).collect();
+        self.nest.replaces.iter().for_each(|(before, _)| _ = loads.remove(before));
         let mut arguments = Vec::new();
         for (kind, nodes) in [("x", loads), ("y", stores)] {
             for (number, node) in nodes.into_iter().enumerate() {
@@ -97,6 +99,8 @@ impl<'a> Emitter<'a> {
                 };
                 let mem = self.b.buffer(&format!("{kind}{number}"), self.graph.node(node).dtype, access);
                 self.mems.insert(node, mem);
+                let same = self.nest.replaces.iter().filter(|(_, after)| *after == node);
+                self.mems.extend(same.map(|(before, _)| (*before, mem)));
                 arguments.push(Argument::Node(node));
             }
         }

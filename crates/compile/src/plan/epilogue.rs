@@ -28,7 +28,8 @@ pub fn attach(target: &Target, buffers: &[PlanBuffer], steps: Vec<PlanStep>) -> 
         let fitting = own.filter(|(maker, id)| fits(target, &steps[*maker..at], &kernel, grid, &args, *id));
         let Some((maker, result)) = fitting.max() else { continue };
         let wanted = |step: &PlanStep| step.buffers().any(|id| id == result);
-        let keeps = buffers[result.index()].role == Role::Output || steps[at + 1..].iter().flatten().any(wanted);
+        let asked = matches!(buffers[result.index()].role, Role::Output | Role::Spent(_));
+        let keeps = asked || steps[at + 1..].iter().flatten().any(wanted);
         if let Some(PlanStep::Routine { routine, buffers, .. }) = steps[maker].take() {
             let epilogue = Some(Box::new(PlanEpilogue { kernel, grid, args, keeps }));
             steps[at] = Some(PlanStep::Routine { routine, buffers, epilogue });

@@ -67,6 +67,15 @@ impl Step {
             Step::Kernel(call) => call.stored().collect(),
         }
     }
+
+    /// The nodes whose elements it writes.
+    pub fn writes(&self) -> BTreeSet<NodeId> {
+        match self {
+            Step::Nest(nest) => nest.stores.iter().map(|store| store.node).collect(),
+            Step::Routine(claim) => claim.outputs.iter().copied().flatten().collect(),
+            Step::Kernel(call) => call.outputs.iter().copied().flatten().collect(),
+        }
+    }
 }
 
 /// Decides what runs together on a target that offers these routines.

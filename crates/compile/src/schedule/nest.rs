@@ -38,6 +38,8 @@ pub struct Nest {
     pub stores: Vec<Store>,
     /// The node whose memory it changes, and the node that memory then is: the rest stays as it was.
     pub changes: Option<(NodeId, NodeId)>,
+    /// Nodes that it reads, each with one of the same memory that it writes: an element is read only before it is written.
+    pub replaces: Vec<(NodeId, NodeId)>,
 }
 
 /// A scalar computed in a nest.
@@ -297,7 +299,7 @@ impl Maker<'_> {
         }
         let Maker { group, values, sure, made, positions, .. } = self;
         let reads = group.reads.iter().map(|read| made[read]).chain(positions).collect();
-        Nest { outer: group.outer, loops: group.loops, values, sure, reads, stores, changes }
+        Nest { outer: group.outer, loops: group.loops, values, sure, reads, stores, changes, replaces: Vec::new() }
     }
 
     /// The stores of a scatter: first every element of a column as it was, then the rows added at their positions.

@@ -33,19 +33,27 @@ pub fn targets() -> [Target; 3] {
 pub fn check(name: &str, graph: &Graph) {
     let (leaves, slots) = inputs(graph, 7);
     let want = graph_interpret::run(graph, &leaves, &slots).unwrap();
+    let spent = Graph { spent: (0..leaves.len() as u32).collect(), ..graph.clone() };
+    for (graph, name) in [(graph, name), (&spent, &format!("{name} with its leaves spent"))] {
+        check_plans(name, graph, &leaves, &slots, &want);
+    }
+}
+
+#[track_caller]
+fn check_plans(name: &str, graph: &Graph, leaves: &[Array], slots: &[Scalar], want: &[Array]) {
     for target in targets() {
         for offers in [Offers::Nothing, Offers::Gemm] {
             let plan = plan(graph, &target, &|routine| offers.takes(routine)).unwrap();
             let bindings = |step: &PlanStep| step.buffers().count() as u32;
             assert!(plan.steps.iter().all(|step| bindings(step) <= target.max_bindings), "{name}: {plan}");
-            let have = run(&plan, &leaves, &slots).unwrap_or_else(|error| {
+            let have = run(&plan, leaves, slots).unwrap_or_else(|error| {
                 panic!(
                     "{name}, {:?}: {error}\n{plan}{}",
                     target.style,
                     schedule(graph, &target, &|routine| offers.takes(routine)).unwrap()
                 )
             });
-            for (number, (have, want)) in have.iter().zip(&want).enumerate() {
+            for (number, (have, want)) in have.iter().zip(want).enumerate() {
                 if let Some(wrong) = difference(have, want) {
                     let style = target.style;
                     panic!("{name}, output {number}, {style:?}, {offers:?}: {wrong}\n{plan}");
@@ -110,7 +118,7 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
     let mut memory: Vec<Vec<u8>> = Vec::new();
     for buffer in &plan.buffers {
         memory.push(match buffer.role {
-            Role::Leaf(n) => to_bytes(&leaves[n as usize].scalars()),
+            Role::Leaf(n) | Role::Spent(n) => to_bytes(&leaves[n as usize].scalars()),
             Role::Output | Role::Temp { .. } => vec![0xAA; buffer.bytes() as usize],
         });
     }

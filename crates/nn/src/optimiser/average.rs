@@ -1,8 +1,8 @@
 //! A running average of a model's parameters. [Polyak and Juditsky 1992]
 
-use panoply_tensor::{Result, Tensor, eval};
+use panoply_tensor::{Result, Tensor, exchange};
 
-use crate::module::{Module, Param, VisitorMut};
+use crate::module::{Module, Param, check_same, put};
 
 /// A model whose parameters follow another's slowly; often better in use than the one that is trained.
 #[derive(Clone, Debug)]
@@ -22,21 +22,24 @@ impl<M: Module + Clone> Average<M> {
     /// Moves trained parameters a little towards the model's; states and frozen ones are taken over. On error nothing has
     /// changed.
     pub fn update(&mut self, model: &M) -> Result<()> {
-        let (own, theirs) = (self.model.named_params(), model.named_params());
-        let next: Vec<Tensor> = own
-            .iter()
-            .zip(&theirs)
-            .map(|((_, own), (_, their))| match their.is_trained() {
+        let (names, own): (Vec<String>, Vec<Param>) = self.model.named_params().into_iter().unzip();
+        let mut next = Vec::with_capacity(own.len());
+        for (own, (_, their)) in own.iter().zip(&model.named_params()) {
+            next.push(match their.is_trained() {
                 true => own.tensor() * self.decay + their.tensor() * (1.0 - self.decay),
                 false => their.tensor().clone(),
-            })
-            .collect();
-        eval(&next.iter().collect::<Vec<&Tensor>>())?;
-        let mut values = next.iter();
-        let mut put = |_: &str, param: &mut Param| match values.next() {
-            Some(value) => param.set(value),
-            None => Ok(()),
+            });
+            check_same(own.tensor(), &next[next.len() - 1])?;
+        }
+        let mut old: Vec<Tensor> = own.iter().map(|own| own.tensor().clone()).collect();
+        drop(own);
+        // While it is computed the average is nowhere else, so that it may change where it is.
+        put(&mut self.model, &names, &mut std::iter::repeat_n(Tensor::scalar(0f32), names.len()))?;
+        let next = exchange(&mut old, next);
+        let (values, done) = match next {
+            Ok(values) => (values, Ok(())),
+            Err(error) => (old, Err(error)),
         };
-        self.model.visit_mut(&mut VisitorMut::new(&mut put))
+        put(&mut self.model, &names, &mut values.into_iter()).and(done)
     }
 }

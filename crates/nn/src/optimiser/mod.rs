@@ -7,6 +7,7 @@
 mod adagrad;
 mod adam;
 mod average;
+mod exchange;
 mod lion;
 mod rmsprop;
 mod scaling;
@@ -26,8 +27,10 @@ pub use scaling::LossScale;
 pub use schedule::{Plateau, Schedule};
 pub use sgd::SgdRule;
 
-use crate::layer::Pass;
-use crate::module::{Module, Param, Visitor, VisitorMut};
+use exchange::{Made, Next};
+
+use crate::layer::{Pass, Update};
+use crate::module::{Module, Visitor};
 
 /// Adam.
 pub type Adam = Optimiser<AdamRule>;
@@ -116,13 +119,22 @@ pub struct Optimiser<R> {
 }
 
 /// A step before it is made.
-struct Planned<'m> {
-    /// Parameters and what the rule remembers, after it.
-    next: BTreeMap<&'m str, (Tensor, Vec<Tensor>)>,
-    /// Before they are limited, in the order of the parameters.
-    gradients: Vec<Tensor>,
+struct Planned {
+    /// What each parameter in order becomes.
+    next: Vec<Next>,
+    /// Of each parameter's gradient a number that is finite if the gradient is.
+    sounds: Vec<Tensor>,
     /// The loss, and a number that is finite if all gradients are: `[2]`.
     report: Tensor,
+}
+
+/// Gradients as they are followed.
+struct Clipped {
+    gradients: Vec<Tensor>,
+    /// For each a number that is finite if it was, before it was limited.
+    sounds: Vec<Tensor>,
+    /// Their length as one vector, if it was needed.
+    length: Option<Tensor>,
 }
 
 impl<R: Rule> Optimiser<R> {
@@ -185,17 +197,19 @@ impl<R: Rule> Optimiser<R> {
             return self.sound(loss.cast(DType::F32).sum(..).item()?);
         }
         let gradients = self.gradients(&trained, loss)?;
-        let report = report(loss, &gradients, None);
+        let sounds = sounds(&gradients);
+        let [report, _] = report(loss, &sounds, None);
         let mut roots = vec![&report];
-        roots.extend(gradients.iter().chain(pass.roots()));
+        roots.extend(gradients.iter().chain(&sounds).chain(pass.roots()));
         eval(&roots)?;
-        let Judged { loss: value, stands } = self.judge(&report, &trained, &gradients)?;
+        let names = trained.iter().map(|(name, _)| name.as_str());
+        let Judged { loss: value, stands } = self.judge(&report, names.zip(&sounds))?;
         if !stands {
             self.waiting.clear();
             self.spoilt = true;
             return Ok(value);
         }
-        pass.commit(model)?;
+        Update::commit(&pass.into_updates(), model)?;
         let kept = trained.into_iter().zip(&gradients).map(|((name, _), gradient)| (name, gradient.detach()));
         self.waiting.extend(kept);
         Ok(value)
@@ -204,62 +218,63 @@ impl<R: Rule> Optimiser<R> {
     /// Moves the model one step down the loss and gives the loss's value. On error nothing has changed; a loss or a gradient
     /// that is no finite number is one. With a loss scale, a gradient is not: the step is left out with all its parts, counted
     /// ([`LossScale::skipped`]), and the next is made at a smaller scale.
-    pub fn step(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
-        let trained = trained(model, &pass)?;
+    ///
+    /// The loss may be given away or, as `&loss`, be kept, and with it its whole history, so that parameters are held twice while the
+    /// step is made. Otherwise they change where they are, as what the rule remembers does, but for what somebody else holds: a clone of
+    /// the model, for one.
+    pub fn step(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: Pass<'_>) -> Result<f64> {
+        let (loss, trained) = (loss.into(), trained(model, &pass)?);
         if self.spoilt {
             let value = self.sound(loss.cast(DType::F32).sum(..).item()?)?;
             self.spoilt = false;
             return Ok(value);
         }
-        let Planned { next, gradients, report } = self.plan(&trained, loss)?;
-        let mut roots = vec![&report];
-        roots.extend(next.values().flat_map(|(value, state)| [value].into_iter().chain(state)));
-        roots.extend(pass.roots());
-        eval(&roots)?;
-        let Judged { loss: value, stands } = self.judge(&report, &trained, &gradients)?;
-        if !stands {
-            self.waiting.clear();
-            return Ok(value);
+        let planned = self.plan(&trained, &loss)?;
+        // What is held here besides would have to stay as it is.
+        drop(loss);
+        let (names, values): (Vec<String>, Vec<Tensor>) = trained.into_iter().unzip();
+        let mut updates = pass.into_updates();
+        let Made { report, sounds, fresh } = self.make(model, (&names, values), planned, &mut updates)?;
+        let Judged { loss, stands } = self.judge(&report, names.iter().map(String::as_str).zip(&sounds))?;
+        if stands {
+            Update::commit(&updates, model)?;
+            self.state.extend(fresh);
+            self.steps += 1;
         }
-        let mut commit = |name: &str, param: &mut Param| match next.get(name) {
-            Some((value, _)) => param.set(value),
-            None => Ok(()),
-        };
-        model.visit_mut(&mut VisitorMut::new(&mut commit))?;
-        pass.commit(model)?;
-        let kept = next
-            .into_iter()
-            .map(|(name, (_, state))| (name.to_string(), state.iter().map(Tensor::detach).collect::<Vec<Tensor>>()));
-        self.state.extend(kept);
         self.waiting.clear();
-        self.steps += 1;
-        Ok(value)
+        Ok(loss)
     }
 
-    /// What [`Optimiser::step`] would take of the device's memory; nothing runs.
+    /// What [`Optimiser::step`] would take of the device's memory if the loss were given away and nobody held the parameters besides;
+    /// nothing runs.
     pub fn memory(&self, model: &dyn Module, loss: &Tensor, pass: &Pass<'_>) -> Result<MemoryPlan> {
         let trained = trained(model, pass)?;
-        let Planned { next, report, .. } = self.plan(&trained, loss)?;
+        let Planned { next, sounds, report } = self.plan(&trained, loss)?;
+        let mut old: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
+        let followed = trained.iter().zip(&next).filter(|(_, next)| next.follows);
+        old.extend(followed.filter_map(|((name, _), _)| self.state.get(name)).flatten());
         let mut roots = vec![&report];
-        roots.extend(next.values().flat_map(|(value, state)| [value].into_iter().chain(state)));
+        roots.extend(&sounds);
+        roots.extend(next.iter().map(|next| &next.value));
+        roots.extend(next.iter().flat_map(|next| &next.state));
         roots.extend(pass.roots());
-        MemoryPlan::of(&roots)
+        MemoryPlan::of_exchange(&old, &roots)
     }
 
-    fn plan<'m>(&self, trained: &'m [(String, Tensor)], loss: &Tensor) -> Result<Planned<'m>> {
+    fn plan(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Planned> {
         let gradients = self.gradients(trained, loss)?;
-        let (clipped, length) = self.clipped(&gradients);
-        let mut next: BTreeMap<&str, (Tensor, Vec<Tensor>)> = BTreeMap::new();
-        for ((name, value), gradient) in trained.iter().zip(&clipped) {
+        let Clipped { gradients, sounds, length } = self.clipped(gradients);
+        let [report, stands] = report(loss, &sounds, length);
+        let mut next = Vec::with_capacity(trained.len());
+        for ((name, value), gradient) in trained.iter().zip(&gradients) {
             let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
             let group = self.groups.iter().find(|group| (group.holds)(name, value));
             let rate = self.learning_rate * group.map_or(1.0, |group| group.rate);
             let decays = group.is_none_or(|group| group.decays);
             let step = Step { rate, number: self.steps + 1, decays };
-            next.insert(name, self.rule.update(value, gradient, state, &step));
+            next.push(Next::gated(self.rule.update(value, gradient, state, &step), (value, state), &stands)?);
         }
-        let report = report(loss, &gradients, length);
-        Ok(Planned { next, gradients, report })
+        Ok(Planned { next, sounds, report })
     }
 
     /// The loss's gradients with what waits added.
@@ -279,20 +294,24 @@ impl<R: Rule> Optimiser<R> {
         Ok(summed.collect())
     }
 
-    /// Gradients as they are followed, and their length as one vector if it was needed for that.
-    fn clipped(&self, gradients: &[Tensor]) -> (Vec<Tensor>, Option<Tensor>) {
+    /// Gradients as they are followed.
+    fn clipped(&self, gradients: Vec<Tensor>) -> Clipped {
         match self.clip {
-            None => (gradients.to_vec(), None),
+            None => Clipped { sounds: sounds(&gradients), gradients, length: None },
             Some(Clip::Value(largest)) => {
-                (gradients.iter().map(|gradient| gradient.clamp(-largest, largest)).collect(), None)
+                let limited = gradients.iter().map(|gradient| gradient.clamp(-largest, largest)).collect();
+                Clipped { sounds: sounds(&gradients), gradients: limited, length: None }
             }
             Some(Clip::Norm(longest)) => {
-                let squares = gradients.iter().map(|gradient| gradient.square().sum(..));
-                let Some(total) = squares.reduce(|sum, square| sum + square) else { return (gradients.to_vec(), None) };
+                let squares: Vec<Tensor> = gradients.iter().map(|gradient| gradient.square().sum(..)).collect();
+                let total = squares.iter().cloned().reduce(|sum, square| sum + square);
+                let sounds = squares.iter().map(|square| square.cast(DType::F32)).collect();
+                let Some(total) = total else { return Clipped { gradients, sounds, length: None } };
                 let length = total.sqrt();
                 // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
                 let factor = ((&length + 1e-6).recip() * longest).minimum(&Tensor::scalar(1f32));
-                (gradients.iter().map(|gradient| gradient * &factor).collect(), Some(length))
+                let gradients = gradients.iter().map(|gradient| gradient * &factor).collect();
+                Clipped { gradients, sounds, length: Some(length) }
             }
         }
     }
@@ -308,7 +327,7 @@ impl<R: Rule> Optimiser<R> {
     }
 
     /// What a step's report says: the loss, and whether the step stands.
-    fn judge(&mut self, report: &Tensor, trained: &[(String, Tensor)], gradients: &[Tensor]) -> Result<Judged> {
+    fn judge<'t>(&mut self, report: &Tensor, sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<Judged> {
         let [loss, sound] = report.to_vec::<f32>()?[..] else {
             unreachable!("a report is two numbers");
         };
@@ -319,7 +338,7 @@ impl<R: Rule> Optimiser<R> {
                 let message = format!(
                     "the loss of step {step} is {loss}, but a gradient is no finite number{}; \
                      the model is as the step before left it",
-                    first_not_finite(trained, gradients)?
+                    first_not_finite(sounds)?
                 );
                 Err(Error::mistake(message).note("a smaller learning rate or another form of the loss helps"))
             }
@@ -328,7 +347,7 @@ impl<R: Rule> Optimiser<R> {
                 if !stands && scale.factor < LossScale::SMALLEST {
                     let message = format!(
                         "gradients of step {step} are no finite numbers at any scale of the loss{}",
-                        first_not_finite(trained, gradients)?
+                        first_not_finite(sounds)?
                     );
                     return Err(Error::mistake(message).note("bf16 or f32 have the range for it"));
                 }
@@ -344,22 +363,25 @@ struct Judged {
     stands: bool,
 }
 
-/// The loss, and a number that is finite if all gradients are, side by side: one transfer tells both. The length of all of
-/// them is such a number; if nobody needed it, it is the sum of all of them times zero.
-fn report(loss: &Tensor, gradients: &[Tensor], length: Option<Tensor>) -> Tensor {
-    let nothing = || {
-        let each = gradients.iter().map(|gradient| (gradient * 0.0).sum(..).cast(DType::F32));
-        each.reduce(|a, b| a + b)
-    };
-    let sound = length.map(|length| length.cast(DType::F32)).or_else(nothing);
-    let loss = loss.cast(DType::F32).sum(..);
-    Tensor::stack(&[loss, sound.unwrap_or_else(|| Tensor::scalar(0f32))], 0)
+/// Of each gradient a number that is finite if all of it is: the sum of it times zero.
+fn sounds(gradients: &[Tensor]) -> Vec<Tensor> {
+    gradients.iter().map(|gradient| (gradient * 0.0).sum(..).cast(DType::F32)).collect()
 }
 
-/// `, first that of fc1.weight`: the first parameter whose gradient is not finite. It is computed once more to find out.
-fn first_not_finite(trained: &[(String, Tensor)], gradients: &[Tensor]) -> Result<String> {
-    for ((name, _), gradient) in trained.iter().zip(gradients) {
-        if gradient.is_finite().all(..).cast(DType::F32).item()? == 0.0 {
+/// The loss, and a number that is finite if all gradients are, side by side: one transfer tells both. The length of all of
+/// them is such a number, if it was needed. And whether both are finite.
+fn report(loss: &Tensor, sounds: &[Tensor], length: Option<Tensor>) -> [Tensor; 2] {
+    let all = || sounds.iter().cloned().reduce(|a, b| a + b);
+    let sound = length.map(|length| length.cast(DType::F32)).or_else(all).unwrap_or_else(|| Tensor::scalar(0f32));
+    let loss = loss.cast(DType::F32).sum(..);
+    let stands = (&loss * 0.0 + &sound).is_finite();
+    [Tensor::stack(&[loss, sound], 0), stands]
+}
+
+/// `, first that of fc1.weight`: the first parameter whose gradient is not finite.
+fn first_not_finite<'t>(sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<String> {
+    for (name, sound) in sounds {
+        if !sound.item()?.is_finite() {
             return Ok(format!(", first that of {name}"));
         }
     }

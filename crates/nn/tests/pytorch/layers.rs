@@ -202,7 +202,7 @@ fn batch_norm_and_its_running_statistics() {
             let mut pass = Pass::train(&mut rng);
             let output = layer.forward(&file.get(&format!("in/{step}")), &mut pass);
             close("output in training", &output, &file.get(&format!("out/{step}")), 4e-6);
-            still.step(&mut layer, &output.square().mean(..), pass).unwrap();
+            still.step(&mut layer, output.square().mean(..), pass).unwrap();
             close("running mean", layer.running_mean.tensor(), &file.get(&format!("mean/{step}")), 4e-6);
             close("running variance", layer.running_var.tensor(), &file.get(&format!("var/{step}")), 4e-6);
         }

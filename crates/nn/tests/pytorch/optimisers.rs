@@ -13,7 +13,7 @@ fn follows<R: Rule>(name: &str, mut optimiser: Optimiser<R>) {
     let mut rng = Rng::seed(0);
     for step in 1..=100 {
         let loss = (x.matmul(model.weight.tensor()) - &y).square().mean(..);
-        optimiser.step(&mut model, &loss, Pass::train(&mut rng)).unwrap();
+        optimiser.step(&mut model, loss, Pass::train(&mut rng)).unwrap();
         if [1, 2, 10, 100].contains(&step) {
             let want = file.get(&format!("{name}/{step}"));
             close(&format!("{name}, step {step}"), model.weight.tensor(), &want, 1e-5);

@@ -24,7 +24,7 @@ fn train(device: &Device) -> (Vec<f64>, Vec<f64>) {
         let step = |_| {
             let mut pass = Pass::train(&mut rng);
             let loss = model.forward(&x, &mut pass).cross_entropy(&y);
-            optimiser.step(&mut model, &loss, pass).unwrap()
+            optimiser.step(&mut model, loss, pass).unwrap()
         };
         let losses = (0..STEPS).map(step).collect();
         let params = model.named_params();

@@ -73,9 +73,9 @@ impl Storage {
         Ok(Storage { block: self.block.clone(), offset, bytes: range.end - range.start })
     }
 
-    /// Whether nobody else holds the allocation, so that it may be written in place.
-    pub fn is_unique(&self) -> bool {
-        Arc::strong_count(&self.block) == 1
+    /// How many handles there are to the allocation, this one among them: whoever holds them all may let it be written over.
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.block)
     }
 
     /// Whether both are in one allocation and share bytes.
