@@ -1,7 +1,7 @@
 //! Random verified kernels give on every device what the interpreter gives: byte for byte, but for the bits of a NaN, and for
 //! transcendental results within the contract.
 //!
-//! A run takes as many kernels as a device's compiler allows: 1000 on the CPU (3 ms each on two loaded cores), 300 on the interpreter of PTX (25 ms),
+//! A run takes as many kernels as a device's compiler allows: 1000 on the CPU (4 ms each on two loaded cores), 300 on the interpreter of PTX (9 to 25 ms),
 //! 100 on Vulkan (0.4 s), 20 on OpenCL (0.1 to 0.5 s), 10 on HIP's and Level Zero's stand-ins and Intel's SPIR-V (0.5 s), 20 on SwiftShader.
 //! `PANOPLY_TEST_FULL=1` means ten thousand on each, three hundred on SwiftShader. `PANOPLY_TEST_KERNELS` sets how many run on each device,
 //! `PANOPLY_TEST_SEED` the first seed; `PANOPLY_TEST_DEVICE` names the only device to run on. `cpu:checked` is left out: it reports the

@@ -79,6 +79,7 @@ fn groups(bench: &Bench<'_>) -> Result<()> {
 fn subgroups(bench: &Bench<'_>) -> Result<()> {
     let (found, lanes) = combined(bench, [16, 1, 1], Scope::Subgroup)?;
     let (size, mut members) = (lanes[0] / 100, Vec::new());
+    expect("whether a subgroup has work-items", size > 0, true)?;
     for (i, lane) in lanes.iter().enumerate() {
         // Consecutive work-items, and the last of a group may be fewer.
         let next = i as u32 % 16 % size;
