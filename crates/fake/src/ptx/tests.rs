@@ -58,6 +58,8 @@ fn integers() {
         ("not.b32 %r1, 0", 0xFFFF_FFFF),
         ("xor.b32 %r1, 6, 3", 5),
         ("clz.b64 %r1, 1", 63),
+        ("popc.b32 %r1, -1", 32),
+        ("popc.b64 %r1, -2", 63),
     ];
     for (instruction, expected) in table {
         assert_eq!(int(instruction), expected, "{instruction}");
