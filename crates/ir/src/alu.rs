@@ -20,6 +20,8 @@ pub enum Alu {
     Not,
     /// Magnitude; wraps for the smallest integer.
     Abs,
+    /// How many bits are set. Integer.
+    CountOnes,
     /// A transcendental function. Float.
     Math(Math),
     /// Square root, correctly rounded; NaN below 0. Float.
@@ -147,10 +149,10 @@ pub enum Domain {
 impl Alu {
     /// Every operation, in declaration order.
     #[rustfmt::skip]
-    pub const ALL: [Alu; 39] = {
+    pub const ALL: [Alu; 40] = {
         use self::Math::*;
         [
-            Alu::Neg, Alu::Not, Alu::Abs, Alu::Math(Exp), Alu::Math(Exp2), Alu::Math(Ln), Alu::Math(Log2),
+            Alu::Neg, Alu::Not, Alu::Abs, Alu::CountOnes, Alu::Math(Exp), Alu::Math(Exp2), Alu::Math(Ln), Alu::Math(Log2),
             Alu::Math(Log1p), Alu::Math(Expm1), Alu::Math(Sin), Alu::Math(Cos), Alu::Math(Tan), Alu::Math(Atan),
             Alu::Math(Tanh), Alu::Math(Erf), Alu::Sqrt, Alu::Floor, Alu::Ceil, Alu::Round, Alu::Trunc, Alu::Add,
             Alu::Sub, Alu::Mul, Alu::Div, Alu::Rem, Alu::Min, Alu::Max, Alu::Pow, Alu::And, Alu::Or, Alu::Xor, Alu::Shl,
@@ -162,7 +164,7 @@ impl Alu {
     pub const fn arity(self) -> usize {
         match self {
             Alu::Neg | Alu::Not | Alu::Abs | Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round => 1,
-            Alu::Trunc => 1,
+            Alu::Trunc | Alu::CountOnes => 1,
             Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Rem | Alu::Min | Alu::Max | Alu::Pow => 2,
             Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => 2,
             Alu::Select | Alu::Fma => 3,
@@ -190,19 +192,20 @@ impl Alu {
         match self {
             Math(_) | Sqrt | Floor | Ceil | Round | Trunc | Pow | Fma => Domain::Float,
             Neg | Abs | Add | Sub | Mul | Div | Rem | Min | Max | Lt | Le => Domain::Number,
-            Shl | Shr => Domain::Int,
+            CountOnes | Shl | Shr => Domain::Int,
             Not | And | Or | Xor => Domain::Bits,
             Eq | Ne | Select => Domain::Any,
         }
     }
 
-    /// The spelling in the text form: the variant's name in lower case.
+    /// The spelling in the text form: the variant's name in snake case.
     pub fn name(self) -> &'static str {
         use Alu::*;
         match self {
             Neg => "neg",
             Not => "not",
             Abs => "abs",
+            CountOnes => "count_ones",
             Math(function) => function.name(),
             Sqrt => "sqrt",
             Floor => "floor",

@@ -64,6 +64,16 @@ impl DType {
         self.is_float() || matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
 
+    /// The unsigned integer of the same width.
+    pub const fn unsigned(self) -> DType {
+        match self.bytes() {
+            1 => DType::U8,
+            2 => DType::U16,
+            4 => DType::U32,
+            _ => DType::U64,
+        }
+    }
+
     /// The Rust spelling: `f32`, `u8`, `bool`.
     pub const fn name(self) -> &'static str {
         match self {

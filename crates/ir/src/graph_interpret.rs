@@ -357,7 +357,7 @@ fn float(op: Alu, x: &[f64]) -> Number {
         Alu::Le => return truth(x[0] <= x[1]),
         Alu::Eq => return truth(x[0] == x[1]),
         Alu::Ne => return truth(x[0] != x[1]),
-        Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => {
+        Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => {
             unreachable!("the graph was verified")
         }
     };
@@ -372,6 +372,7 @@ fn int(op: Alu, dtype: DType, x: &[i128]) -> i128 {
         Alu::Not if dtype == DType::Bool => 1 - x[0],
         Alu::Not => !x[0],
         Alu::Abs => x[0].abs(),
+        Alu::CountOnes => (x[0] & ((1 << dtype.bits()) - 1)).count_ones().into(),
         Alu::Add => x[0] + x[1],
         Alu::Sub => x[0] - x[1],
         Alu::Mul => x[0].wrapping_mul(x[1]),
@@ -481,6 +482,7 @@ mod tests {
         check(Op::Alu(Alu::Rem), &[byte(-5), byte(0)], byte(-5));
         check(Op::Alu(Alu::Shl), &[byte(1), byte(9)], byte(2));
         check(Op::Alu(Alu::Not), &[ints([1], DType::Bool, &[0])], ints([1], DType::Bool, &[1]));
+        check(Op::Alu(Alu::CountOnes), &[ints([3], DType::I8, &[0, 5, -2])], ints([3], DType::I8, &[0, 2, 7]));
         check(Op::Alu(Alu::Lt), &[byte(-1), byte(1)], ints([1], DType::Bool, &[1]));
     }
 

@@ -31,6 +31,7 @@ macro_rules! integers {
                 check(Alu::Neg, &[(*a).into()], a.wrapping_neg().into());
                 check(Alu::Not, &[(*a).into()], (!a).into());
                 check(Alu::Abs, &[(*a).into()], abs(*a).into());
+                check(Alu::CountOnes, &[(*a).into()], (a.count_ones() as $ty).into());
                 for b in &values {
                     let (a, b) = (*a, *b);
                     let both = [a.into(), b.into()];

@@ -328,6 +328,7 @@ fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<
             Some(vec![None, Some(g.where_(&x[0], &zero)), Some(zero.where_(&x[0], g))])
         }
         Alu::Fma => Some(vec![Some(g * &x[1]), Some(g * &x[0]), Some(g.clone())]),
-        Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => None,
+        Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
+        Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => None,
     }
 }

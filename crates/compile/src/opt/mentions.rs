@@ -88,9 +88,16 @@ fn own_cost(kernel: &Kernel, id: ExprId) -> u32 {
         Expr::Alu(op, _) => match op {
             Alu::Math(_) | Alu::Pow => 16,
             Alu::Div | Alu::Rem | Alu::Sqrt => DEAR,
-            Alu::Neg | Alu::Not | Alu::Abs | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Add | Alu::Sub => {
-                1
-            }
+            Alu::Neg
+            | Alu::Not
+            | Alu::Abs
+            | Alu::CountOnes
+            | Alu::Floor
+            | Alu::Ceil
+            | Alu::Round
+            | Alu::Trunc
+            | Alu::Add
+            | Alu::Sub => 1,
             Alu::Mul
             | Alu::Min
             | Alu::Max

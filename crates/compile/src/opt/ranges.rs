@@ -114,6 +114,8 @@ fn operation(op: Alu, x: &[Range], whole: Range) -> Option<Range> {
         Alu::Neg => Range { lo: -x[0].hi, hi: -x[0].lo },
         Alu::Abs if natural(x[0]) => x[0],
         Alu::Abs => Range { lo: 0, hi: x[0].hi.max(-x[0].lo) },
+        Alu::CountOnes if natural(x[0]) => Range { lo: 0, hi: (128 - x[0].hi.leading_zeros()).into() },
+        Alu::CountOnes => Range { lo: 0, hi: bits.into() },
         Alu::Add => Range { lo: x[0].lo + x[1].lo, hi: x[0].hi + x[1].hi },
         Alu::Sub => Range { lo: x[0].lo - x[1].hi, hi: x[0].hi - x[1].lo },
         Alu::Mul => Range::of_corners(pairs().map(|(a, b)| a.saturating_mul(b))),

@@ -94,17 +94,23 @@ fn interval(kernel: &Kernel, facts: &Facts<'_>, id: ExprId, signed: &HashMap<Exp
 /// Whether an operation on indices that fit gives the same in 32 bits.
 fn same_in_32_bits(kernel: &Kernel, facts: &Facts<'_>, id: ExprId, signed: &HashMap<ExprId, Range>) -> bool {
     let natural = |id: ExprId| signed.get(&id).is_none_or(|range| range.lo >= 0);
-    match kernel.exprs.get(id) {
-        Expr::Cast(_, x) => natural(x),
-        Expr::Alu(op @ (Alu::Shl | Alu::Shr), args) if kernel.exprs.ty(id) == Type::Index => {
+    let (op, args) = match kernel.exprs.get(id) {
+        Expr::Alu(op, args) => (op, args),
+        Expr::Cast(_, x) => return natural(x),
+        _ => return true,
+    };
+    match op {
+        Alu::Shl | Alu::Shr if kernel.exprs.ty(id) == Type::Index => {
             let few = facts.range(args[1]).is_some_and(|amount| amount.lo >= 0 && amount.hi < 32);
             few && (op == Alu::Shl || natural(args[0]))
         }
-        Expr::Alu(Alu::Div | Alu::Rem | Alu::And | Alu::Or | Alu::Xor | Alu::Abs | Alu::Min | Alu::Max, args) => {
+        Alu::CountOnes | Alu::Div | Alu::Rem | Alu::And | Alu::Or | Alu::Xor | Alu::Abs | Alu::Min | Alu::Max => {
             args.iter().all(|arg| natural(*arg))
         }
         // An inverted index has its high bits set: `interval` has refused it.
-        _ => true,
+        Alu::Not | Alu::Neg | Alu::Add | Alu::Sub | Alu::Mul | Alu::Shl | Alu::Shr => true,
+        Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select => true,
+        Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc | Alu::Pow | Alu::Fma => true,
     }
 }
 
@@ -139,6 +145,7 @@ mod tests {
             "cast<index>(cast<u8>(n[0]))",
             "sub(div(global_id.x, 3), 5)",
             "shl(global_id.x, 4)",
+            "count_ones(global_id.x)",
             "cast<index>(n[0])",
             "select(lt(sub(global_id.x, 1), len(x)), 1, 2)",
         ] {
@@ -149,6 +156,7 @@ mod tests {
             "cast<index>(y[0])",
             "shr(global_id.x, 40)",
             "not(global_id.x)",
+            "count_ones(sub(global_id.x, 1))",
             "cast<index>(cast<u32>(sub(global_id.x, 1)))",
             "mul(mul(global_id.x, 100000), 100000)",
             "4294967296",

@@ -32,7 +32,7 @@ pub(super) struct Dialect {
     pub barrier: &'static str,
     /// The 32-bit value of the work-item of the subgroup with this lane. Never asked for where a target has no subgroups.
     pub shuffle: fn(value: &str, lane: &str) -> String,
-    /// The functions of floats that are not called what the IR calls them.
+    /// The functions that are not called what the IR calls them.
     pub math: &'static [(Alu, &'static str)],
     /// What ends the name of a function of f32.
     pub math_f32: &'static str,
@@ -82,7 +82,7 @@ impl Dialect {
         find(&self.bits_as, dtype)
     }
 
-    /// The function of one, two or three f32 or f64.
+    /// The function of one, two or three f32 or f64, or of unsigned integers.
     pub fn math(&self, op: Alu, dtype: DType) -> String {
         let known = self.math.iter().find(|(known, _)| *known == op);
         let name = known.map_or(op.name(), |(_, name)| *name);

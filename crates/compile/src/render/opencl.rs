@@ -33,7 +33,13 @@ pub(super) const DIALECT: Dialect = Dialect {
     builtin,
     barrier: "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
     shuffle: |value, lane| format!("intel_sub_group_shuffle({value}, {lane})"),
-    math: &[(Alu::Abs, "fabs"), (Alu::Math(Math::Ln), "log"), (Alu::Round, "rint"), (Alu::Rem, "fmod")],
+    math: &[
+        (Alu::Abs, "fabs"),
+        (Alu::CountOnes, "popcount"),
+        (Alu::Math(Math::Ln), "log"),
+        (Alu::Round, "rint"),
+        (Alu::Rem, "fmod"),
+    ],
     math_f32: "",
     bits_as: [
         (DType::I32, "as_int"),

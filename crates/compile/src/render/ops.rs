@@ -53,7 +53,9 @@ impl Ops {
             Alu::Min => return self.call(Helper::Min(register), args),
             Alu::Max => return self.call(Helper::Max(register), args),
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Select => return compare_or_select(op, args),
-            Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => unreachable!("bits of {dtype}"),
+            Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+                unreachable!("bits of {dtype}")
+            }
         };
         self.rounded(dtype, text)
     }
@@ -71,6 +73,11 @@ impl Ops {
             Alu::Not => format!("(~{})", args[0]),
             Alu::Abs if !dtype.is_signed() => args[0].clone(),
             Alu::Abs => self.call(Helper::Abs(dtype), args),
+            Alu::CountOnes => {
+                // The sign of a narrow integer would be promoted to more bits, and some languages' functions give an `int`.
+                let bits = self.cast(Some(dtype), Some(dtype.unsigned()), &args[0]);
+                format!("({}){}", self.name(dtype), self.math(op, dtype.unsigned(), &[bits]))
+            }
             Alu::Add => self.wrapped(dtype, "+", args),
             Alu::Sub => self.wrapped(dtype, "-", args),
             Alu::Mul => self.wrapped(dtype, "*", args),

@@ -89,9 +89,8 @@ impl Cost {
 fn alu_cost(alu: Alu) -> f64 {
     use Alu::*;
     match alu {
-        Neg | Not | Abs | Floor | Ceil | Round | Trunc | Add | Sub | Mul | Min | Max | And | Or | Xor | Shl | Shr => {
-            0.05
-        }
+        Neg | Not | Abs | CountOnes | Floor | Ceil | Round | Trunc | Add | Sub | Mul | Min | Max | And | Or | Xor
+        | Shl | Shr => 0.05,
         Lt | Le | Eq | Ne | Select | Fma => 0.05,
         Div | Sqrt => 0.2,
         Rem => 0.4,

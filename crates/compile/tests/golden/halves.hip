@@ -8,7 +8,7 @@ static __attribute__((device)) f32 exact_sqrtf(f32 x) {
     const bool tiny = x < 0x1p-96f;
     const f32 y = tiny ? x * 0x1p+32f : x;
     const f32 near = __builtin_amdgcn_sqrtf(y);
-    const f32 below = as<f32>(as<i32>(near) - 1), above = as<f32>(as<i32>(near) + 1);
+    const f32 below = as<f32>(as<u32>(near) - 1), above = as<f32>(as<u32>(near) + 1);
     const f32 root = __builtin_fmaf(-below, near, y) <= 0.0f ? below : __builtin_fmaf(-above, near, y) > 0.0f ? above : near;
     return y == 0.0f || y == __builtin_inff() ? y : tiny ? root * 0x1p-16f : root;
 }

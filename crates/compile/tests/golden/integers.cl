@@ -132,4 +132,14 @@ kernel void integers_(
     const ulong t41 = rem_u64(div_u64((((~(0 - (gid0 < data_u64_len ? data_u64_[gid0] : 0UL))) + t40) - t40) * t40, t40), t40);
     const ulong t42 = ((((max_u64(min_u64(t41, t40), t40) & t40) | t40) ^ t40) << (t40 & 63)) >> (t40 & 63);
     if (gid0 < data_u64_len) data_u64_[gid0] = (t42 < 9223372036854775808UL) ? (t42 / 3UL) : (t42 << 3);
+    if (gid0 < data_i8_len) data_i8_[gid0] = (char)popcount((uchar)(gid0 < data_i8_len ? data_i8_[gid0] : 0));
+    if (gid0 < data_i16_len) data_i16_[gid0] = (short)popcount((ushort)(gid0 < data_i16_len ? data_i16_[gid0] : 0));
+    if (gid0 < data_i32_len) data_i32_[gid0] = (int)popcount((uint)(gid0 < data_i32_len ? data_i32_[gid0] : 0));
+    if (gid0 < data_i64_len) data_i64_[gid0] = (long)popcount((ulong)(gid0 < data_i64_len ? data_i64_[gid0] : 0L));
+    if (gid0 < data_u8_len) data_u8_[gid0] = (uchar)popcount(gid0 < data_u8_len ? data_u8_[gid0] : 0);
+    if (gid0 < data_u16_len) data_u16_[gid0] = (ushort)popcount(gid0 < data_u16_len ? data_u16_[gid0] : 0);
+    if (gid0 < data_u32_len) data_u32_[gid0] = (uint)popcount(gid0 < data_u32_len ? data_u32_[gid0] : 0u);
+    if (gid0 < data_u64_len) data_u64_[gid0] = (ulong)popcount(gid0 < data_u64_len ? data_u64_[gid0] : 0UL);
+    const ulong t43 = (ulong)popcount(gid0);
+    if (t43 < data_u32_len) data_u32_[t43] = 0u;
 }

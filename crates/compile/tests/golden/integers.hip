@@ -135,4 +135,14 @@ extern "C" __attribute__((global)) void integers_(
     const u64 t41 = rem_u64(div_u64((((~(0 - (gid0 < data_u64_len ? data_u64_[gid0] : 0ull))) + t40) - t40) * t40, t40), t40);
     const u64 t42 = ((((max_u64(min_u64(t41, t40), t40) & t40) | t40) ^ t40) << (t40 & 63)) >> (t40 & 63);
     if (gid0 < data_u64_len) data_u64_[gid0] = (t42 < 9223372036854775808ull) ? div_u64(t42, 3ull) : (t42 << (3ull & 63));
+    if (gid0 < data_i8_len) data_i8_[gid0] = (i8)__builtin_popcountll((u8)(gid0 < data_i8_len ? data_i8_[gid0] : 0));
+    if (gid0 < data_i16_len) data_i16_[gid0] = (i16)__builtin_popcountll((u16)(gid0 < data_i16_len ? data_i16_[gid0] : 0));
+    if (gid0 < data_i32_len) data_i32_[gid0] = (i32)__builtin_popcountll((u32)(gid0 < data_i32_len ? data_i32_[gid0] : 0));
+    if (gid0 < data_i64_len) data_i64_[gid0] = (i64)__builtin_popcountll((u64)(gid0 < data_i64_len ? data_i64_[gid0] : 0ll));
+    if (gid0 < data_u8_len) data_u8_[gid0] = (u8)__builtin_popcountll(gid0 < data_u8_len ? data_u8_[gid0] : 0);
+    if (gid0 < data_u16_len) data_u16_[gid0] = (u16)__builtin_popcountll(gid0 < data_u16_len ? data_u16_[gid0] : 0);
+    if (gid0 < data_u32_len) data_u32_[gid0] = (u32)__builtin_popcountll(gid0 < data_u32_len ? data_u32_[gid0] : 0u);
+    if (gid0 < data_u64_len) data_u64_[gid0] = (u64)__builtin_popcountll(gid0 < data_u64_len ? data_u64_[gid0] : 0ull);
+    const u64 t43 = (u64)__builtin_popcountll(gid0);
+    if (t43 < data_u32_len) data_u32_[t43] = 0u;
 }

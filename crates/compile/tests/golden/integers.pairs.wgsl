@@ -55,6 +55,7 @@ fn pair_shr_signed(a: vec2<u32>, amount: vec2<u32>) -> vec2<u32> {
     return select(vec2<u32>((a.x >> n) | ((a.y << 1u) << (31u - n)), high), vec2<u32>(high, sign), (amount.x & 32u) != 0u);
 }
 fn pair_abs(a: vec2<u32>) -> vec2<u32> { return select(a, pair_sub(vec2<u32>(), a), a.y > 0x7fffffffu); }
+fn pair_count_ones(a: vec2<u32>) -> vec2<u32> { return vec2<u32>(countOneBits(a.x) + countOneBits(a.y), 0u); }
 fn pair_divide(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
     if (b.x | b.y) == 0u { return vec4<u32>(0u, 0u, a); }
     var q = a;
@@ -234,4 +235,56 @@ fn integers_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocat
     let t112: bool = gid0 < data_u64_len;
     let t113: u32 = select(0u, data_u64_off + gid0, t112);
     if t112 { data_u64_[t113] = t111; }
+    let t114: bool = gid0 < data_i8_len;
+    let t115: u32 = select(0u, data_i8_off + gid0, t114);
+    let t116: i32 = select(0i, (bitcast<i32>(atomicLoad(&data_i8_[t115 >> 2u]) >> ((t115 & 3u) << 3u)) << 24u) >> 24u, t114);
+    let t117: bool = gid0 < data_i8_len;
+    let t118: u32 = select(0u, data_i8_off + gid0, t117);
+    let t119: u32 = bitcast<u32>(bitcast<i32>(countOneBits(bitcast<u32>(t116) & 0xffu))) & 0xffu;
+    if t117 { atomicAnd(&data_i8_[t118 >> 2u], ~(0xffu << ((t118 & 3u) << 3u))); atomicOr(&data_i8_[t118 >> 2u], t119 << ((t118 & 3u) << 3u)); }
+    let t120: bool = gid0 < data_i16_len;
+    let t121: u32 = select(0u, data_i16_off + gid0, t120);
+    let t122: i32 = select(0i, (bitcast<i32>(atomicLoad(&data_i16_[t121 >> 1u]) >> ((t121 & 1u) << 4u)) << 16u) >> 16u, t120);
+    let t123: bool = gid0 < data_i16_len;
+    let t124: u32 = select(0u, data_i16_off + gid0, t123);
+    let t125: u32 = bitcast<u32>(bitcast<i32>(countOneBits(bitcast<u32>(t122) & 0xffffu))) & 0xffffu;
+    if t123 { atomicAnd(&data_i16_[t124 >> 1u], ~(0xffffu << ((t124 & 1u) << 4u))); atomicOr(&data_i16_[t124 >> 1u], t125 << ((t124 & 1u) << 4u)); }
+    let t126: bool = gid0 < data_i32_len;
+    let t127: u32 = select(0u, data_i32_off + gid0, t126);
+    let t128: bool = gid0 < data_i32_len;
+    let t129: u32 = select(0u, data_i32_off + gid0, t128);
+    if t128 { data_i32_[t129] = bitcast<i32>(countOneBits(bitcast<u32>(select(0i, data_i32_[t127], t126)))); }
+    let t130: bool = gid0 < data_i64_len;
+    let t131: u32 = select(0u, data_i64_off + gid0, t130);
+    let t132: bool = gid0 < data_i64_len;
+    let t133: u32 = select(0u, data_i64_off + gid0, t132);
+    if t132 { data_i64_[t133] = pair_count_ones(select(vec2<u32>(0u, 0u), data_i64_[t131], t130)); }
+    let t134: bool = gid0 < data_u8_len;
+    let t135: u32 = select(0u, data_u8_off + gid0, t134);
+    let t136: u32 = countOneBits(select(0u, (atomicLoad(&data_u8_[t135 >> 2u]) >> ((t135 & 3u) << 3u)) & 0xffu, t134));
+    let t137: bool = gid0 < data_u8_len;
+    let t138: u32 = select(0u, data_u8_off + gid0, t137);
+    let t139: u32 = t136;
+    if t137 { atomicAnd(&data_u8_[t138 >> 2u], ~(0xffu << ((t138 & 3u) << 3u))); atomicOr(&data_u8_[t138 >> 2u], t139 << ((t138 & 3u) << 3u)); }
+    let t140: bool = gid0 < data_u16_len;
+    let t141: u32 = select(0u, data_u16_off + gid0, t140);
+    let t142: u32 = countOneBits(select(0u, (atomicLoad(&data_u16_[t141 >> 1u]) >> ((t141 & 1u) << 4u)) & 0xffffu, t140));
+    let t143: bool = gid0 < data_u16_len;
+    let t144: u32 = select(0u, data_u16_off + gid0, t143);
+    let t145: u32 = t142;
+    if t143 { atomicAnd(&data_u16_[t144 >> 1u], ~(0xffffu << ((t144 & 1u) << 4u))); atomicOr(&data_u16_[t144 >> 1u], t145 << ((t144 & 1u) << 4u)); }
+    let t146: bool = gid0 < data_u32_len;
+    let t147: u32 = select(0u, data_u32_off + gid0, t146);
+    let t148: bool = gid0 < data_u32_len;
+    let t149: u32 = select(0u, data_u32_off + gid0, t148);
+    if t148 { data_u32_[t149] = countOneBits(select(0u, data_u32_[t147], t146)); }
+    let t150: bool = gid0 < data_u64_len;
+    let t151: u32 = select(0u, data_u64_off + gid0, t150);
+    let t152: bool = gid0 < data_u64_len;
+    let t153: u32 = select(0u, data_u64_off + gid0, t152);
+    if t152 { data_u64_[t153] = pair_count_ones(select(vec2<u32>(0u, 0u), data_u64_[t151], t150)); }
+    let t154: u32 = countOneBits(gid0);
+    let t155: bool = t154 < data_u32_len;
+    let t156: u32 = select(0u, data_u32_off + t154, t155);
+    if t155 { data_u32_[t156] = 0u; }
 }

@@ -16,6 +16,7 @@ fn min_u64(a: u64, b: u64) -> u64 { return select(b, a, (a < b)); }
 fn max_i64(a: i64, b: i64) -> i64 { return select(b, a, (a > b)); }
 fn max_u64(a: u64, b: u64) -> u64 { return select(b, a, (a > b)); }
 fn abs_i64(a: i64) -> i64 { return select(a, -a, a < 0li); }
+fn count_ones_u64(x: u64) -> u64 { return u64(countOneBits(u32(x)) + countOneBits(u32(x >> 32u))); }
 fn div_i32(a: i32, b: i32) -> i32 {
     let d = select(b, 1i, (b == 0i) || (b == -1i));
     return select(select(a / d, 0i - a, b == -1i), 0i, b == 0i);
@@ -183,4 +184,56 @@ fn integers_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocat
     let t109: bool = gid0 < data_u64_len;
     let t110: u32 = select(0u, data_u64_off + gid0, t109);
     if t109 { data_u64_[t110] = select(t108 << 3u, t108 / 3lu, t108 < 9223372036854775808lu); }
+    let t111: bool = gid0 < data_i8_len;
+    let t112: u32 = select(0u, data_i8_off + gid0, t111);
+    let t113: i32 = select(0i, (bitcast<i32>(atomicLoad(&data_i8_[t112 >> 2u]) >> ((t112 & 3u) << 3u)) << 24u) >> 24u, t111);
+    let t114: bool = gid0 < data_i8_len;
+    let t115: u32 = select(0u, data_i8_off + gid0, t114);
+    let t116: u32 = bitcast<u32>(bitcast<i32>(countOneBits(bitcast<u32>(t113) & 0xffu))) & 0xffu;
+    if t114 { atomicAnd(&data_i8_[t115 >> 2u], ~(0xffu << ((t115 & 3u) << 3u))); atomicOr(&data_i8_[t115 >> 2u], t116 << ((t115 & 3u) << 3u)); }
+    let t117: bool = gid0 < data_i16_len;
+    let t118: u32 = select(0u, data_i16_off + gid0, t117);
+    let t119: i32 = select(0i, (bitcast<i32>(atomicLoad(&data_i16_[t118 >> 1u]) >> ((t118 & 1u) << 4u)) << 16u) >> 16u, t117);
+    let t120: bool = gid0 < data_i16_len;
+    let t121: u32 = select(0u, data_i16_off + gid0, t120);
+    let t122: u32 = bitcast<u32>(bitcast<i32>(countOneBits(bitcast<u32>(t119) & 0xffffu))) & 0xffffu;
+    if t120 { atomicAnd(&data_i16_[t121 >> 1u], ~(0xffffu << ((t121 & 1u) << 4u))); atomicOr(&data_i16_[t121 >> 1u], t122 << ((t121 & 1u) << 4u)); }
+    let t123: bool = gid0 < data_i32_len;
+    let t124: u32 = select(0u, data_i32_off + gid0, t123);
+    let t125: bool = gid0 < data_i32_len;
+    let t126: u32 = select(0u, data_i32_off + gid0, t125);
+    if t125 { data_i32_[t126] = bitcast<i32>(countOneBits(bitcast<u32>(select(0i, data_i32_[t124], t123)))); }
+    let t127: bool = gid0 < data_i64_len;
+    let t128: u32 = select(0u, data_i64_off + gid0, t127);
+    let t129: bool = gid0 < data_i64_len;
+    let t130: u32 = select(0u, data_i64_off + gid0, t129);
+    if t129 { data_i64_[t130] = bitcast<i64>(count_ones_u64(bitcast<u64>(select(0li, data_i64_[t128], t127)))); }
+    let t131: bool = gid0 < data_u8_len;
+    let t132: u32 = select(0u, data_u8_off + gid0, t131);
+    let t133: u32 = countOneBits(select(0u, (atomicLoad(&data_u8_[t132 >> 2u]) >> ((t132 & 3u) << 3u)) & 0xffu, t131));
+    let t134: bool = gid0 < data_u8_len;
+    let t135: u32 = select(0u, data_u8_off + gid0, t134);
+    let t136: u32 = t133;
+    if t134 { atomicAnd(&data_u8_[t135 >> 2u], ~(0xffu << ((t135 & 3u) << 3u))); atomicOr(&data_u8_[t135 >> 2u], t136 << ((t135 & 3u) << 3u)); }
+    let t137: bool = gid0 < data_u16_len;
+    let t138: u32 = select(0u, data_u16_off + gid0, t137);
+    let t139: u32 = countOneBits(select(0u, (atomicLoad(&data_u16_[t138 >> 1u]) >> ((t138 & 1u) << 4u)) & 0xffffu, t137));
+    let t140: bool = gid0 < data_u16_len;
+    let t141: u32 = select(0u, data_u16_off + gid0, t140);
+    let t142: u32 = t139;
+    if t140 { atomicAnd(&data_u16_[t141 >> 1u], ~(0xffffu << ((t141 & 1u) << 4u))); atomicOr(&data_u16_[t141 >> 1u], t142 << ((t141 & 1u) << 4u)); }
+    let t143: bool = gid0 < data_u32_len;
+    let t144: u32 = select(0u, data_u32_off + gid0, t143);
+    let t145: bool = gid0 < data_u32_len;
+    let t146: u32 = select(0u, data_u32_off + gid0, t145);
+    if t145 { data_u32_[t146] = countOneBits(select(0u, data_u32_[t144], t143)); }
+    let t147: bool = gid0 < data_u64_len;
+    let t148: u32 = select(0u, data_u64_off + gid0, t147);
+    let t149: bool = gid0 < data_u64_len;
+    let t150: u32 = select(0u, data_u64_off + gid0, t149);
+    if t149 { data_u64_[t150] = count_ones_u64(select(0lu, data_u64_[t148], t147)); }
+    let t151: u32 = countOneBits(gid0);
+    let t152: bool = t151 < data_u32_len;
+    let t153: u32 = select(0u, data_u32_off + t151, t152);
+    if t152 { data_u32_[t153] = 0u; }
 }

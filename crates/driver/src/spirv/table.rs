@@ -90,6 +90,7 @@ pub const INSTRUCTIONS: &[(&str, u16, Gives)] = &[
     ("OpBitwiseXor", 198, Value),
     ("OpBitwiseAnd", 199, Value),
     ("OpNot", 200, Value),
+    ("OpBitCount", 205, Value),
     ("OpControlBarrier", 224, Nothing),
     ("OpAtomicExchange", 229, Value),
     ("OpAtomicCompareExchange", 230, Value),

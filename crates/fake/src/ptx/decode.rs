@@ -150,9 +150,9 @@ fn kind(opcode: &str, operands: &mut Operands<'_>) -> Result<Kind, String> {
             let function = ops::bitwise(name, of).or_else(|| ops::integer(name, of)).ok_or_else(unknown)?;
             operands.compute(function, of, &[of, Ty::U(32)])
         }
-        ["clz", of] => {
+        [name @ ("clz" | "popc"), of] => {
             let of = ty(of)?;
-            operands.compute(ops::bitwise("clz", of).ok_or_else(unknown)?, Ty::U(32), &[of])
+            operands.compute(ops::bitwise(name, of).ok_or_else(unknown)?, Ty::U(32), &[of])
         }
         ["not", of] => {
             let of = ty(of)?;

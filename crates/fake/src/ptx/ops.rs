@@ -105,6 +105,8 @@ pub fn bitwise(name: &str, ty: Ty) -> Option<Function> {
         ("shl", Ty::B(32)) => Some(|a, b, _| if b as u32 > 31 { 0 } else { u64::from((a as u32) << b) }),
         ("shl", Ty::B(64)) => Some(|a, b, _| if b as u32 > 63 { 0 } else { a << (b as u32) }),
         ("clz", Ty::B(32)) => Some(|a, _, _| u64::from((a as u32).leading_zeros())),
+        ("popc", Ty::B(32)) => Some(|a, _, _| u64::from((a as u32).count_ones())),
+        ("popc", Ty::B(64)) => Some(|a, _, _| u64::from(a.count_ones())),
         ("clz", Ty::B(64)) => Some(|a, _, _| u64::from(a.leading_zeros())),
         _ => None,
     }

@@ -41,7 +41,7 @@ fn predicate(instruction: &str) -> bool {
 
 #[test]
 fn integers() {
-    let table: [(&str, u64); 16] = [
+    let table: [(&str, u64); 18] = [
         ("add.u32 %r1, 4294967295, 2", 1),
         ("sub.s32 %r1, 3, 5", u64::from(-2i32 as u32)),
         ("mul.lo.s32 %r1, -3, 5", u64::from(-15i32 as u32)),
@@ -58,6 +58,8 @@ fn integers() {
         ("not.b32 %r1, 0", 0xFFFF_FFFF),
         ("xor.b32 %r1, 6, 3", 5),
         ("clz.b64 %r1, 1", 63),
+        ("popc.b32 %r1, -1", 32),
+        ("popc.b64 %r1, -2", 63),
     ];
     for (instruction, expected) in table {
         assert_eq!(int(instruction), expected, "{instruction}");

@@ -106,6 +106,7 @@ fn int_unary(op: Alu, x: Scalar) -> Scalar {
         Alu::Not if x.dtype == DType::Bool => i128::from(value == 0),
         Alu::Not => !value,
         Alu::Abs => value.abs(),
+        Alu::CountOnes => x.bits.count_ones().into(),
         _ => undefined(op, x.dtype),
     };
     Scalar::from_i128(x.dtype, result)

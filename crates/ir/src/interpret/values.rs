@@ -134,7 +134,9 @@ fn overflows(op: Alu, [a, b]: [u64; 2]) -> bool {
         Alu::Mul => a.checked_mul(b).is_none(),
         Alu::Div | Alu::Rem => b == 0,
         Alu::Shl | Alu::Shr => b >= 64,
-        Alu::Not | Alu::Abs | Alu::Min | Alu::Max | Alu::And | Alu::Or | Alu::Xor | Alu::Select => false,
+        Alu::Not | Alu::Abs | Alu::CountOnes | Alu::Min | Alu::Max | Alu::And | Alu::Or | Alu::Xor | Alu::Select => {
+            false
+        }
         Alu::Math(_) | Alu::Sqrt | Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => false,
         Alu::Pow | Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne | Alu::Fma => false,
     }

@@ -189,7 +189,7 @@ impl Generator<'_> {
         let (b, b_most) = self.index(depth - 1);
         let small = self.random.between(1, 9);
         let small_index = self.b.index(small);
-        let (op, operands, most) = match self.random.below(12) {
+        let (op, operands, most) = match self.random.below(13) {
             0 if a_most + b_most < INDEX_BOUND => (Alu::Add, [a, b], a_most + b_most),
             1 if a_most * small < INDEX_BOUND => (Alu::Mul, [a, small_index], a_most * small),
             2 => (Alu::Div, [a, small_index], a_most / small),
@@ -210,6 +210,7 @@ impl Generator<'_> {
                 let condition = self.value(Type::BOOL, depth - 1);
                 return (self.b.alu(Alu::Select, &[condition, a, b]), a_most.max(b_most));
             }
+            11 => return (self.b.alu(Alu::CountOnes, &[a]), u64::from(u64::BITS - a_most.leading_zeros())),
             _ => {
                 let value = self.value(DType::U32.into(), depth - 1);
                 let bound = self.random.between(1, 120);

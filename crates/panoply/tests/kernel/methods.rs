@@ -144,6 +144,10 @@ as_rust! {
             + half.leading_zeros() * 7 + byte.count_ones() * 11 + byte.leading_zeros() * 13 + byte.trailing_zeros() * 17
     }
 
+    fn counted_bits_of_signed_integers(a: i32 = INTS) -> u32 {
+        a.count_ones() + 33 * (a as i64).count_ones() + 2200 * (a as i16).count_ones() + 40000 * (a as i8).count_ones()
+    }
+
     fn wrapping(a: i32 = INTS, b: i32 = INTS) -> i32 {
         a.wrapping_add(b) ^ a.wrapping_sub(b) ^ a.wrapping_mul(b)
     }

@@ -65,7 +65,7 @@ impl Writer<'_> {
             Alu::Lt | Alu::Le | Alu::Eq => return self.test(&format!("setp.{}.{ty}", op.name()), args),
             Alu::Ne => return self.test(&plain("setp.neu"), args),
             Alu::Math(_) | Alu::Pow => unreachable!("{} was expanded before", op.name()),
-            Alu::Select | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+            Alu::Select | Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("{} of {dtype}", op.name())
             }
         };
@@ -85,6 +85,7 @@ impl Writer<'_> {
                 let negated = self.op(class, &format!("sub.{ty}"), &["0", args[0]]);
                 self.op(class, &format!("max.{ty}"), &[args[0], &negated])
             }
+            Alu::CountOnes => return self.count_ones(dtype, args[0]),
             Alu::Div | Alu::Rem => self.divide(op, dtype, args),
             Alu::Min | Alu::Max => return self.op(class, &plain, args),
             Alu::And | Alu::Or | Alu::Xor => return self.op(class, &format!("{}.{bits}", op.name()), args),
@@ -97,6 +98,19 @@ impl Writer<'_> {
             _ => unreachable!("{} of {dtype}", op.name()),
         };
         self.narrow(dtype, result)
+    }
+
+    fn count_ones(&mut self, dtype: DType, text: &str) -> String {
+        let bits = match dtype.is_signed() {
+            // A narrow register is filled with the sign.
+            true => self.narrow(dtype.unsigned(), text.to_string()),
+            false => text.to_string(),
+        };
+        let count = self.op(Class::B32, &format!("popc.{}", Class::of(dtype).name()), &[&bits]);
+        match dtype.bytes() {
+            8 => self.op(Class::B64, "cvt.u64.u32", &[&count]),
+            _ => count,
+        }
     }
 
     /// A shift's amount modulo the width, in 32 bits.

@@ -56,7 +56,7 @@ impl Writer<'_> {
             Alu::Le => return self.test("OpFOrdLessThanEqual", args),
             Alu::Eq => return self.test("OpFOrdEqual", args),
             Alu::Ne => return self.test("OpFUnordNotEqual", args),
-            Alu::Select | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
+            Alu::Select | Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => {
                 unreachable!("{} of {dtype}", op.name())
             }
         };
@@ -72,6 +72,7 @@ impl Writer<'_> {
             Alu::Mul => self.op(&ty, "OpIMul", args),
             Alu::Neg => self.op(&ty, "OpSNegate", args),
             Alu::Not => self.op(&ty, "OpNot", args),
+            Alu::CountOnes => self.op(&ty, "OpBitCount", args),
             Alu::And => self.op(&ty, "OpBitwiseAnd", args),
             Alu::Or => self.op(&ty, "OpBitwiseOr", args),
             Alu::Xor => self.op(&ty, "OpBitwiseXor", args),

@@ -24,6 +24,7 @@ impl Writer<'_> {
             Alu::Ne => infix("!=", args),
             _ if element.is_float() => self.float(op, element, args),
             _ if element == DType::Bool => self.logic(op, args),
+            Alu::CountOnes => self.count_ones(element, &args[0]),
             _ => {
                 let text = self.integer(op, element, args);
                 self.narrow(element, text)
@@ -100,6 +101,17 @@ impl Writer<'_> {
             Alu::Shr => format!("({} >> {})", args[0], self.amount(dtype, &args[1])),
             _ => unreachable!("{} of {dtype}", op.name()),
         }
+    }
+
+    fn count_ones(&mut self, dtype: DType, text: &str) -> String {
+        let (unsigned, register) = (dtype.unsigned(), self.register(Some(dtype)));
+        // The register of a narrow integer is filled with the sign.
+        let bits = [self.cast(Some(dtype), Some(unsigned), text)];
+        let count = match register.bytes() {
+            8 => self.soft(Function::CountOnes, &bits),
+            _ => call("countOneBits", &bits),
+        };
+        self.cast(Some(register.unsigned()), Some(register), &count)
     }
 
     /// A shift's amount modulo the width, a `u32`.

@@ -39,6 +39,8 @@ pub(super) enum Function {
     Max(DType),
     /// The magnitude of an i64; wraps.
     Abs(DType),
+    /// How many bits of a u64 are set: the language's own function is of words.
+    CountOnes,
     /// The quotient of two integers, defined for every divisor.
     Div(DType),
     /// The remainder of two integers, likewise.
@@ -95,6 +97,7 @@ impl Function {
             Function::Min(dtype) => format!("min_{dtype}"),
             Function::Max(dtype) => format!("max_{dtype}"),
             Function::Abs(dtype) => format!("abs_{dtype}"),
+            Function::CountOnes => "count_ones_u64".to_string(),
             Function::Div(dtype) => format!("div_{dtype}"),
             Function::Rem(dtype) | Function::Remainder(dtype) => format!("rem_{dtype}"),
             Function::Saturate(from, to) => format!("{to}_from_{from}"),
@@ -117,6 +120,7 @@ impl Function {
                 format!("fn {name}(a: {t}, b: {t}) -> {t} {{ return select(b, a, {nan}(a {sign} b)); }}\n")
             }
             Function::Abs(t) => format!("fn abs_{t}(a: {t}) -> {t} {{ return select(a, -a, a < 0li); }}\n"),
+            Function::CountOnes => COUNT_ONES.to_string(),
             Function::Div(t) => division(t, "div", "/", "0"),
             Function::Rem(t) => division(t, "rem", "%", "a"),
             Function::Remainder(t) => filled(REMAINDER, t),
@@ -258,6 +262,10 @@ fn bf16_bits(x: f32) -> u32 {
     let rounded = (u + 0x7fffu + ((u >> 16u) & 1u)) >> 16u;
     return select(rounded, (u >> 16u) | 64u, (u & 0x7fffffffu) > 0x7f800000u);
 }
+";
+
+const COUNT_ONES: &str = "\
+fn count_ones_u64(x: u64) -> u64 { return u64(countOneBits(u32(x)) + countOneBits(u32(x >> 32u))); }
 ";
 
 const CLZ_32: &str = "countLeadingZeros(x)";

@@ -25,6 +25,7 @@ pub(super) enum Wide {
     Shr,
     ShrSigned,
     Abs,
+    CountOnes,
     Divide,
     Div,
     Rem,
@@ -53,6 +54,7 @@ impl Wide {
             Wide::Shr => "pair_shr",
             Wide::ShrSigned => "pair_shr_signed",
             Wide::Abs => "pair_abs",
+            Wide::CountOnes => "pair_count_ones",
             Wide::Divide => "pair_divide",
             Wide::Div => "pair_div",
             Wide::Rem => "pair_rem",
@@ -73,7 +75,7 @@ impl Wide {
     pub fn needs(self) -> &'static [Wide] {
         match self {
             Wide::Widen | Wide::Less | Wide::LessSigned | Wide::Add | Wide::Sub | Wide::Mul => &[],
-            Wide::Shl | Wide::Shr | Wide::ShrSigned => &[],
+            Wide::CountOnes | Wide::Shl | Wide::Shr | Wide::ShrSigned => &[],
             Wide::Abs => &[Wide::Sub],
             Wide::Divide => &[Wide::Less, Wide::Sub],
             Wide::Div | Wide::Rem => &[Wide::Divide],
@@ -111,6 +113,9 @@ impl Wide {
             Wide::ShrSigned => SHR_SIGNED,
             Wide::Abs => {
                 "fn pair_abs(a: vec2<u32>) -> vec2<u32> { return select(a, pair_sub(vec2<u32>(), a), a.y > 0x7fffffffu); }\n"
+            }
+            Wide::CountOnes => {
+                "fn pair_count_ones(a: vec2<u32>) -> vec2<u32> { return vec2<u32>(countOneBits(a.x) + countOneBits(a.y), 0u); }\n"
             }
             Wide::Divide => DIVIDE,
             Wide::Div => "fn pair_div(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return pair_divide(a, b).xy; }\n",
@@ -172,6 +177,7 @@ impl Writer<'_> {
             Alu::Not => format!("(~{})", args[0]),
             Alu::Abs if dtype.is_signed() => self.wide(Wide::Abs, args),
             Alu::Abs => args[0].clone(),
+            Alu::CountOnes => self.wide(Wide::CountOnes, args),
             Alu::Add => self.wide(Wide::Add, args),
             Alu::Sub => self.wide(Wide::Sub, args),
             Alu::Mul => self.wide(Wide::Mul, args),

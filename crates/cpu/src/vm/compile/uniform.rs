@@ -342,8 +342,8 @@ impl State<'_> {
 pub fn round_after(alu: Alu, round: Round) -> Round {
     use Alu::*;
     match alu {
-        Neg | Not | Abs | Floor | Ceil | Round | Trunc | Min | Max | And | Or | Xor | Shl | Shr | Lt | Le | Eq | Ne
-        | Select => self::Round::None,
+        Neg | Not | Abs | CountOnes | Floor | Ceil | Round | Trunc | Min | Max | And | Or | Xor | Shl | Shr | Lt
+        | Le | Eq | Ne | Select => self::Round::None,
         Math(_) | Sqrt | Add | Sub | Mul | Div | Rem | Pow | Fma => round,
     }
 }

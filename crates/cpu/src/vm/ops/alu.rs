@@ -73,6 +73,7 @@ operations! { unary Number:
 
 operations! { unary Bits:
     Not |a| a.not();
+    CountOnes |a| a.count_ones();
 }
 
 operations! { unary Float:
@@ -200,7 +201,7 @@ pub fn find<M: Machine>(alu: Alu, lane: Lane, mode: Mode) -> Option<VecFn> {
 
 fn is_sign_agnostic(alu: Alu) -> bool {
     use Alu::*;
-    matches!(alu, Neg | Not | Add | Sub | Mul | And | Or | Xor | Shl | Eq | Ne)
+    matches!(alu, Neg | Not | CountOnes | Add | Sub | Mul | And | Or | Xor | Shl | Eq | Ne)
 }
 
 fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
@@ -237,7 +238,7 @@ fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
         Alu::Eq => comparison::<M, Eq<T>>(mode),
         Alu::Ne => comparison::<M, Ne<T>>(mode),
         Alu::Fma => fma::<M, T>(mode),
-        Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => None,
+        Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr | Alu::Select => None,
     }
 }
 
@@ -259,6 +260,7 @@ fn wrapping<M: Machine, T: Number + Bits>(alu: Alu, mode: Mode) -> Option<VecFn>
     match alu {
         Alu::Neg => unary::<M, Neg<T>>(mode),
         Alu::Not => unary::<M, Not<T>>(mode),
+        Alu::CountOnes => unary::<M, CountOnes<T>>(mode),
         Alu::Add => commutative::<M, Add<T>>(mode),
         Alu::Sub => binary::<M, Sub<T>>(mode),
         Alu::Mul => commutative::<M, Mul<T>>(mode),

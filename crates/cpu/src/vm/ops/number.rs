@@ -30,6 +30,8 @@ pub trait Number: Copy + PartialEq + PartialOrd + 'static {
 pub trait Bits: Copy + 'static {
     /// Bits inverted.
     fn not(self) -> Self;
+    /// How many bits are set.
+    fn count_ones(self) -> Self;
     /// Bitwise and.
     fn and(self, other: Self) -> Self;
     /// Bitwise or.
@@ -90,6 +92,10 @@ macro_rules! integer {
             #[inline(always)]
             fn not(self) -> Self {
                 !self
+            }
+            #[inline(always)]
+            fn count_ones(self) -> Self {
+                self.count_ones() as $ty
             }
             #[inline(always)]
             fn and(self, other: Self) -> Self {

@@ -191,7 +191,7 @@ impl Emitter {
     /// The unsigned type of a float's width, and its highest bit.
     fn sign_bit(&self, x: ExprId) -> Option<(Type, ExprId)> {
         let dtype = self.ty(x).dtype().filter(|dtype| dtype.is_float());
-        match dtype.map(unsigned) {
+        match dtype.map(DType::unsigned) {
             Some(bits) => Some((bits.into(), self.bits(bits, 1 << (bits.bits() - 1)))),
             None => {
                 self.mistake(format!("the sign bit of {}, which is no float", self.ty(x)));
@@ -306,7 +306,7 @@ impl Emitter {
 
     fn rotated(&self, x: ExprId, n: ExprId, there: Alu, back: Alu) -> ExprId {
         let Some(dtype) = self.integer("rotate", x) else { return x };
-        let bits = Type::from(unsigned(dtype));
+        let bits = Type::from(dtype.unsigned());
         let (value, n) = (self.bitcast(bits, x), self.cast_to(bits, n));
         // Shifts count modulo the width, so the negated count is the rest of the width.
         let parts = [self.alu(there, &[value, n]), self.alu(back, &[value, self.neg(n)])];
@@ -317,7 +317,7 @@ impl Emitter {
     pub fn abs_diff(&self, a: ExprId, b: ExprId) -> ExprId {
         let difference = self.select(self.lt(a, b), self.sub(b, a), self.sub(a, b));
         match self.ty(a).dtype().filter(|dtype| dtype.is_signed()) {
-            Some(dtype) => self.bitcast(unsigned(dtype), difference),
+            Some(dtype) => self.bitcast(dtype.unsigned(), difference),
             None => difference,
         }
     }
@@ -341,21 +341,10 @@ impl Emitter {
         self.and(self.ne(x, zero), self.eq(lower, zero))
     }
 
-    /// `x.count_ones()`: pairs, nibbles and bytes are summed side by side, then the bytes by a product.
+    /// `x.count_ones()`.
     pub fn count_ones(&self, x: ExprId) -> ExprId {
-        let Some(dtype) = self.integer("count_ones", x) else { return x };
-        let bits = unsigned(dtype);
-        let pattern = |byte: u64| self.bits(bits, byte * 0x0101_0101_0101_0101);
-        let shift = |value: ExprId, by: u64| self.alu(Alu::Shr, &[value, self.bits(bits, by)]);
-        let x = self.bitcast(bits, x);
-        let pairs = self.sub(x, self.and(shift(x, 1), pattern(0x55)));
-        let nibbles = self.add(self.and(pairs, pattern(0x33)), self.and(shift(pairs, 2), pattern(0x33)));
-        let bytes = self.and(self.add(nibbles, shift(nibbles, 4)), pattern(0x0f));
-        let sum = match bits.bits() {
-            8 => bytes,
-            width => shift(self.mul(bytes, pattern(1)), (width - 8).into()),
-        };
-        self.cast::<u32>(sum)
+        let Some(_) = self.integer("count_ones", x) else { return x };
+        self.cast::<u32>(self.alu(Alu::CountOnes, &[x]))
     }
 
     /// `x.count_zeros()`.
@@ -366,7 +355,7 @@ impl Emitter {
     /// `x.leading_zeros()`: the zeros once every bit below the highest one is set.
     pub fn leading_zeros(&self, x: ExprId) -> ExprId {
         let Some(dtype) = self.integer("leading_zeros", x) else { return x };
-        let bits = unsigned(dtype);
+        let bits = dtype.unsigned();
         let mut filled = self.bitcast(bits, x);
         let mut by = 1;
         while by < bits.bits() {
@@ -416,15 +405,5 @@ impl Emitter {
             _ if self.ty(x) == ty => x,
             _ => self.builder.borrow_mut().bitcast(ty, x),
         }
-    }
-}
-
-/// The unsigned type of the same width.
-fn unsigned(dtype: DType) -> DType {
-    match dtype.bytes() {
-        1 => DType::U8,
-        2 => DType::U16,
-        4 => DType::U32,
-        _ => DType::U64,
     }
 }
