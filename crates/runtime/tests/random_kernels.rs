@@ -10,15 +10,17 @@
 //! A compiler in a driver may be wrong. That it is, and not our text, counts as shown only if another driver that is given text
 //! in the same language gets the case right, or if that is shown so of the same device in another language, or of another way to it; each
 //! such case is named, and more than a few in a thousand are a failure. One that crashes takes its process along: ten thousand
-//! kernels go to OpenCL from processes of their own, and what crashes is named, too.
+//! kernels go to OpenCL from processes of their own, and what crashes, or does not end, is named, too.
 
 #[path = "random_kernels/bisect.rs"]
 mod bisect;
 mod present;
 
+use std::io::Read;
 use std::ops::Range;
-use std::process::Command;
-use std::sync::Arc;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::random::{Case, Given, Options, case};
@@ -82,9 +84,9 @@ fn contained(device: &Device, seeds: Range<u64>) {
         let mut child = Command::new(std::env::current_exe().expect("a test has a file"));
         child.args(["every_device_agrees_with_the_interpreter", "--exact", "--nocapture"]).env_remove(FULL);
         child.env("PANOPLY_TEST_DEVICE", device.spelling()).env("PANOPLY_TEST_SEED", seeds.start.to_string());
-        let found = child.env("PANOPLY_TEST_KERNELS", count.to_string()).output().expect("it starts");
-        let said = String::from_utf8_lossy(&found.stderr);
-        match found.status.code() {
+        child.env("PANOPLY_TEST_KERNELS", count.to_string());
+        let (status, said) = within(Duration::from_secs(30 + 2 * count), &mut child);
+        match status.and_then(|status| status.code()) {
             Some(0) => {
                 let ours = |line: &&str| line.contains(device.spelling());
                 assert!(said.lines().filter(ours).any(|line| line.contains(AGREE)), "{device} was not run on: {said}");
@@ -96,9 +98,28 @@ fn contained(device: &Device, seeds: Range<u64>) {
         }
     }
     if !crashed.is_empty() {
-        eprintln!("SKIPPED: seeds {crashed:?} on {device}: its compiler crashes");
+        eprintln!("SKIPPED: seeds {crashed:?} on {device}: its compiler crashes, or what it makes does not end");
     }
     assert!(crashed.len() as u64 <= 1 + (seeds.end - seeds.start) / 200, "{device}: too much crashes");
+}
+
+/// How a process ended, if it did in time, and what it wrote to stderr.
+fn within(limit: Duration, command: &mut Command) -> (Option<ExitStatus>, String) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut pipe = child.stderr.take().expect("it is piped");
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        // It ends with the process.
+        let read = pipe.read_to_end(&mut said);
+        sender.send(read.map(|_| String::from_utf8_lossy(&said).into_owned()))
+    });
+    let Ok(said) = ended.recv_timeout(limit) else {
+        child.kill().expect("it is ours");
+        child.wait().expect("it was killed");
+        return (None, String::new());
+    };
+    (Some(child.wait().expect("it ends")), said.expect("it can be read"))
 }
 
 fn run(device: &Device, devices: &[Device], seeds: Range<u64>) {
@@ -191,7 +212,8 @@ fn blame(device: &Device, case: &Case) -> String {
     let expected = case.interpret(1).unwrap();
     let changed = |kernel: &Verified<Kernel>| {
         let found = Case { kernel: kernel.clone(), ..case.clone() }.interpret(1);
-        found.is_ok_and(|found| case.compare(&expected, &found, 0.0).is_err())
+        // What the interpreter cannot run any more is wrong too.
+        found.map_or(true, |found| case.compare(&expected, &found, 0.0).is_err())
     };
     if let Some(rewrite) = bisect::first_wrong(&case.kernel, device.target(), changed) {
         return format!("the passes are wrong: {rewrite}");

@@ -26,13 +26,17 @@ pub fn findings(place: &Place) -> Vec<String> {
     for krate in HANDED_ON {
         found.extend(unknown(krate, &manifest(place, krate), &drivers));
     }
+    found
+}
+
+/// Which libraries of drivers a program that wants none gets all the same.
+pub fn pulled_in(place: &Place) -> Vec<String> {
     let tree = ["tree", "--package", "panoply", "--no-default-features"];
     let arguments = [&tree[..], &["--edges", "normal", "--prefix", "none", "--target", "all"]].concat();
     match quiet(&mut cargo(place, &arguments)) {
-        Ok(tree) => found.extend(left(&tree, &optional(&manifest(place, "driver")))),
-        Err(why) => found.push(format!("no tree of the facade without features: {why}")),
+        Ok(tree) => left(&tree, &optional(&manifest(place, "driver"))),
+        Err(why) => vec![format!("no tree of the facade without features: {why}")],
     }
-    found
 }
 
 /// The drivers that a manifest has no feature for, or has not among its default ones.

@@ -67,13 +67,13 @@ fn program(place: &Place, artifact: &str, libraries: &str, wanted: impl Fn(&str)
         return None;
     }
     let folder = manifest.parent()?;
-    let package = field(artifact, "package_id")?.split_once('#')?.1.split_once('@').map(|(package, _)| package);
+    // `…#panoply-ir@0.1.0`, or `…/panoply#0.1.0` where the folder has the package's name.
+    let id = field(artifact, "package_id")?.split_once('#')?.1;
+    let package = id.split_once('@').map_or_else(|| folder.file_name(), |(package, _)| Some(package.as_ref()))?;
     let mut command = command(place, executable);
     command.arg("--show-output").current_dir(folder);
     command.env("CARGO_MANIFEST_DIR", folder).env("CARGO", std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    if let Some(package) = package {
-        command.env("CARGO_PKG_NAME", package);
-    }
+    command.env("CARGO_PKG_NAME", package);
     let inherited = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let folders = std::iter::once(PathBuf::from(libraries)).chain(std::env::split_paths(&inherited));
     command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).ok()?);
@@ -132,12 +132,13 @@ mod tests {
         assert_eq!(found.name, "crates/a/tests/deep.rs");
         assert_eq!(found.command.get_program(), "/r/target/debug/deps/deep-1");
         assert_eq!(found.command.get_current_dir(), Some(PathBuf::from("/r/crates/a").as_path()));
-        assert!(
-            found
-                .command
-                .get_envs()
-                .any(|(name, value)| name == "CARGO_PKG_NAME" && value == Some("panoply-a".as_ref()))
-        );
+        assert_eq!(package(&found), Some("panoply-a".as_ref()));
+        let named_as_its_folder = self::found(&TEST.replace("#panoply-a@", "#")).unwrap();
+        assert_eq!(package(&named_as_its_folder), Some("a".as_ref()));
+    }
+
+    fn package(program: &Program) -> Option<&std::ffi::OsStr> {
+        program.command.get_envs().find(|(name, _)| *name == "CARGO_PKG_NAME")?.1
     }
 
     #[test]

@@ -276,7 +276,7 @@ fn docs(run: &mut Run) -> Outcome {
 
 /// None of the facade's features is a working CPU build without any driver; `--full` also takes each alone.
 fn features(run: &mut Run) -> Outcome {
-    let findings = features::findings(run.place);
+    let findings = [features::findings(run.place), features::pulled_in(run.place)].concat();
     findings.iter().for_each(|finding| println!("{finding}"));
     let chore = if run.has("clippy") { "clippy" } else { "check" };
     let deny: &[&str] = if chore == "clippy" { &["--", "-D", "warnings"] } else { &[] };
