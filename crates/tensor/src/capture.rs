@@ -373,7 +373,10 @@ impl Trace {
         };
         let alone = |n: usize| {
             let Tensor(node) = &given[n];
-            Arc::strong_count(node) == 1 && node.value.get().is_some_and(|storage| storage.holders() == 1)
+            let own = Arc::strong_count(node) == 1;
+            // Whoever let go of it and took its memory before is seen to hold that.
+            fence(Ordering::Acquire);
+            own && node.value.get().is_some_and(|storage| storage.holders() == 1)
         };
         let spent = |(at, leaf): (usize, &Leaf)| match leaf {
             Leaf::Given(n) if alone(*n) && !stays(*n) => Some(at as u32),

@@ -59,6 +59,8 @@ fn spent(reached: &Reached<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u32> {
         if Arc::strong_count(&tensor.0) != known[at] {
             continue;
         }
+        // Whoever let go of it has let go of what it leads to before, or holds that, and is seen to.
+        fence(Ordering::Acquire);
         // What a node of the graph reads is known to the graph; a leaf may hold the history of its value.
         let node = reached.graph.node(NodeId(at as u32));
         node.inputs.iter().for_each(|input| known[input.index()] += 1);

@@ -19,7 +19,7 @@ use panoply_ir::target::Style;
 use panoply_ir::{Accuracy, Result, Target, strides};
 
 use crate::lower::{Argument, lower};
-use crate::schedule::nest::Nest;
+use crate::schedule::nest::{Nest, Store};
 use crate::schedule::{Schedule, Step};
 
 /// Leaves, each with the node that takes its memory. Nests are told what they replace.
@@ -111,9 +111,15 @@ impl Ends {
         accuracy: Accuracy,
     ) -> Result<Vec<(NodeId, NodeId)>> {
         let whole = nest.loops.is_empty() && nest.changes.is_none() && nest.stores.iter().all(|store| !store.adds);
+        let last =
+            |store: &Store| self.leaves.iter().any(|(leaf, last)| *last == Some(at) && alike(graph, *leaf, store.node));
+        // The work-items of a group read for each other.
+        if !whole || !nest.stores.iter().any(last) || lower(graph, nest, target, accuracy)?.kernel.group.is_some() {
+            return Ok(Vec::new());
+        }
         let written: Vec<NodeId> = nest.stores.iter().map(|store| store.node).collect();
         for after in written {
-            if !whole || !self.outputs.contains(&after) {
+            if !self.outputs.contains(&after) {
                 continue;
             }
             let fitting = self.leaves.iter().filter(|(leaf, last)| **last == Some(at) && alike(graph, **leaf, after));

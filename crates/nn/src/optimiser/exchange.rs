@@ -69,11 +69,12 @@ impl<R> Optimiser<R> {
         let made = match emptied.and_then(|()| exchange(&mut old, new)) {
             Ok(made) => made,
             Err(error) => {
-                let mut old = old.into_iter();
-                put(model, names, &mut old.by_ref().take(count))?;
+                let states = old.split_off(count.min(old.len()));
+                let mut states = states.into_iter();
                 for (name, (len, _)) in names.iter().zip(kinds).filter(|(_, (_, follows))| *follows) {
-                    self.state.insert(name.clone(), old.by_ref().take(len).collect());
+                    self.state.insert(name.clone(), states.by_ref().take(len).collect());
                 }
+                put(model, names, &mut old.into_iter())?;
                 return Err(error);
             }
         };

@@ -219,6 +219,9 @@ impl<R: Rule> Optimiser<R> {
     /// that is no finite number is one. With a loss scale, a gradient is not: the step is left out with all its parts, counted
     /// ([`LossScale::skipped`]), and the next is made at a smaller scale.
     ///
+    /// A step that is left out puts equal parameters in the place of the old ones, so a loss that was made before has to be made again. A
+    /// device that fails while it runs takes with it what it was writing.
+    ///
     /// The loss may be given away or, as `&loss`, be kept, and with it its whole history, so that parameters are held twice while the
     /// step is made. Otherwise they change where they are, as what the rule remembers does, but for what somebody else holds: a clone of
     /// the model, for one.
@@ -400,5 +403,12 @@ fn trained(model: &dyn Module, pass: &Pass<'_>) -> Result<Vec<(String, Tensor)>>
             trained.push((name.to_string(), param.tensor().clone()));
         }
     }));
-    Ok(trained)
+    let mut names: Vec<&str> = trained.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            Err(Error::mistake(format!("two parameters are called {}; give each a name of its own", pair[0])))
+        }
+        None => Ok(trained),
+    }
 }

@@ -130,6 +130,18 @@ impl Recorded {
     /// those that were recorded.
     pub fn replay(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<Event> {
         self.check(bindings, slots)?;
+        self.submit(bindings, slots)
+    }
+
+    /// [`Recorded::replay`], or nothing if these are otherwise than those that were recorded.
+    pub fn replay_if_alike(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<Option<Event>> {
+        match self.check(bindings, slots) {
+            Ok(()) => self.submit(bindings, slots).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn submit(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<Event> {
         let regions: Vec<Region> = bindings.iter().map(|storage| storage.region()).collect();
         let touches = bindings.iter().zip(&self.bindings);
         let touches = touches.filter_map(|(storage, binding)| Some((*storage, binding.access?) as Touch<'_>));
