@@ -106,12 +106,13 @@ impl Job {
         });
         let wanted = Wanted { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labelled, &sizes, &wanted)?;
-        changed_at_random(&mut network, recipe.manner.augment.clone())?;
-        if labelled.data.times.is_some() {
+        let sequences = labelled.data.times.is_some();
+        if sequences {
             network
                 .heeds_ends()
                 .map_err(|error| error.note("`--model lstm` and `--model transformer` read sequences"))?;
         }
+        changed_at_random(&mut network, recipe.manner.augment.clone(), sequences)?;
         let settings = settings(&model, &recipe)?;
         let (train, held, mut rng) = divided(&labelled, &settings)?;
         network.loss = network.loss.fitted(&train.targets)?;
@@ -320,7 +321,7 @@ impl Job {
 }
 
 /// Puts layers that change examples in training before those that learn from them, but behind one that knows the columns' scales.
-fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>) -> Result<()> {
+fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: bool) -> Result<()> {
     if changes.is_empty() {
         return Ok(());
     }
@@ -329,7 +330,8 @@ fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>) -> Result<(
     }
     let at = usize::from(matches!(network.layers.first(), Some(LayerSpec::Standardise {})));
     network.layers.splice(at..at, changes);
-    network.shapes().map(|_| ()).map_err(|error| error.note("what `--augment` says comes first"))
+    let ends = |_| if sequences { network.heeds_ends() } else { Ok(()) };
+    network.shapes().and_then(ends).map_err(|error| error.note("what `--augment` says comes first"))
 }
 
 /// What was said, and what stands for nothing said. How long it goes on is decided when the batch is known.
@@ -444,12 +446,13 @@ fn begin(train: &Dataset, network: &Network, settings: &Settings, rng: &mut Rng)
     // Runs of versions before the loss had a scale go on as they began: their gradients are as large as their targets' deviation.
     let mut clip = 1.0;
     if let (Some(LayerSpec::Restore {}), Some(measured)) = (network.layers.last(), measured(train)) {
-        let deviation = deviations(&measured)?.into_iter().fold(0.0, f64::max);
-        let beyond = match &network.loss.scale {
-            None => deviation,
-            Some(Scale::All(scale)) => deviation / scale,
-            Some(Scale::Each(_)) => 1.0,
+        let deviations = deviations(&measured)?.into_iter();
+        let beyond: Vec<f64> = match &network.loss.scale {
+            None => deviations.collect(),
+            Some(Scale::All(scale)) => deviations.map(|deviation| deviation / scale).collect(),
+            Some(Scale::Each(scales)) => deviations.zip(scales).map(|(deviation, scale)| deviation / scale).collect(),
         };
+        let beyond = beyond.into_iter().fold(0.0, f64::max);
         clip = if network.loss.kind == LossKind::Mse { beyond.powi(2) } else { beyond };
         let last = model.layers.layers.len() - 1;
         model.layers.layers[last] = Box::new(Restore(measured));

@@ -251,6 +251,7 @@ fn examples_are_changed_at_random() {
         (&["digits", "--augment", "flip=2"], "probability 2"),
         (&["digits", "--augment", "noise=-1"], "deviation -1 is not a number of at least 0"),
         (&["kinds.csv", "--augment", "shift=1"], "\n  what `--augment` says comes first"),
+        (&["kinds.csv", "--augment", "flip"], "layer 2 (flip): needs [channels, lengths], not the [1] of layer 1"),
         (&["tale.txt", "--augment", "noise=1"], "--augment: words and characters cannot be changed by a little"),
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());
@@ -335,6 +336,7 @@ fn several_numbers_of_arrays_are_learned() {
         let out = format!("{data}-{loss}");
         let report = place.json(&[&["train", data, "--loss", loss, "--out", &out][..], &train].concat());
         assert!(report["r2"].as_f64().unwrap() > 0.8 && report["accuracy"].is_null(), "{report}");
+        assert!(loss == "bce" || inspected(&place, &out).contains(" examples, of 3 numbers together (epoch "));
         let seen = place.json(&["predict", &out, &format!("{data}/x.npy")]);
         assert_eq!(seen["known"], 300);
         let mut off = 0.0;

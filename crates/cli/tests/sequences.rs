@@ -82,6 +82,8 @@ fn wrong_sequences_are_named() {
         (&["train", "digits", "--sequence", "id"], "--sequence: digits have no use for it"),
         (&[&walks_by[..], &["--model", "mlp"]].concat(), "layer 2 (flatten): it mixes the times of sequences"),
         (&[&walks_by[..], &["--model", "cnn"]].concat(), "cnn needs images"),
+        (&[&walks_by[..], &["--augment", "flip"]].concat(), " (flip): it mixes the times of sequences"),
+        (&[&walks_by[..], &["--augment", "flip"]].concat(), "\n  what `--augment` says comes first"),
         (&[&walks_by[..], &["--model", "flat.toml"]].concat(), "input [18] does not hold these examples of [9, 2]"),
     ] {
         let refusal = place.refused(arguments);

@@ -140,11 +140,29 @@ fn several_numbers_of_a_table_are_learned() {
     assert!(said.contains("of 2 numbers together") && said.contains("\ngrams: R² "), "{said}");
 }
 
+/// One scale said of all numbers is the same loss as that scale said of each, and gradients are as long before they are cut.
+#[test]
+fn one_scale_of_all_numbers_is_that_of_each() {
+    let place = Place::new("scale");
+    place.write("drinks.csv", drinks(120));
+    let loss = |scale: &str, out: &str| {
+        let net = "input = [3]\n[data]\nlabel = [\"litres\", \"grams\"]\nwithout = [\"sweet, sour\", \"cold, or iced\"]\n[[layer]]\n\
+                   kind = \"linear\"\noutputs = 2\n";
+        place.write("net.toml", format!("loss = {{ kind = \"mse\", scale = {scale} }}\n{net}"));
+        let train = ["train", "drinks.csv", "--model", "net.toml", "--optimiser", "sgd", "--learning-rate", "1e-8"];
+        let report = place.json(&[&train[..], &["--epochs", "2", "--out", out]].concat());
+        report["epochs"][1]["validation_loss"].as_f64().unwrap()
+    };
+    let (all, each) = (loss("1.0", "all"), loss("[1.0, 1.0]", "each"));
+    assert!((all - each).abs() < 1e-6 * all, "{all} and {each}");
+}
+
 #[test]
 fn columns_that_do_not_fit_together_are_named() {
     let place = Place::new("columns");
     place.write("drinks.csv", drinks(60));
     place.write("odd.csv", "a,yes,odd,word\n1,0,1,red\n2,1,2,blue\n3,1,0,red\n4,0,1,blue\n");
+    place.write("unnamed.csv", ",x,y,z\n0,1.5,2.5,0.5\n1,2.5,3.5,0.5\n2,3.5,4.5,1.5\n");
     place.write("empty.csv", "a,yes,no\n1,0,1\n2,1,\n3,1,0\n");
     for (arguments, refused) in [
         (&["drinks.csv", "--label", "sweet,bitter"][..], "there is no column `bitter`; there are a, b, c, sweet"),
@@ -165,6 +183,12 @@ fn columns_that_do_not_fit_together_are_named() {
             &["drinks.csv", "--label", "sweet,sour", "--class-weights", "balanced"],
             "class weights do not fit: by bce no classes",
         ),
+        (
+            &["drinks.csv", "--label", "sweet", "--task", "answers", "--class-weights", "1,2"],
+            "class weights do not fit: by bce no classes",
+        ),
+        (&["drinks.csv", "--label", "sweet,"], "a name of a column is empty, as behind a last comma"),
+        (&["unnamed.csv", "--label", "y,z,"], "\n  a column that has no name is said by its place, counted from 1"),
         (&["odd.csv", "--label", "yes,odd", "--task", "answers"], "odd.csv:3: odd: `2` is neither 0 nor 1"),
         (&["odd.csv", "--label", "yes,word"], "odd.csv:2: word: `red` is neither a number nor an answer"),
         (&["empty.csv", "--label", "yes,no"], "empty.csv:3: no: it is empty"),
@@ -172,6 +196,7 @@ fn columns_that_do_not_fit_together_are_named() {
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
+        assert!(!refusal.contains("in this order"), "{arguments:?} has no classes: {refusal}");
         assert!(!place.0.join("runs").exists(), "nothing was begun");
     }
 }
@@ -194,6 +219,14 @@ fn answers_of_arrays_are_learned() {
     let report = place.json(&[&["train", "pair", "--task", "answers", "--out", "run"][..], &TRAIN].concat());
     assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
     assert_eq!(report["each"][2]["label"], "y[2]");
+    std::fs::create_dir_all(place.0.join("one")).unwrap();
+    std::fs::copy(place.0.join("pair/x.npy"), place.0.join("one/x.npy")).unwrap();
+    Device::get("cpu").unwrap().scope(|| {
+        let first = logits.narrow(1, 0, 1).flatten(0);
+        npy::save(&first.gt(&(&first * 0.0)).cast(DType::U8), &place.0.join("one/y.npy")).unwrap();
+    });
+    let said = text(&place.run(&["train", "one", "--task", "answers", "--epochs", "1"]).stderr);
+    assert!(said.contains("an answer of yes or no of each") && !said.contains("1 an answer"), "{said}");
     let seen = place.json(&["predict", "run", "pair/x.npy"]);
     assert!(seen["known"] == 600 && seen["right"].as_u64().unwrap() > 540, "{seen}");
     Device::get("cpu").unwrap().scope(|| npy::save(&logits, &place.0.join("pair/y.npy")).unwrap());

@@ -93,9 +93,10 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled> {
     let mut folded = fold(model, options.optimise)?;
     let (kept, _) = options.precision.dtypes();
     let mut freeze = |_: &str, param: &mut Param| {
-        let value = if param.is_trained() { param.tensor().cast(kept) } else { param.tensor().clone() };
-        let state = !param.is_trained() && !param.frozen;
-        *param = if state { Param::state(value) } else { Param::new(value) };
+        *param = match param.state {
+            true => Param::state(param.tensor().clone()),
+            false => Param::new(param.tensor().cast(kept)),
+        };
         param.frozen = true;
         Ok(())
     };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Dataset, Examples, Feed, Targets};
 use crate::layer::{Layer, Pass};
+use crate::metrics::r2;
 use crate::network::Loss;
 
 /// Labels or rows looked at together where nothing is learned from them.
@@ -21,7 +22,7 @@ pub enum Measure {
     #[default]
     Accuracy,
     /// The share of the numbers' variance that is explained: 0 is what their mean would reach, and worse is below. Of several numbers it
-    /// is the mean of their shares.
+    /// is the mean of their shares, but for those that are the same in all examples; of such alone it is 1 if they are read exactly, or 0.
     R2,
 }
 
@@ -68,9 +69,13 @@ pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: &Loss) ->
     })?;
     let score = match &data.targets {
         Targets::Classes { .. } | Targets::Answers { .. } => right[0] / data.len() as f64,
-        Targets::Numbers { width, .. } => {
+        Targets::Numbers { .. } => {
             let explained = right.iter().zip(&spreads).map(|(squares, spread)| spread.explained(*squares));
-            explained.sum::<f64>() / *width as f64
+            match explained.flatten().collect::<Vec<f64>>()[..] {
+                // Nothing varies: it is read as it is, or not.
+                [] => f64::from(u8::from(right.iter().all(|squares| *squares == 0.0))),
+                ref explained => explained.iter().sum::<f64>() / explained.len() as f64,
+            }
         }
     };
     Ok(Evaluation { loss: sum / loss.mass(&data.targets, 0..data.len()), score })
@@ -126,13 +131,9 @@ impl Spread {
         Spread { squares, unit: if unit == 0.0 { 1.0 } else { unit.clamp(1e-37, 1e37) } }
     }
 
-    /// 1 less these squared differences, in the unit, over those from the mean.
-    fn explained(&self, squares: f64) -> f64 {
-        match (squares, self.squares) {
-            (0.0, _) => 1.0,
-            (_, 0.0) => 0.0,
-            _ => 1.0 - squares * self.unit.powi(2) / self.squares,
-        }
+    /// The share of the variance that is explained, of squared differences in the unit.
+    fn explained(&self, squares: f64) -> Option<f64> {
+        r2(squares * self.unit.powi(2), self.squares)
     }
 }
 

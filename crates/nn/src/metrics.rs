@@ -1,4 +1,4 @@
-//! How good a classifier is, beyond its loss.
+//! How good a model is, beyond its loss.
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
@@ -65,6 +65,12 @@ impl Confusion {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+/// The share of variance that is explained: 1 less the sum of squared differences between what was read and what is right over that
+/// between what is right and its mean. None of numbers that are all the same.
+pub fn r2(squares: f64, spread: f64) -> Option<f64> {
+    (spread > 0.0).then(|| 1.0 - squares / spread)
 }
 
 /// The area under the curve of true over false positives: how likely a positive example scores above a negative one, a tie

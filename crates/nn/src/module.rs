@@ -10,7 +10,7 @@ pub struct Param {
     value: Tensor,
     /// Whether training leaves it alone.
     pub frozen: bool,
-    state: bool,
+    pub(crate) state: bool,
 }
 
 impl Param {

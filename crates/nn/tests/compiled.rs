@@ -70,6 +70,10 @@ fn norms_and_dropout_go_and_the_answers_stay() {
             let params = ready.model().named_params();
             assert!(params.iter().all(|(_, param)| param.tensor().dtype() == dtype));
         }
+        let mut frozen = model.clone();
+        frozen.freeze(true).unwrap();
+        let ready = compile(&frozen, &Options { precision: Precision::BF16, ..Options::default() }).unwrap();
+        assert!(ready.model().named_params().iter().all(|(_, param)| param.tensor().dtype() == DType::BF16));
     });
 }
 

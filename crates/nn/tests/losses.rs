@@ -155,6 +155,13 @@ fn several_numbers_count_alike() {
         assert!((found.loss - 8.0 / 6.0).abs() < 1e-6, "{found:?}");
         // Of the first all, of the second 1 - 8 / 6.
         assert!((found.score - (1.0 + 1.0 - 8.0 / 6.0) / 2.0).abs() < 1e-6, "{found:?}");
+        // A number that is the same in all examples has no variance to explain: it does not count, right or wrong, beside others.
+        for (read, alone) in [(5.0f32, 1.0), (7.0, 0.0)] {
+            let with = Dataset::numbers(vec![1.0, read, 1.0, read], 2, vec![1.0, 5.0, 3.0, 5.0], 2).unwrap();
+            assert_eq!(evaluate(&same, &with, &Loss::new(LossKind::Mse)).unwrap().score, 1.0 - 4.0 / 2.0);
+            let without = Dataset::numbers(vec![read; 2], 1, vec![5.0; 2], 1).unwrap();
+            assert_eq!(evaluate(&same, &without, &Loss::new(LossKind::Mse)).unwrap().score, alone);
+        }
         let error = scaled(Scale::Each(vec![1.0; 3])).fitted(&data.targets).unwrap_err();
         assert!(error.message().contains("3 scales of the loss are not one for each of 2 numbers"), "{error}");
         let error = scaled(Scale::Each(vec![1.0, 0.0])).fitted(&data.targets).unwrap_err();

@@ -250,6 +250,11 @@ fn a_summary_counts_what_there_is() {
         // 4 · 9 filters, 2 · 4 of the norm, 64 · 10 + 10; and two running statistics of 4.
         assert_eq!((summary.parameters, summary.states, summary.bytes), (36 + 8 + 650, 8, 4 * 702));
         assert_eq!(summary.activation_bytes, 4 * (3 * 256 + 64 + 64 + 10));
+        let mut frozen = model.clone();
+        frozen.freeze(true).unwrap();
+        let frozen = frozen.summary().unwrap();
+        assert_eq!((&frozen.layers, frozen.frozen), (&summary.layers, 694));
+        assert!(frozen.to_string().contains("\n0 parameters to train, 694 frozen and 8 kept beside them, 2808 bytes"));
         let text = summary.to_string();
         assert!(text.contains("  1  conv        [4, 8, 8]                 36         144\n"), "{text}");
         assert!(
@@ -357,7 +362,7 @@ fn settings_are_plain_numbers() {
     let file = std::env::temp_dir().join(format!("panoply-settings-{}.toml", std::process::id()));
     let said =
         "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimiser = \"sgd\"\n";
-    let data = "[data]\nlabel = [\"a\", \"b, c\"]\nheader = true\n";
+    let data = "[data]\nlabel = [\"a\", \"b, c\"]\nheader = true\nwithout = []\n";
     let text = format!("input = [4]\n[training]\n{said}{data}[[layer]]\nkind = \"linear\"\noutputs = 2\n");
     std::fs::write(&file, text).unwrap();
     let (_, Settings { training: settings, data }) = Network::read_with_settings(&file).unwrap();
@@ -368,6 +373,11 @@ fn settings_are_plain_numbers() {
     let said: Vec<(usize, &str, &str)> =
         data.iter().map(|said| (said.line, said.name.as_str(), said.value.as_str())).collect();
     assert_eq!(said, [(11, "header", "true"), (10, "label", "a"), (10, "label", "b, c")]);
+    for (said, what) in [("[\"y\", [\"z\"]]", "not array"), ("{ y = 1 }", "not table")] {
+        let text = format!("input = [4]\n[data]\nlabel = {said}\n[[layer]]\nkind = \"relu\"\n");
+        let wrong = format!("data: label: takes text, numbers or a list of them, {what}");
+        assert_eq!(Network::parse(&text).unwrap_err(), (3, wrong));
+    }
 }
 
 /// The guide's table has a row for every kind there is, which the message about an unknown one lists, and its files are read.

@@ -156,6 +156,7 @@ impl Data {
                 format!("{} as a number (`--task classes` makes it classes)", labels[0])
             }
             Source::Csv { labels, numbers: true, .. } => format!("{} as numbers", listed(labels)),
+            Source::Npy { numbers: 1, answers: true, .. } => format!("{} of each", yes_or_no(1)),
             Source::Npy { numbers, answers: true, .. } => format!("{numbers} {} of each", yes_or_no(*numbers)),
             Source::Npy { numbers: 1, .. } => "a number of each".to_string(),
             Source::Npy { numbers: numbers @ 2.., .. } => format!("{numbers} numbers of each"),

@@ -2,7 +2,7 @@
 
 use panoply::nn::data::source::Source;
 use panoply::nn::data::{Dataset, Targets};
-use panoply::nn::metrics::{Confusion, auc, top_k_accuracy};
+use panoply::nn::metrics::{Confusion, auc, r2, top_k_accuracy};
 use panoply::nn::{EpochReport, Measure, Model, generate, predict};
 use panoply::{Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,7 @@ impl Measures {
         let width = labels.len();
         let of_column = |(at, label): (usize, String)| {
             let pairs: Vec<(f64, f64)> = pairs.iter().skip(at).step_by(width).copied().collect();
-            Each { label, r2: r2(&pairs), absolute_error: Some(off(&pairs)), ..Each::default() }
+            Each { label, r2: explained(&pairs), absolute_error: Some(off(&pairs)), ..Each::default() }
         };
         let each = if width > 1 { labels.into_iter().enumerate().map(of_column).collect() } else { Vec::new() };
         Measures { absolute_error: Some(off(&pairs)), each, ..Measures::default() }
@@ -149,10 +149,10 @@ impl Each {
 pub const YES: f32 = 0.5;
 
 /// The share of variance that is explained of numbers that are right, each with what was read; none of numbers that are all the same.
-fn r2(pairs: &[(f64, f64)]) -> Option<f64> {
+fn explained(pairs: &[(f64, f64)]) -> Option<f64> {
     let mean = pairs.iter().map(|(right, _)| right).sum::<f64>() / pairs.len().max(1) as f64;
     let spread: f64 = pairs.iter().map(|(right, _)| (right - mean).powi(2)).sum();
-    (spread > 0.0).then(|| 1.0 - pairs.iter().map(|(right, read)| (right - read).powi(2)).sum::<f64>() / spread)
+    r2(pairs.iter().map(|(right, read)| (right - read).powi(2)).sum(), spread)
 }
 
 /// Measures the best model and writes what the folder shows of it.
@@ -212,23 +212,17 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
         Source::Csv { answers: true, .. } | Source::Npy { answers: true, .. } => {
             format!("{:.1} % of the held-out answers right (epoch {})", best.score * 100.0, best.epoch)
         }
-        Source::Csv { numbers: true, labels, .. } if labels.len() > 1 => {
-            format!(
-                "R² {:.3} on the held-out examples, of {} numbers together (epoch {})",
-                best.score,
-                labels.len(),
-                best.epoch
-            )
-        }
         Source::Csv { numbers: true, .. } | Source::Npy { numbers: 1.., .. } => {
-            let label = if let Source::Csv { labels, .. } = &data.source { labels[0].as_str() } else { "y" };
-            let off = result.as_ref().and_then(|result| result.measures.absolute_error).unwrap_or(f64::NAN);
-            format!(
-                "R² {:.3} on the held-out examples, {label} {} off on average (epoch {})",
-                best.score,
-                measured(off),
-                best.epoch
-            )
+            let measures = result.as_ref().map(|result| &result.measures);
+            let said = match measures.map_or(0, |measures| measures.each.len()) {
+                several @ 2.. => format!("of {several} numbers together"),
+                _ => {
+                    let label = if let Source::Csv { labels, .. } = &data.source { labels[0].as_str() } else { "y" };
+                    let off = measures.and_then(|measures| measures.absolute_error).unwrap_or(f64::NAN);
+                    format!("{label} {} off on average", measured(off))
+                }
+            };
+            format!("R² {:.3} on the held-out examples, {said} (epoch {})", best.score, best.epoch)
         }
         source => {
             let what = if *source == Source::Digits { "digits" } else { "examples" };

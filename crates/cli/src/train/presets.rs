@@ -195,7 +195,9 @@ impl Wanted {
         let (fitted, classes) = (loss.fitted(&labelled.data.targets), &labelled.classes);
         match (fitted, &loss.class_weights) {
             (Ok(_), _) => Ok(loss),
-            (Err(error), Some(ClassWeights::Each(weights))) if weights.len() != classes.len() => {
+            (Err(error), Some(ClassWeights::Each(weights)))
+                if !classes.is_empty() && weights.len() != classes.len() =>
+            {
                 let first: Vec<&str> = classes.iter().take(NAMED).map(String::as_str).collect();
                 let more = if classes.len() > NAMED { ", …" } else { "" };
                 Err(error.note(format!("the classes are, in this order, {}{more}", first.join(", "))))

@@ -51,7 +51,8 @@ pub struct Manner {
     /// Pull of the weights towards zero, of biases and norms never; 0.01 for adamw, 0 for adam, sgd and lion if nothing is said.
     #[arg(long, value_parser = pull, allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
-    /// Length to which longer gradients are cut, all parameters taken as one vector; 1 if nothing is said.
+    /// Length to which longer gradients are cut, all parameters taken as one vector; if nothing is said 1, of numbers whose loss
+    /// says a `scale` the largest deviation of one over its scale, squared for mse.
     #[arg(long, value_parser = rate, allow_negative_numbers = true)]
     pub clip_norm: Option<f64>,
     /// Limit of each element of the gradients, up and down, in place of a length of all.

@@ -21,6 +21,10 @@ pub fn draw(right: &[f32], read: &[f32], names: &[String]) -> String {
          {STYLE}<style>.point{{fill:#0a84d6;fill-opacity:.5}}</style>\n",
         size * count.min(SQUARES) as f64
     );
+    if count > SQUARES {
+        let said = format!("the first {SQUARES} of {count} numbers; predictions.csv holds all");
+        svg += &format!("<text class=\"title\" x=\"{MARGIN}\" y=\"14\">{said}</text>\n");
+    }
     for (at, name) in names.iter().enumerate().take(SQUARES) {
         let pairs = right.iter().zip(read).skip(at).step_by(count);
         let pairs = pairs.map(|(right, read)| (f64::from(*right), f64::from(*read)));
@@ -85,7 +89,11 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         // The corners of both, and 500 of 1000 where 0 is right.
-        assert_eq!(svg.matches("cx=\"420.0\" cy=\"0.0\"").count(), 2);
+        assert!(svg.matches("cx=\"420.0\" cy=\"0.0\"").count() == 2 && !svg.contains("the first "), "{svg}");
+        let many: Vec<String> = (0..14).map(|at| at.to_string()).collect();
+        assert!(
+            draw(&[0.5; 28], &[0.5; 28], &many).contains(">the first 12 of 14 numbers; predictions.csv holds all<")
+        );
         assert!(svg.contains("cx=\"0.0\" cy=\"210.0\""), "{svg}");
     }
 }

@@ -161,6 +161,10 @@ impl TextTable {
 
     /// The position of a column, by name or counted from 1.
     pub fn column(&self, said: &str) -> Result<usize> {
+        if said.is_empty() {
+            let message = "a name of a column is empty, as behind a last comma";
+            return Err(Error::mistake(message).note("a column that has no name is said by its place, counted from 1"));
+        }
         let counted = || said.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
         let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(said));
         named

@@ -106,31 +106,43 @@ fn parse(text: &str) -> Result<(Network, Settings), (usize, String)> {
         });
         (line.unwrap_or(1), network.complaint(at, &what))
     })?;
-    Ok((network, Settings { training: settings(text, &raw.training), data: settings(text, &raw.data) }))
+    let (training, data) = (settings(text, "training", &raw.training)?, settings(text, "data", &raw.data)?);
+    Ok((network, Settings { training, data }))
 }
 
-/// What a section says.
-fn settings(text: &str, section: &BTreeMap<String, Spanned<Value>>) -> Vec<Setting> {
+/// What a section says, or the line and what is wrong there; a list of nothing says nothing.
+fn settings(
+    text: &str,
+    section: &str,
+    said: &BTreeMap<String, Spanned<Value>>,
+) -> Result<Vec<Setting>, (usize, String)> {
     let mut settings = Vec::new();
-    for (name, value) in section {
+    for (name, value) in said {
         let line = line_of(text, value.span().start);
-        let mut say = |said: &Value| {
+        let several = match value.get_ref() {
+            Value::Array(several) => &several[..],
+            one => std::slice::from_ref(one),
+        };
+        for said in several {
             let value = match said {
                 Value::String(said) => said.clone(),
                 // However they are spelled, such as 0x10 or 1_000.
                 Value::Integer(number) => number.to_string(),
                 Value::Float(number) => format!("{number:?}"),
                 Value::Boolean(said) => said.to_string(),
-                Value::Datetime(_) | Value::Array(_) | Value::Table(_) => text[value.span()].to_string(),
+                Value::Datetime(said) => said.to_string(),
+                Value::Array(_) | Value::Table(_) => {
+                    let what = said.type_str();
+                    return Err((
+                        line,
+                        format!("{section}: {name}: takes text, numbers or a list of them, not {what}"),
+                    ));
+                }
             };
             settings.push(Setting { line, name: name.clone(), value });
-        };
-        match value.get_ref() {
-            Value::Array(several) if !several.is_empty() => several.iter().for_each(say),
-            one => say(one),
         }
     }
-    settings
+    Ok(settings)
 }
 
 /// What is wrong with a layer, in which field, and in which layer of which of its lists, from the outside inwards.

@@ -83,13 +83,8 @@ impl LayerSpec {
                 input.to_vec()
             }
             LayerSpec::Shift { by } => {
-                match input {
-                    [_, lengths @ ..] if (1..=3).contains(&lengths.len()) => {
-                        if let Some(length) = lengths.iter().find(|length| *by >= **length) {
-                            return Err(format!("by {by} moves all of a length of {length} away"));
-                        }
-                    }
-                    _ => return Err(format!("needs [channels, lengths], not the {input:?} of {{before}}")),
+                if let Some(length) = lengths(input)?.iter().find(|length| *by >= **length) {
+                    return Err(format!("by {by} moves all of a length of {length} away"));
                 }
                 input.to_vec()
             }
@@ -109,8 +104,13 @@ impl LayerSpec {
                 within("count", *count)?;
                 [input, &[within("width", *width)?]].concat()
             }
-            LayerSpec::Dropout { probability } | LayerSpec::Flip { probability } => {
+            LayerSpec::Dropout { probability } => {
                 share("probability", *probability)?;
+                input.to_vec()
+            }
+            LayerSpec::Flip { probability } => {
+                share("probability", *probability)?;
+                lengths(input)?;
                 input.to_vec()
             }
             LayerSpec::Standardise {}
@@ -337,6 +337,14 @@ fn images<'a>(input: &'a [usize], size: &[usize]) -> Result<&'a [usize], String>
     match input {
         [_, lengths @ ..] if lengths.len() == size.len() => Ok(lengths),
         _ => Err(format!("size {size:?} needs [channels, {} lengths], not the {input:?} of {{before}}", size.len())),
+    }
+}
+
+/// The lengths behind the channels.
+fn lengths(input: &[usize]) -> Result<&[usize], String> {
+    match input {
+        [_, lengths @ ..] if (1..=3).contains(&lengths.len()) => Ok(lengths),
+        _ => Err(format!("needs [channels, lengths], not the {input:?} of {{before}}")),
     }
 }
 

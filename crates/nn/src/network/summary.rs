@@ -15,8 +15,10 @@ pub struct Summary {
     pub input: Vec<usize>,
     /// In order.
     pub layers: Vec<LayerSummary>,
-    /// Numbers that gradients move.
+    /// Numbers that gradients move where they are not frozen.
     pub parameters: usize,
+    /// How many of these are frozen.
+    pub frozen: usize,
     /// Numbers kept beside them.
     pub states: usize,
     /// Bytes of both.
@@ -32,7 +34,7 @@ pub struct LayerSummary {
     pub kind: &'static str,
     /// Lengths of what comes out, the batch aside.
     pub output: Vec<usize>,
-    /// Numbers that gradients move.
+    /// Numbers that gradients move where they are not frozen.
     pub parameters: usize,
     /// Numbers kept beside them.
     pub states: usize,
@@ -45,11 +47,13 @@ impl Model {
     pub fn summary(&self) -> Result<Summary> {
         let shapes = self.network.shapes()?;
         let mut layers: Vec<LayerSummary> = Vec::new();
+        let mut frozen = 0;
         for (at, layer) in self.network.layers.iter().enumerate() {
             let (mut parameters, mut states, mut bytes) = (0, 0, 0);
             for (_, param) in self.layers.layers[at].named_params() {
                 let elems = param.tensor().shape()?.elems();
-                *(if param.is_trained() { &mut parameters } else { &mut states }) += elems;
+                *(if param.state { &mut states } else { &mut parameters }) += elems;
+                frozen += if param.frozen && !param.state { elems } else { 0 };
                 bytes += elems * param.tensor().dtype().bytes();
             }
             layers.push(LayerSummary { kind: layer.kind(), output: shapes[at + 1].clone(), parameters, states, bytes });
@@ -58,6 +62,7 @@ impl Model {
         Ok(Summary {
             input: self.network.input.clone(),
             parameters: layers.iter().map(|layer| layer.parameters).sum(),
+            frozen,
             states: layers.iter().map(|layer| layer.states).sum(),
             bytes: layers.iter().map(|layer| layer.bytes).sum(),
             activation_bytes: given * DType::F32.bytes(),
@@ -75,11 +80,13 @@ impl fmt::Display for Summary {
             let LayerSummary { kind, output, parameters, bytes, .. } = layer;
             writeln!(f, "{:>3}  {kind:width$}  {:<16}  {parameters:>10}  {bytes:>10}", at + 1, axes(output))?;
         }
-        let Summary { parameters, states, bytes, activation_bytes, .. } = self;
+        let Summary { parameters, frozen, states, bytes, activation_bytes, .. } = self;
+        let trained = parameters - frozen;
+        let frozen = if *frozen > 0 { format!(", {frozen} frozen") } else { String::new() };
         let kept = if *states > 0 { format!(" and {states} kept beside them") } else { String::new() };
         writeln!(
             f,
-            "{parameters} parameters to train{kept}, {bytes} bytes; {activation_bytes} bytes of activations an example"
+            "{trained} parameters to train{frozen}{kept}, {bytes} bytes; {activation_bytes} bytes of activations an example"
         )
     }
 }
