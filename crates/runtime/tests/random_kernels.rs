@@ -3,7 +3,7 @@
 //!
 //! A run takes as many kernels as a device's compiler allows: 1000 on the CPU (4 ms each on two loaded cores), 300 on the interpreter of PTX (9 to 25 ms),
 //! 100 on Vulkan (0.4 s), 20 on OpenCL (0.1 to 0.5 s), 10 on HIP's and Level Zero's stand-ins and Intel's SPIR-V (0.5 s), 20 on SwiftShader.
-//! `PANOPLY_TEST_FULL=1` means ten thousand on each, three hundred on SwiftShader. `PANOPLY_TEST_KERNELS` sets how many run on each device,
+//! `PANOPLY_TEST_QUICK=1` means 300 on the CPU and ten elsewhere, `PANOPLY_TEST_FULL=1` ten thousand on each, three hundred on SwiftShader. `PANOPLY_TEST_KERNELS` sets how many run on each device,
 //! `PANOPLY_TEST_SEED` the first seed; `PANOPLY_TEST_DEVICE` names the only device to run on. `cpu:checked` is left out: it reports the
 //! guarded accesses that these kernels are full of, and has random kernels of its own.
 //!
@@ -47,6 +47,7 @@ fn number(variable: &str, default: u64) -> u64 {
 #[test]
 fn every_device_agrees_with_the_interpreter() {
     let first = number("PANOPLY_TEST_SEED", 1);
+    let quick = number("PANOPLY_TEST_QUICK", 0) == 1;
     let full = std::env::var(FULL).is_ok_and(|value| value == "1");
     let devices = present::devices();
     for device in devices.iter().filter(|device| !present::is_checked(device)) {
@@ -58,6 +59,8 @@ fn every_device_agrees_with_the_interpreter() {
             Kind::Vulkan if device.info().name.contains("SwiftShader") && full => 300,
             Kind::Vulkan if device.info().name.contains("SwiftShader") => 20,
             _ if full => 10_000,
+            Kind::Cpu if quick => 300,
+            _ if quick => 10,
             Kind::Cpu => 1000,
             Kind::Cuda => 300,
             Kind::Vulkan => 100,
