@@ -70,7 +70,7 @@ impl Draw {
 fn what_is_exchanged_is_what_would_have_been_computed() {
     everywhere(|device| {
         // Every program is compiled once with what is spent and once without.
-        let seeds = if device.spelling().starts_with("cpu") { 16 } else { 3 };
+        let seeds = if device.spelling() == "cpu" { 16 } else { 3 };
         for seed in 1..=seeds {
             let start: Vec<Tensor> = (0..3).map(|at| data(at + seed as usize, [12, 12])).collect();
             let mut kept: Vec<Tensor> = start.iter().map(|tensor| data(0, [12, 12]) * 0.0 + tensor).collect();
@@ -238,7 +238,9 @@ fn too_little_memory_changes_nothing() {
 #[test]
 fn what_follows_a_product_changes_what_is_spent_once() {
     everywhere(|device| {
-        for [m, n, k] in [[130, 420, 33], [40, 50, 60], [3, 5, 7], [600, 1030, 3]] {
+        // Only the CPU has products in bands, which take many rows.
+        let large: &[[usize; 3]] = if device.spelling() == "cpu" { &[[130, 420, 33], [600, 1030, 3]] } else { &[] };
+        for [m, n, k] in [[40, 50, 60], [3, 5, 7]].iter().chain(large).copied() {
             let (x, slope) = (data(1, [k, m]), data(2, [k, n]));
             let step = |w: &Tensor| w * 0.9 - x.t().matmul(&slope) * 0.01;
             let (mut old, mut plain) = (vec![data(3, [m, n])], data(3, [m, n]));
