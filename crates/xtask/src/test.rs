@@ -147,8 +147,11 @@ impl Run<'_> {
             end.lines.iter().filter(|line| tally.watch(line)).for_each(|line| println!("{line}"));
             if finish(end.result) == Outcome::Failed {
                 outcome = Outcome::Failed;
-                // A program that died has no line of results.
-                tally.failed += usize::from(tally.failed == failed_before);
+                // A program that died, be it after its tests, has no line of results that says so.
+                if tally.failed == failed_before {
+                    println!("FAILED: {} did not end as a program does that succeeds", end.name);
+                    tally.failed += 1;
+                }
             }
         };
         match programs {
