@@ -243,6 +243,10 @@ fn a_step_holds_parameters_and_moments_once_if_the_loss_is_given_away() {
 #[test]
 fn a_step_that_does_not_stand_leaves_what_it_would_have_written_over() {
     for device in panoply_runtime::report().unwrap().devices().cloned().collect::<Vec<Device>>() {
+        if device.info().name.contains("SwiftShader") {
+            eprintln!("SKIPPED: steps that do not stand on {device}: SwiftShader is too slow");
+            continue;
+        }
         device.scope(|| {
             let mut model = Linear::new(20, 10, &mut Rng::seed(4));
             let x = Rng::seed(5).normal([3, 20]);
