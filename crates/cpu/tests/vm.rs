@@ -245,7 +245,9 @@ fn what_waits_for_its_place_is_computed_there() {
     let program = Compiled::new(Arc::new(verify(kernel).expect("it is valid")), Isa::best()).expect("it compiles");
     let program = program.program().to_string();
     assert_eq!(program.matches("copy").count(), 1, "only the store copies: {program}");
-    assert!(program.contains("sub+add") && program.contains("add+le"), "{program}");
+    for both in ["sub+add", "add+le", "and+lt", "square"] {
+        assert!(program.contains(both), "{both}: {program}");
+    }
 }
 
 /// A loop to an end of one's own, from a start of one's own, in signed and unsigned counters of every width.

@@ -4,9 +4,9 @@
 mod compared;
 
 use compared::{Given, check, of};
-use panoply_ir::Scalar;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::text::parse;
+use panoply_ir::{DType, Scalar};
 
 /// Around the lengths of vectors and blocks.
 const SIZES: [u64; 6] = [1, 15, 33, 100, 513, 1500];
@@ -124,6 +124,38 @@ fn conditions_of_which_all_lanes_share_a_part() {
                 let given = [Given::Scalar(few.into()), Given::Index(m), of(&x), of(&y)];
                 check(kernel(text), [n, 1, 1], &given);
             }
+        }
+    }
+}
+
+/// Of a comparison the other operand, or both, may be one value for all; what is no number compares as nothing.
+#[test]
+fn comparisons_where_bools_hold() {
+    let text = "kernel comparisons(a: T, x: &[T], y: &[T], z: &mut [T]) {
+        let i: index = global_id.x
+        let near: bool = lt(x[i], y[i])
+        z[i] = select(and(near, le(a, y[i])), x[i], z[i])
+        z[i] = select(and(lt(y[i], a), near), y[i], z[i])
+        z[i] = select(and(and(near, le(x[i], a)), lt(z[i], y[i])), a, z[i])
+        if and(and(ne(x[i], a), le(z[i], y[i])), lt(x[i], z[i])) {
+            z[i] = add(z[i], z[i])
+        }
+        if and(lt(x[i], z[i]), not(le(z[i], a))) {
+            z[i] = sub(z[i], x[i])
+        }
+        let mut turns: u32 = 0u32
+        while and(lt(z[i], y[i]), lt(turns, 5u32)) {
+            z[i] = add(z[i], a)
+            turns = add(turns, 1u32)
+        }
+    }";
+    for n in SIZES {
+        let mut values = [0.1, 0.7, 1.9].map(|seed| floats(n, seed));
+        values[0][n as usize / 2] = f64::NAN;
+        for dtype in [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::U8, DType::F16] {
+            let scalar = |x: &f64| Scalar::from_f64(dtype, if dtype.is_int() { (x * 9.0).abs() } else { *x });
+            let [x, y, z] = values.each_ref().map(|values| of(&values.iter().map(scalar).collect::<Vec<Scalar>>()));
+            check(kernel(&text.replace('T', &dtype.to_string())), [n, 1, 1], &[Given::Scalar(scalar(&0.5)), x, y, z]);
         }
     }
 }

@@ -169,7 +169,7 @@ fn a_thread_that_panics_is_an_error() {
             let (last, before) = made.split_last().unwrap();
             assert!(before.len() <= 2 && before.iter().all(Result::is_ok), "{made:?}");
             let error = last.as_ref().unwrap_err();
-            assert!(error.message().starts_with("a thread that makes batches ready panicked: range end"), "{error}");
+            assert!(error.message().starts_with("a thread that makes batches ready panicked: range "), "{error}");
             assert!(batches.next().is_none() && batches.len() == 0);
         }
     });

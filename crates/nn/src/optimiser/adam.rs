@@ -25,27 +25,34 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// What the parameter moves by, and the moments after the step.
-    fn advance(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
+    /// The parameter and the moments after a step along a gradient; the parameter is multiplied by `shrink` before.
+    fn advance(
+        &self,
+        (value, shrink): (&Tensor, f64),
+        gradient: &Tensor,
+        state: &[Tensor],
+        step: &Step,
+    ) -> (Tensor, Vec<Tensor>) {
         let (mean, square) = match state {
             [mean, square] => (mean.clone(), square.clone()),
             _ => (value.zeros_like(), value.zeros_like()),
         };
         let power = i32::try_from(step.number).unwrap_or(i32::MAX);
         let (bias1, bias2) = (1.0 - self.beta1.powi(power), 1.0 - self.beta2.powi(power));
-        let number = |x: f64| Tensor::scalar(Scalar::from_f64(value.dtype(), x));
-        let [motion, mean, square] = Tensor::calls(
-            "adam moments",
-            [gradient, &mean, &square, &number(step.rate / bias1), &number(bias2.sqrt())],
+        let [shrink, pace, root] =
+            [shrink, step.rate / bias1, bias2.sqrt()].map(|x| Tensor::scalar(Scalar::from_f64(value.dtype(), x)));
+        let [value, mean, square] = Tensor::calls(
+            "adam",
+            [value, gradient, &mean, &square, &shrink, &pace, &root],
             (self.beta1, self.beta2, self.epsilon),
-            |[gradient, mean, square, pace, root], &(beta1, beta2, epsilon)| {
+            |[value, gradient, mean, square, shrink, pace, root], &(beta1, beta2, epsilon)| {
                 let mean = mean * beta1 + gradient * (1.0 - beta1);
                 let square = square * beta2 + gradient.square() * (1.0 - beta2);
                 let spread = square.sqrt() / root + epsilon;
-                [(&mean / spread) * pace, mean, square]
+                [value * shrink - (&mean / spread) * pace, mean, square]
             },
         );
-        (motion, vec![mean, square])
+        (value, vec![mean, square])
     }
 }
 
@@ -76,8 +83,7 @@ impl Rule for AdamRule {
     fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
         let decay = step.decay(self.weight_decay);
         let pull = if decay > 0.0 { gradient + value * decay } else { gradient.clone() };
-        let (motion, state) = self.moments.advance(value, &pull, state, step);
-        (value - motion, state)
+        self.moments.advance((value, 1.0), &pull, state, step)
     }
 }
 
@@ -107,7 +113,7 @@ impl Optimiser<AdamWRule> {
 
 impl Rule for AdamWRule {
     fn update(&self, value: &Tensor, gradient: &Tensor, state: &[Tensor], step: &Step) -> (Tensor, Vec<Tensor>) {
-        let (motion, state) = self.moments.advance(value, gradient, state, step);
-        (value * (1.0 - step.rate * step.decay(self.weight_decay)) - motion, state)
+        let shrink = 1.0 - step.rate * step.decay(self.weight_decay);
+        self.moments.advance((value, shrink), gradient, state, step)
     }
 }

@@ -33,9 +33,20 @@ impl Next {
         check_same(before.0, &value)?;
         let alike = |(old, new): (&Tensor, &Tensor)| check_same(old, new).is_ok();
         let follows = before.1.len() == state.len() && before.1.iter().zip(&state).all(alike);
-        let gate = |(new, old): (Tensor, &Tensor)| new.where_(stands, old);
-        let state = if follows { state.into_iter().zip(before.1).map(gate).collect() } else { state };
-        Ok(Next { value: gate((value, before.0)), state, follows })
+        let (mut new, mut old) = (vec![&value], vec![before.0]);
+        if follows {
+            new.extend(&state);
+            old.extend(before.1);
+        }
+        let inputs: Vec<&Tensor> = new.into_iter().chain(old).chain([stands]).collect();
+        let gated = Tensor::calls_of("gate", &inputs, (), |inputs, ()| {
+            let [values @ .., stands] = inputs else { unreachable!("the condition is given") };
+            let (new, old) = values.split_at(values.len() / 2);
+            new.iter().zip(old).map(|(new, old)| new.where_(stands, old)).collect()
+        });
+        let mut gated = gated?.into_iter();
+        let value = gated.next().expect("the value is gated");
+        Ok(Next { value, state: if follows { gated.collect() } else { state }, follows })
     }
 }
 

@@ -131,10 +131,18 @@ struct Planned {
 /// Gradients as they are followed.
 struct Clipped {
     gradients: Vec<Tensor>,
-    /// For each a number that is finite if it was, before it was limited.
+    /// What is finite if they were before they were limited, one for each, and more that has to be.
+    signs: Vec<Tensor>,
+}
+
+/// What is told of a step.
+struct Told {
+    /// The loss, and a number that is finite if all that has to be is, side by side: one transfer tells both.
+    report: Tensor,
+    /// Whether both are finite.
+    stands: Tensor,
+    /// Of each thing that has to be finite a number that is, if all of it is.
     sounds: Vec<Tensor>,
-    /// Their length as one vector, if it was needed.
-    length: Option<Tensor>,
 }
 
 impl<R: Rule> Optimiser<R> {
@@ -192,13 +200,12 @@ impl<R: Rule> Optimiser<R> {
     /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed. With a loss scale, a
     /// part whose gradients overflow takes the step of all of them with it.
     pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
-        let trained = trained(model, &pass)?;
+        let trained = trained(model, &pass, loss)?;
         if self.spoilt {
             return self.sound(loss.cast(DType::F32).sum(..).item()?);
         }
         let gradients = self.gradients(&trained, loss)?;
-        let sounds = sounds(&gradients);
-        let [report, _] = report(loss, &sounds, None);
+        let Told { report, sounds, .. } = Told::of(loss, &gradients)?;
         let mut roots = vec![&report];
         roots.extend(gradients.iter().chain(&sounds).chain(pass.roots()));
         eval(&roots)?;
@@ -226,7 +233,8 @@ impl<R: Rule> Optimiser<R> {
     /// step is made. Otherwise they change where they are, as what the rule remembers does, but for what somebody else holds: a clone of
     /// the model, for one.
     pub fn step(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: Pass<'_>) -> Result<f64> {
-        let (loss, trained) = (loss.into(), trained(model, &pass)?);
+        let loss = loss.into();
+        let trained = trained(model, &pass, &loss)?;
         if self.spoilt {
             let value = self.sound(loss.cast(DType::F32).sum(..).item()?)?;
             self.spoilt = false;
@@ -248,10 +256,10 @@ impl<R: Rule> Optimiser<R> {
         Ok(loss)
     }
 
-    /// What [`Optimiser::step`] would take of the device's memory if the loss were given away and nobody held the parameters besides;
-    /// nothing runs.
+    /// What [`Optimiser::step`] would take of the device's memory if the loss were given away and nobody held the parameters besides.
+    /// Parameters are made if they were not; nothing else runs.
     pub fn memory(&self, model: &dyn Module, loss: &Tensor, pass: &Pass<'_>) -> Result<MemoryPlan> {
-        let trained = trained(model, pass)?;
+        let trained = trained(model, pass, loss)?;
         let Planned { next, sounds, report } = self.plan(&trained, loss)?;
         let mut old: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         let followed = trained.iter().zip(&next).filter(|(_, next)| next.follows);
@@ -266,8 +274,9 @@ impl<R: Rule> Optimiser<R> {
 
     fn plan(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Planned> {
         let gradients = self.gradients(trained, loss)?;
-        let Clipped { gradients, sounds, length } = self.clipped(gradients);
-        let [report, stands] = report(loss, &sounds, length);
+        let Clipped { gradients, signs } = self.clipped(gradients);
+        let Told { report, stands, mut sounds } = Told::of(loss, &signs)?;
+        sounds.truncate(trained.len());
         let mut next = Vec::with_capacity(trained.len());
         for ((name, value), gradient) in trained.iter().zip(&gradients) {
             let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
@@ -300,21 +309,21 @@ impl<R: Rule> Optimiser<R> {
     /// Gradients as they are followed.
     fn clipped(&self, gradients: Vec<Tensor>) -> Clipped {
         match self.clip {
-            None => Clipped { sounds: sounds(&gradients), gradients, length: None },
+            None => Clipped { signs: gradients.clone(), gradients },
             Some(Clip::Value(largest)) => {
                 let limited = gradients.iter().map(|gradient| gradient.clamp(-largest, largest)).collect();
-                Clipped { sounds: sounds(&gradients), gradients: limited, length: None }
+                Clipped { gradients: limited, signs: gradients }
             }
             Some(Clip::Norm(longest)) => {
-                let squares: Vec<Tensor> = gradients.iter().map(|gradient| gradient.square().sum(..)).collect();
-                let total = squares.iter().cloned().reduce(|sum, square| sum + square);
-                let sounds = squares.iter().map(|square| square.cast(DType::F32)).collect();
-                let Some(total) = total else { return Clipped { gradients, sounds, length: None } };
+                let mut signs: Vec<Tensor> = gradients.iter().map(|gradient| gradient.square().sum(..)).collect();
+                let total = signs.iter().cloned().reduce(|sum, square| sum + square);
+                let Some(total) = total else { return Clipped { gradients, signs } };
                 let length = total.sqrt();
                 // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
                 let factor = ((&length + 1e-6).recip() * longest).minimum(&Tensor::scalar(1f32));
                 let gradients = gradients.iter().map(|gradient| gradient * &factor).collect();
-                Clipped { gradients, sounds, length: Some(length) }
+                signs.push(length);
+                Clipped { gradients, signs }
             }
         }
     }
@@ -366,19 +375,23 @@ struct Judged {
     stands: bool,
 }
 
-/// Of each gradient a number that is finite if all of it is: the sum of it times zero.
-fn sounds(gradients: &[Tensor]) -> Vec<Tensor> {
-    gradients.iter().map(|gradient| (gradient * 0.0).sum(..).cast(DType::F32)).collect()
-}
-
-/// The loss, and a number that is finite if all gradients are, side by side: one transfer tells both. The length of all of
-/// them is such a number, if it was needed. And whether both are finite.
-fn report(loss: &Tensor, sounds: &[Tensor], length: Option<Tensor>) -> [Tensor; 2] {
-    let all = || sounds.iter().cloned().reduce(|a, b| a + b);
-    let sound = length.map(|length| length.cast(DType::F32)).or_else(all).unwrap_or_else(|| Tensor::scalar(0f32));
-    let loss = loss.cast(DType::F32).sum(..);
-    let stands = (&loss * 0.0 + &sound).is_finite();
-    [Tensor::stack(&[loss, sound], 0), stands]
+impl Told {
+    /// Of a loss, and of what has to be finite.
+    fn of(loss: &Tensor, signs: &[Tensor]) -> Result<Told> {
+        let inputs: Vec<&Tensor> = signs.iter().chain([loss]).collect();
+        let told = Tensor::calls_of("report", &inputs, (), |inputs, ()| {
+            let [signs @ .., loss] = inputs else { unreachable!("the loss is given") };
+            let loss = loss.cast(DType::F32).sum(..);
+            let mut told: Vec<Tensor> = signs.iter().map(|sign| (sign * 0.0).sum(..).cast(DType::F32)).collect();
+            let sound = told.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
+            let stands = (&loss * 0.0 + &sound).is_finite();
+            told.extend([Tensor::stack(&[loss, sound], 0), stands]);
+            told
+        });
+        let mut sounds = told?;
+        let [stands, report] = [sounds.pop(), sounds.pop()].map(|told| told.expect("both are told"));
+        Ok(Told { report, stands, sounds })
+    }
 }
 
 /// `, first that of fc1.weight`: the first parameter whose gradient is not finite.
@@ -391,8 +404,9 @@ fn first_not_finite<'t>(sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> 
     Ok(String::new())
 }
 
-/// The parameters that move, by name, if the pass was one of training and fits the model.
-fn trained(model: &dyn Module, pass: &Pass<'_>) -> Result<Vec<(String, Tensor)>> {
+/// The parameters that move, by name, if the pass was one of training and fits the model. They have their values: made within the first
+/// step, they would be there beside what they become.
+fn trained(model: &dyn Module, pass: &Pass<'_>, loss: &Tensor) -> Result<Vec<(String, Tensor)>> {
     if !pass.is_training() {
         return Err(Error::mistake("a step needs a training pass: use `Pass::train(&mut rng)` for the forward pass"));
     }
@@ -405,10 +419,10 @@ fn trained(model: &dyn Module, pass: &Pass<'_>) -> Result<Vec<(String, Tensor)>>
     }));
     let mut names: Vec<&str> = trained.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => {
-            Err(Error::mistake(format!("two parameters are called {}; give each a name of its own", pair[0])))
-        }
-        None => Ok(trained),
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Error::mistake(format!("two parameters are called {}; give each a name of its own", pair[0])));
     }
+    let make = || eval(&trained.iter().map(|(_, value)| value).collect::<Vec<&Tensor>>());
+    loss.device().map_or_else(make, |device| device.scope(make))?;
+    Ok(trained)
 }

@@ -108,8 +108,14 @@ impl State<'_> {
     fn narrow(&mut self, from: Mask, to: Mask, terms: &[(ExprId, bool)]) {
         let mut conditions: Vec<Condition> = Vec::new();
         for (term, holds) in terms {
-            let condition = self.condition(*term, *holds);
             // Looking for the lanes of a mask costs more than combining bools.
+            if let (Some(Condition::Lanes { value, holds: true }), true) = (conditions.last_mut(), *holds)
+                && let Some(both) = self.where_(Value::of(*value), *term)
+            {
+                *value = both.src;
+                continue;
+            }
+            let condition = self.condition(*term, *holds);
             match (conditions.last_mut(), condition) {
                 (Some(Condition::Lanes { value: a, holds: was }), Condition::Lanes { value: b, holds })
                     if *was == holds =>

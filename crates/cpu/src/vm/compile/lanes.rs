@@ -160,18 +160,43 @@ impl State<'_> {
             let (a, b) = (self.widened(left)?, self.widened(right)?);
             return Some((Pair::WideMul, vec![a, b]));
         }
-        let fits = |pair: Pair| match pair {
+        let is_float = |lane| matches!(lane, Lane::F32 | Lane::F64);
+        if (outer, left) == (Alu::Mul, right) && is_float(lane) && round == Round::None {
+            return Some((Pair::Square, vec![left]));
+        }
+        let lane_of = |id: ExprId| Lane::of(self.kernel.exprs.ty(id)).0;
+        let fits = |pair: Pair, args: &[ExprId]| match pair {
             Pair::XorXor => matches!(lane, Lane::I32 | Lane::U32 | Lane::I64 | Lane::U64),
-            _ => matches!(lane, Lane::F32 | Lane::F64) && round == Round::None,
+            Pair::AndLt | Pair::AndLe => is_float(lane_of(args[1])) || lane_of(args[1]).bytes() == 4,
+            _ => is_float(lane) && round == Round::None,
         };
         let found = [(right, left, true), (left, right, false)].into_iter().filter_map(|(operand, other, is_right)| {
             let Expr::Alu(inner, args) = self.kernel.exprs.get(operand) else { return None };
             let pair = Pair::of(inner, outer, is_right)?;
             let alone = self.facts.uses[operand.index()] == 1 && self.shape(operand) != Shape::Uniform;
-            (alone && fits(pair)).then(|| (pair, vec![args[0], args[1], other]))
+            let args = match pair {
+                Pair::AndLt | Pair::AndLe => [other, args[0], args[1]],
+                _ => [args[0], args[1], other],
+            };
+            (alone && fits(pair, &args)).then(|| (pair, args.to_vec()))
         });
         // A product saves a loop wherever it is; a sum may itself be one with a product.
         found.min_by_key(|(pair, _)| matches!(pair, Pair::AddAdd | Pair::SubAdd))
+    }
+
+    /// A comparison that nothing else needs, where bools hold; none if there is no loop for both.
+    pub fn where_(&mut self, bools: Value, comparison: ExprId) -> Option<Value> {
+        let Expr::Alu(alu, args) = self.kernel.exprs.get(comparison) else { return None };
+        let pair = Pair::of(alu, Alu::And, false)?;
+        let lane = Lane::of(self.kernel.exprs.ty(args[0])).0;
+        let alone = self.facts.uses[comparison.index()] == 1 && self.shape(comparison) == Shape::Varying;
+        if !alone || (self.ops.pair)(pair, lane, Mode::Vvv).is_none() || self.range(comparison, true).is_some() {
+            return None;
+        }
+        let operands = [args[0], args[1]].map(|arg| self.operand(arg, 0));
+        let operands = [bools, operands[0], operands[1]].to_vec();
+        let call = self.select_loop(What::Pair(pair, lane), lane, operands, Sink::Fresh, 1);
+        Some(self.call(call, Sink::Fresh))
     }
 
     /// The u32 behind a u64 that holds nothing more; for a constant it is the constant itself.
@@ -198,7 +223,9 @@ impl State<'_> {
             Pair::WideMul => Lane::U32,
             Pair::High => Lane::U64,
             Pair::AddLt | Pair::AddLe => Lane::of(self.kernel.exprs.ty(args[0])).0,
+            Pair::AndLt | Pair::AndLe => Lane::of(self.kernel.exprs.ty(args[1])).0,
             Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd | Pair::XorXor => lane,
+            Pair::Square => lane,
         };
         let call = self.select_loop(What::Pair(pair, operand_lane), operand_lane, operands, sink, lane.bytes());
         self.call(call, sink)
@@ -249,7 +276,8 @@ impl State<'_> {
             }
             let position =
                 args.iter().position(|arg| !arg.src.is_lanes()).expect("every operation has a loop over vectors");
-            let is_condition = what == What::Alu(Alu::Select, lane) && position == 0;
+            let condition = matches!(what, What::Alu(Alu::Select, _) | What::Pair(Pair::AndLt | Pair::AndLe, _));
+            let is_condition = condition && position == 0;
             args[position] = self.splat(args[position], if is_condition { 1 } else { lane.bytes() });
         };
         let wanted = |position: usize| args.get(position).is_some_and(|arg| wants(sink, arg));

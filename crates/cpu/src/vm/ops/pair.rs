@@ -1,4 +1,5 @@
-//! Two operations in one loop: what is between them never goes to memory. Each is rounded as if it stood alone.
+//! Two operations in one loop: what is between them never goes to memory. Each is rounded as if it stood alone. And a square, in which
+//! the two operands are one and are read once.
 
 use std::marker::PhantomData;
 
@@ -29,6 +30,12 @@ pub enum Pair {
     AddLe,
     /// `a ^ b ^ c`.
     XorXor,
+    /// `b < c` where the bool `a` holds.
+    AndLt,
+    /// `b <= c` where the bool `a` holds.
+    AndLe,
+    /// `a * a`.
+    Square,
     /// The u64 product of the u32 `a` and `b`.
     WideMul,
     /// The upper half, a u32, of the u64 `a`.
@@ -47,22 +54,24 @@ impl Pair {
             (Alu::Add, Alu::Lt, false) => Pair::AddLt,
             (Alu::Add, Alu::Le, false) => Pair::AddLe,
             (Alu::Xor, Alu::Xor, _) => Pair::XorXor,
+            (Alu::Lt, Alu::And, _) => Pair::AndLt,
+            (Alu::Le, Alu::And, _) => Pair::AndLe,
             _ => return None,
         })
     }
 
     /// Whether a and b may change places.
     pub fn is_commutative(self) -> bool {
-        self != Pair::SubAdd
+        !matches!(self, Pair::SubAdd | Pair::AndLt | Pair::AndLe)
     }
 
     /// How many operands it has.
     pub fn arity(self) -> usize {
         match self {
             Pair::MulAdd | Pair::MulSub | Pair::SubMul | Pair::AddAdd | Pair::SubAdd => 3,
-            Pair::AddLt | Pair::AddLe | Pair::XorXor => 3,
+            Pair::AddLt | Pair::AddLe | Pair::XorXor | Pair::AndLt | Pair::AndLe => 3,
             Pair::WideMul => 2,
-            Pair::High => 1,
+            Pair::High | Pair::Square => 1,
         }
     }
 
@@ -77,6 +86,9 @@ impl Pair {
             Pair::AddLt => "add+lt",
             Pair::AddLe => "add+le",
             Pair::XorXor => "xor+xor",
+            Pair::AndLt => "and+lt",
+            Pair::AndLe => "and+le",
+            Pair::Square => "square",
             Pair::WideMul => "widemul",
             Pair::High => "high",
         }
@@ -124,6 +136,47 @@ pairs! { Bits -> T, of_bits in any_mode:
     XorXor |a, b, c| a.xor(b).xor(c);
 }
 
+/// A comparison where a bool holds.
+macro_rules! conditions {
+    ($($name:ident |$b:ident, $c:ident| $value:expr;)*) => {
+        $(
+            struct $name<T>(PhantomData<T>);
+            impl<T: Number> Ternary for $name<T> {
+                type A = u8;
+                type B = T;
+                type R = u8;
+                #[inline(always)]
+                fn apply<M: Machine>(a: u8, $b: T, $c: T) -> u8 {
+                    a & u8::from($value)
+                }
+            }
+        )*
+
+        fn conditional<M: Machine, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
+            match pair {
+                $(Pair::$name => fresh_mode::<M, $name<T>>(mode),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+conditions! {
+    AndLt |b, c| b < c;
+    AndLe |b, c| b <= c;
+}
+
+struct Square<T>(PhantomData<T>);
+
+impl<T: Number> Unary for Square<T> {
+    type A = T;
+    type R = T;
+    #[inline(always)]
+    fn apply<M: Machine>(a: T) -> T {
+        a.mul(a)
+    }
+}
+
 struct WideMul;
 
 impl Binary for WideMul {
@@ -154,6 +207,8 @@ pub fn find<M: Machine>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
         (Lane::U32, Pair::WideMul, Mode::Vv) => Some(M::compile::<Vv<WideMul>>()),
         (Lane::U32, Pair::WideMul, Mode::Vs) => Some(M::compile::<Vs<WideMul>>()),
         (Lane::U64, Pair::High, Mode::V) => Some(M::compile::<V<High>>()),
+        (Lane::I32, Pair::AndLt | Pair::AndLe, _) => conditional::<M, i32>(pair, mode),
+        (Lane::U32, Pair::AndLt | Pair::AndLe, _) => conditional::<M, u32>(pair, mode),
         (Lane::I32 | Lane::U32, ..) => of_bits::<M, u32>(pair, mode),
         (Lane::I64 | Lane::U64, ..) => of_bits::<M, u64>(pair, mode),
         (Lane::Bool | Lane::I8 | Lane::I16 | Lane::U8 | Lane::U16, ..) => None,
@@ -161,7 +216,11 @@ pub fn find<M: Machine>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
 }
 
 fn of_floats<M: Machine, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
-    of_numbers::<M, T>(pair, mode).or_else(|| comparing::<M, T>(pair, mode))
+    match (pair, mode) {
+        (Pair::Square, Mode::V) => Some(M::compile::<V<Square<T>>>()),
+        (Pair::AndLt | Pair::AndLe, _) => conditional::<M, T>(pair, mode),
+        _ => of_numbers::<M, T>(pair, mode).or_else(|| comparing::<M, T>(pair, mode)),
+    }
 }
 
 fn fresh_mode<M: Machine, O: Ternary>(mode: Mode) -> Option<VecFn> {
