@@ -80,18 +80,9 @@ fn shipped() -> Vec<(&'static str, Verified<Kernel>)> {
     all.map(|(name, build)| (*name, verify(build().expect("it builds")).expect("it verifies"))).collect()
 }
 
-/// Whether this is the inner loop, which does without what takes a compiler for every architecture.
-fn quick(what: &str) -> bool {
-    let quick = std::env::var("PANOPLY_TEST_QUICK").is_ok_and(|value| value == "1");
-    if quick {
-        eprintln!("SKIPPED: {what}: it takes long, and `--quick` was asked for");
-    }
-    quick
-}
-
 #[test]
 fn the_kernels_that_ship_compile_without_spills() {
-    if quick("registers on AMD's GPUs") || !clang() {
+    if !clang() {
         return;
     }
     let mut table = "\
@@ -186,17 +177,11 @@ fn in_a_process(job: &str, choices: &str) {
 
 #[test]
 fn the_runtime_compiler_takes_the_kernels_that_ship() {
-    if quick("ROCm's runtime compiler") {
-        return;
-    }
     in_a_process("hiprtc", "");
 }
 
 #[test]
 fn waves_of_32_compute_the_same() {
-    if quick("HIP in waves of 32") {
-        return;
-    }
     in_a_process("waves", "architecture=1100");
 }
 

@@ -63,6 +63,14 @@ const NO_VULKAN: &str = "PANOPLY_TEST_NO_VULKAN";
 /// The libraries that find the drivers of both.
 const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
+/// Test programs that the inner loop does without: they wait for compilers, or train until something is learned.
+const SLOW: [&str; 4] = [
+    "crates/nn/tests/learning.rs",
+    "crates/panoply/tests/hip.rs",
+    "crates/panoply/tests/kernel_mistakes.rs",
+    "crates/panoply/tests/network_mistakes.rs",
+];
+
 /// How a stage ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -234,14 +242,16 @@ fn tests(run: &mut Run) -> Outcome {
     let (vendors, swiftshader, size) = match run.tier {
         Tier::Quick => {
             // They take most of the time.
-            run.skip("Intel's OpenCL, SwiftShader and the documentation's examples", "`--quick` was asked for");
+            let left_out = format!("Intel's OpenCL, SwiftShader, the documentation's examples, {}", SLOW.join(", "));
+            run.skip(&left_out, "`--quick` was asked for");
             (icd::one(place), None, Some("PANOPLY_TEST_QUICK"))
         }
         Tier::Default => (icd::all(place), icd::swiftshader(), None),
         Tier::Full => (icd::all(place), icd::swiftshader(), Some("PANOPLY_TEST_FULL")),
     };
-    let mut programs = programs::built(place, |_| true);
-    if let (Ok(programs), true) = (&mut programs, run.tier > Tier::Quick) {
+    let is_quick = run.tier == Tier::Quick;
+    let mut programs = programs::built(place, |source| !(is_quick && SLOW.contains(&source)));
+    if let (Ok(programs), false) = (&mut programs, is_quick) {
         // They take longest.
         programs.insert(0, programs::documentation(place));
     }
@@ -378,6 +388,12 @@ fn other_targets(run: &mut Run) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_inner_loop_leaves_out_is_there() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        assert!(SLOW.iter().all(|source| root.join(source).is_file()));
+    }
 
     #[test]
     fn one_failure_among_outcomes_is_a_failure() {
