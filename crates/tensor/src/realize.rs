@@ -22,6 +22,11 @@ impl Tensor {
         eval(&[self])
     }
 
+    /// Whether the value is there: reading it computes nothing.
+    pub fn is_computed(&self) -> bool {
+        self.0.value.get().is_some()
+    }
+
     /// The value's buffer, row-major; computed if it is not there.
     pub fn storage(&self) -> Result<Storage> {
         self.eval()?;

@@ -16,7 +16,7 @@ mod sgd;
 
 use std::collections::BTreeMap;
 
-use panoply_tensor::{DType, Error, MemoryPlan, Result, Tensor, eval};
+use panoply_tensor::{DType, Device, Error, MemoryPlan, Result, Tensor, eval};
 
 pub use adagrad::AdagradRule;
 pub use adam::{AdamRule, AdamWRule, Moments};
@@ -422,7 +422,15 @@ fn trained(model: &dyn Module, pass: &Pass<'_>, loss: &Tensor) -> Result<Vec<(St
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(Error::mistake(format!("two parameters are called {}; give each a name of its own", pair[0])));
     }
-    let make = || eval(&trained.iter().map(|(_, value)| value).collect::<Vec<&Tensor>>());
+    let values: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
+    let make = || -> Result<()> {
+        if values.iter().any(|value| !value.is_computed()) {
+            eval(&values)?;
+            // What only making them took is not wanted again.
+            Device::current()?.trim();
+        }
+        Ok(())
+    };
     loss.device().map_or_else(make, |device| device.scope(make))?;
     Ok(trained)
 }
