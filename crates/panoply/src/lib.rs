@@ -45,8 +45,8 @@ pub use panoply_nn as nn;
 pub use panoply_nn::Module;
 pub use panoply_runtime as runtime;
 pub use panoply_runtime::{
-    Buffer, Device, DeviceInfo, Event, Grid, HostCall, How, Kind, Launch, LaunchArg, Package, Profile, ProfileReport,
-    Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
+    Buffer, Device, DeviceInfo, Estimate, Event, Grid, HostCall, How, Kind, Launch, LaunchArg, Package, Profile,
+    ProfileReport, Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{
     Attention, Captured, Conv, CrossEntropy, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
