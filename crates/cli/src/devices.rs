@@ -119,8 +119,8 @@ pub fn asked() -> Result<Report> {
 }
 
 /// A refusal for `--json`.
-pub fn refusal(Refusal { reason, fix, .. }: &Refusal) -> Value {
-    json!({"reason": reason, "fix": fix})
+pub fn refusal(Refusal { reason, fix, notes }: &Refusal) -> Value {
+    json!({"reason": reason, "fix": fix, "notes": notes})
 }
 
 /// A kind for `--json`, its devices by their spelling.
@@ -131,8 +131,11 @@ pub fn backend(Backend { kind, state, refused }: &Backend) -> Value {
             "devices": devices.iter().map(Device::spelling).collect::<Vec<&str>>(),
             "refused": refused.iter().map(refusal).collect::<Vec<Value>>(),
         }),
-        Err(Refusal { reason, fix, .. }) => {
-            json!({"kind": kind.name(), "available": false, "reason": reason, "fix": fix})
+        Err(why) => {
+            let mut document = refusal(why);
+            document["kind"] = kind.name().into();
+            document["available"] = false.into();
+            document
         }
     }
 }

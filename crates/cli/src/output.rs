@@ -8,6 +8,7 @@ use panoply::{Device, Result};
 use serde_json::{Value, json};
 
 use crate::contain;
+use crate::devices::refusal;
 
 /// The exit code of a run that had to do without an accelerator, under `--strict`.
 const DEGRADED: u8 = 3;
@@ -73,7 +74,11 @@ impl Choice {
         let Selection { device, how, refused, degraded } = &self.selection;
         let refused: Vec<Value> = refused
             .iter()
-            .map(|(candidate, refusal)| json!({"candidate": candidate, "reason": refusal.reason, "fix": refusal.fix}))
+            .map(|(candidate, why)| {
+                let mut document = refusal(why);
+                document["candidate"] = candidate.clone().into();
+                document
+            })
             .collect();
         json!({
             "device": device.to_string(), "name": device.info().name, "how": how.to_string(),

@@ -1,5 +1,8 @@
 //! Machines planted in a folder.
 
+use panoply::runtime::Kind;
+
+use super::super::diagnosis::diagnose;
 use super::*;
 
 /// A root folder of a test's own, gone at its end.
@@ -96,6 +99,27 @@ fn cards_nodes_and_versions_are_read() {
     assert!(machine.system.starts_with("Linux 6.1.0-18-amd64"), "{}", machine.system);
     let nodes: Vec<&str> = machine.nodes.iter().map(|node| node.path.as_str()).collect();
     assert_eq!(nodes, ["/dev/dri/renderD128", "/dev/kfd", "/dev/nvidia0"]);
+}
+
+/// Linux lets nobody write the file behind this node, root neither.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_node_that_may_not_be_opened_is_marked() {
+    const FORBIDDEN: &str = "/sys/devices/system/cpu/online";
+    let denied = OpenOptions::new().read(true).write(true).open(FORBIDDEN);
+    if denied.as_ref().map_err(std::io::Error::kind).err() != Some(ErrorKind::PermissionDenied) {
+        println!("SKIPPED: a node that is forbidden: this system has no file that nobody may write: {denied:?}");
+        return;
+    }
+    let root = Root::new("forbidden");
+    root.file("dev/nvidiactl", "").device("0000:01:00.0", "0x030200\n", "0x10de\n", Some("nvidia"));
+    std::os::unix::fs::symlink(FORBIDDEN, root.path().join("dev/nvidia0")).unwrap();
+    let machine = root.machine();
+    let nodes: Vec<(&str, bool)> = machine.nodes.iter().map(|node| (node.path.as_str(), node.allowed)).collect();
+    assert_eq!(nodes, [("/dev/nvidia0", false), ("/dev/nvidiactl", true)]);
+    let finding = diagnose(Kind::Cuda, &machine).unwrap();
+    assert_eq!(finding.what, "/dev/nvidia0 may not be opened by this user");
+    assert!(finding.remedy.contains("join the group that owns it"), "{}", finding.remedy);
 }
 
 #[test]
