@@ -104,7 +104,7 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         max_group_items: limits.max_compute_invocations_per_workgroup,
         subgroup: 1,
         shared_bytes: limits.max_compute_workgroup_storage_size,
-        max_bindings: limits.max_storage_buffers_per_shader_stage.min(limits.max_bindings_per_bind_group - 1).min(128),
+        max_bindings: bindings(&limits),
         max_buffer_bytes: largest_buffer(&limits),
         f16: false,
         bf16: false,
@@ -113,6 +113,15 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         int64,
         atomic_f32: false,
     }
+}
+
+/// Most buffers of a kernel, beside that of a launch's words. Metal counts all kinds of buffers together.
+fn bindings(limits: &Limits) -> u32 {
+    let together =
+        [limits.max_bindings_per_bind_group, limits.max_buffers_and_acceleration_structures_per_shader_stage];
+    together
+        .into_iter()
+        .fold(limits.max_storage_buffers_per_shader_stage.min(128), |most, all| most.min(all.saturating_sub(1)))
 }
 
 /// Bytes of the largest buffer that can also be bound as a whole.
@@ -142,4 +151,29 @@ fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
 #[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 fn vulkan_memory(_adapter: &Adapter) -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launchs_words_take_a_binding_of_their_own() {
+        let limits = |storage, group, together| Limits {
+            max_storage_buffers_per_shader_stage: storage,
+            max_bindings_per_bind_group: group,
+            max_buffers_and_acceleration_structures_per_shader_stage: together,
+            ..Limits::default()
+        };
+        for (limits, expected) in [
+            (Limits::default(), 8),
+            // As `wgpu` says it of Metal, of lavapipe, and of an adapter with one binding for all.
+            (limits(29, u32::MAX, 29), 28),
+            (limits(1_000_000, 1_000_000, u32::MAX), 128),
+            (limits(8, 8, 8), 7),
+            (limits(8, 0, 0), 0),
+        ] {
+            assert_eq!(bindings(&limits), expected, "{limits:?}");
+        }
+    }
 }
