@@ -89,7 +89,11 @@ struct Ours {
 
 impl Ours {
     fn new(device: std::sync::Arc<dyn Device>) -> Result<Ours, panoply_device::Error> {
-        let signature = Signature { params: vec![ParamType::Buffer(DType::F32)], index_bits: 32, hidden: false };
+        let signature = Signature {
+            params: vec![ParamType::Buffer(DType::F32), ParamType::Scalar(DType::U32.into())],
+            index_bits: 32,
+            hidden: false,
+        };
         let source = SOURCE.into();
         let program = device.compile(&Program::Text(SourceText {
             language: Language::Wgsl,
@@ -98,7 +102,12 @@ impl Ours {
             signature,
         }))?;
         let region = Region { alloc: device.allocate(4096)?, offset: 0, bytes: 4096 };
-        let dispatch = Dispatch { program, grid: [1; 3], group: [1; 3], args: vec![Arg::Buffer(region)] };
+        let dispatch = Dispatch {
+            program,
+            grid: [1; 3],
+            group: [1; 3],
+            args: vec![Arg::Buffer(region), Arg::Scalar(0u32.into())],
+        };
         Ok(Ours { device, step: Step::Dispatch(dispatch) })
     }
 

@@ -25,10 +25,10 @@ struct Program {
     entry: String,
 }
 
-/// A GPU without 64-bit integers, which are pairs of words there, and one with them.
+/// A GPU without 64-bit integers, which are pairs of words there, and without f16, which are parts of words; and one with both.
 fn targets() -> [Target; 2] {
     let poor = Target { max_bindings: 28, shared_bytes: 32 << 10, ..Target::webgpu_minimum() };
-    [poor.clone(), Target { int64: true, ..poor }]
+    [poor.clone(), Target { int64: true, f16: true, ..poor }]
 }
 
 fn program(kernel: &Verified<Kernel>, target: &Target) -> Program {
@@ -37,7 +37,8 @@ fn program(kernel: &Verified<Kernel>, target: &Target) -> Program {
     let source = text.source;
     let module = naga::front::wgsl::parse_str(&source);
     let module = module.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
-    let has = if target.int64 { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
+    let rich = Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16;
+    let has = if target.int64 { rich } else { Capabilities::empty() };
     let info = Validator::new(ValidationFlags::all(), has).validate(&module);
     let info = info.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
     // The size of a group, where a launch chooses it.
@@ -67,10 +68,10 @@ fn metal(program: &Program) -> String {
     msl::write_string(&program.module, &program.info, &options, &pipeline).expect("it has a form in Metal's language").0
 }
 
-/// HLSL, for the compiler that every Windows has, or for one with 64-bit integers.
-fn direct3d(program: &Program, int64: bool) -> String {
+/// HLSL, for the compiler that every Windows has, or for one with 64-bit integers and f16.
+fn direct3d(program: &Program, newer: bool) -> String {
     let options = hlsl::Options {
-        shader_model: if int64 { hlsl::ShaderModel::V6_0 } else { hlsl::ShaderModel::V5_1 },
+        shader_model: if newer { hlsl::ShaderModel::V6_2 } else { hlsl::ShaderModel::V5_1 },
         zero_initialize_workgroup_memory: false,
         restrict_indexing: false,
         force_loop_bounding: false,

@@ -1,10 +1,15 @@
 //! Vulkan on whatever is here, mostly Mesa's lavapipe and Chromium's SwiftShader: the kernels that ship, and a network that learns as on
 //! the CPU.
 
+mod halves;
 mod steps;
 
+use std::sync::Arc;
+
 use panoply::kernels::{self, Size};
+use panoply::runtime::DeviceOptions;
 use panoply::{Device, Kind};
+use panoply_driver::WgpuDriver;
 
 const SEED: u64 = 0x5eed;
 
@@ -39,4 +44,17 @@ fn a_network_trains_as_on_the_cpu() {
         }
         steps::agree(&device);
     }
+}
+
+/// In the device's own f16 where it has them, and as parts of words.
+#[test]
+fn every_half_is_converted_exactly() {
+    vulkan().iter().chain(&without_f16()).for_each(halves::convert);
+}
+
+/// The same devices as they would be without f16 of their own.
+fn without_f16() -> Vec<Device> {
+    let devices = WgpuDriver::new(Kind::Vulkan).devices().unwrap_or_default().into_iter();
+    let poorer = devices.filter_map(Arc::into_inner).map(|raw| raw.with_target(|target| target.f16 = false));
+    poorer.map(|raw| Device::new(Arc::new(raw), DeviceOptions::default())).collect()
 }

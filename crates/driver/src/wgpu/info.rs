@@ -26,7 +26,8 @@ const REACHED: u64 = (4 << 30) - (64 << 10);
 
 /// The features that computing has a use for, of those the adapter has.
 pub fn features(adapter: &Adapter) -> Features {
-    let wanted = Features::SHADER_F64
+    let wanted = Features::SHADER_F16
+        | Features::SHADER_F64
         | Features::SHADER_INT64
         | Features::TIMESTAMP_QUERY
         | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
@@ -73,6 +74,7 @@ pub fn info(place: &Place) -> DeviceInfo {
         compute_units: 0,
         identity: (!info.device_pci_bus_id.is_empty() && !software).then(|| info.device_pci_bus_id.clone()),
         details: vec![
+            ("f16".into(), has(Features::SHADER_F16).into()),
             ("f64".into(), has(Features::SHADER_F64).into()),
             ("64-bit integers".into(), has(Features::SHADER_INT64).into()),
             ("timestamps".into(), has(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS).into()),
@@ -106,7 +108,7 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         shared_bytes: limits.max_compute_workgroup_storage_size,
         max_bindings: bindings(&limits),
         max_buffer_bytes: largest_buffer(&limits),
-        f16: false,
+        f16: features.contains(Features::SHADER_F16),
         bf16: false,
         // f64 is taken apart into 64-bit integers.
         f64: int64 && features.contains(Features::SHADER_F64),
