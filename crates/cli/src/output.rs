@@ -37,14 +37,14 @@ impl DeviceChoice {
     /// The device asked for, or what `PANOPLY_DEVICE` or the machine suggests.
     pub fn select(&self) -> Result<Choice> {
         contain::for_device(self.device.as_deref())?;
-        Ok(Choice { strict: self.strict, ..Choice::of(select(self.device.as_deref())?) })
+        Ok(Choice::of(select(self.device.as_deref())?, self.strict))
     }
 }
 
 impl Choice {
-    /// A choice that is no failure, whatever it is.
-    pub fn of(selection: Selection) -> Choice {
-        Choice { selection, strict: false }
+    /// A choice, and whether having to do without an accelerator is a failure.
+    pub fn of(selection: Selection, strict: bool) -> Choice {
+        Choice { selection, strict }
     }
 
     /// The device.

@@ -47,6 +47,23 @@ fn the_views_agree() {
 }
 
 #[test]
+fn doing_without_an_accelerator_is_a_failure_if_asked() {
+    let expected = if json(&["default"], None)["degraded"] == true { 3 } else { 0 };
+    for command in [&["default", "--strict"][..], &["selftest", "--only", "kernels", "--strict"]] {
+        let output = panoply(command, None);
+        assert_eq!(output.status.code(), Some(expected), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(panoply(&["default"], None).status.code(), Some(0));
+    // Who asks for the CPU has what he asked for.
+    let mut chosen = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    chosen.args(["default", "--strict", "--json"]).env("PANOPLY_DEVICE", "cpu");
+    let output = chosen.output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["how"], &document["degraded"]), (&"asked for by PANOPLY_DEVICE".into(), &false.into()));
+}
+
+#[test]
 fn status_tries_every_device() {
     let status = json(&["status"], None);
     let cpu = kind(&status, "kinds", "cpu");
