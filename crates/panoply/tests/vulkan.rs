@@ -10,6 +10,7 @@ use panoply::kernels::{self, Size};
 use panoply::runtime::DeviceOptions;
 use panoply::{Device, Kind};
 use panoply_driver::WgpuDriver;
+use panoply_ir::Target;
 
 const SEED: u64 = 0x5eed;
 
@@ -54,7 +55,24 @@ fn every_half_is_converted_exactly() {
 
 /// The same devices as they would be without f16 of their own.
 fn without_f16() -> Vec<Device> {
+    poorer(|target| target.f16 = false)
+}
+
+fn poorer(change: fn(&mut Target)) -> Vec<Device> {
     let devices = WgpuDriver::new(Kind::Vulkan).devices().unwrap_or_default().into_iter();
-    let poorer = devices.filter_map(Arc::into_inner).map(|raw| raw.with_target(|target| target.f16 = false));
+    let poorer = devices.filter_map(Arc::into_inner).map(|raw| raw.with_target(change));
     poorer.map(|raw| Device::new(Arc::new(raw), DeviceOptions::default())).collect()
+}
+
+/// What a training step needs in between is larger than a buffer may be; none of its tensors is.
+#[test]
+fn temporaries_beyond_the_largest_buffer_lie_in_several() {
+    for device in poorer(|target| target.max_buffer_bytes = 1024) {
+        if !device.info().name.contains("SwiftShader") {
+            steps::agree(&device);
+            device.trim();
+            let error = device.allocate(1025).unwrap_err();
+            assert!(error.message().contains("exceeds the largest on vulkan:"), "{error}");
+        }
+    }
 }
