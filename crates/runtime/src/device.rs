@@ -191,7 +191,7 @@ impl Device {
     /// let device = Device::get("cpu")?;
     /// let weights = [4 * 784 * 512, 4 * 512, 4 * 512 * 10, 4 * 10];
     /// let estimate = device.estimate(weights)?;
-    /// assert!(estimate.fits && estimate.reserved >= weights.iter().sum(), "{estimate}");
+    /// assert!(estimate.fits && estimate.reserved >= estimate.requested, "{estimate}");
     /// # Ok::<(), panoply_runtime::Error>(())
     /// ```
     pub fn estimate(&self, bytes: impl IntoIterator<Item = u64>) -> Result<Estimate> {
