@@ -1,8 +1,5 @@
 //! Machines planted in a folder.
 
-use panoply::runtime::Kind;
-
-use super::super::diagnosis::diagnose;
 use super::*;
 
 /// A root folder of a test's own, gone at its end.
@@ -105,6 +102,8 @@ fn cards_nodes_and_versions_are_read() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_node_that_may_not_be_opened_is_marked() {
+    use super::super::diagnosis::diagnose;
+    use panoply::runtime::Kind;
     const FORBIDDEN: &str = "/sys/devices/system/cpu/online";
     let denied = OpenOptions::new().read(true).write(true).open(FORBIDDEN);
     if denied.as_ref().map_err(std::io::Error::kind).err() != Some(ErrorKind::PermissionDenied) {
