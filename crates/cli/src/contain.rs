@@ -82,6 +82,18 @@ fn contain(mut kinds: Vec<Kind>) -> Result<()> {
     Ok(())
 }
 
+/// Seconds that a process takes which asks every driver and ends.
+pub fn time() -> Result<f64> {
+    let kinds = Registry::global()?.kinds();
+    let started = Instant::now();
+    let child = ask(&kinds).map_err(|error| Error::io("starting a process that asks the drivers", error))?;
+    let ended = wait(child, DEADLINE);
+    ended.map_err(|end| {
+        Error::unavailable(format!("a process that asked the drivers {end}; `panoply status` names the driver"))
+    })?;
+    Ok(started.elapsed().as_secs_f64())
+}
+
 fn ask(kinds: &[Kind]) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("probe").args(kinds.iter().map(|kind| kind.name()));

@@ -18,6 +18,16 @@ pub struct Arguments {
     json: bool,
 }
 
+/// How the default is printed, and what it must be.
+#[derive(Args)]
+pub struct DefaultArguments {
+    #[command(flatten)]
+    printed: Arguments,
+    /// Exit with 3 if no accelerator was found and nobody asked for the CPU.
+    #[arg(long)]
+    strict: bool,
+}
+
 impl Arguments {
     /// Whether the answer is for a program.
     pub fn json(&self) -> bool {
@@ -99,17 +109,17 @@ pub fn summary(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// What a program that names no device runs on, and why nothing before it.
-pub fn default(arguments: &Arguments) -> Result<ExitCode> {
+pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
     contain::for_device(None)?;
-    let choice = Choice::of(select(None)?);
-    if arguments.json {
+    let choice = Choice::of(select(None)?, arguments.strict);
+    if arguments.printed.json {
         let mut document = choice.report();
         document["schema"] = 1.into();
         output::print_json(&document);
     } else {
         choice.lines().for_each(|line| println!("{line}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(choice.exit_code())
 }
 
 /// What every driver answered, none of them able to end this process.
@@ -119,8 +129,8 @@ pub fn asked() -> Result<Report> {
 }
 
 /// A refusal for `--json`.
-pub fn refusal(Refusal { reason, fix, .. }: &Refusal) -> Value {
-    json!({"reason": reason, "fix": fix})
+pub fn refusal(Refusal { reason, fix, notes }: &Refusal) -> Value {
+    json!({"reason": reason, "fix": fix, "notes": notes})
 }
 
 /// A kind for `--json`, its devices by their spelling.
@@ -131,8 +141,11 @@ pub fn backend(Backend { kind, state, refused }: &Backend) -> Value {
             "devices": devices.iter().map(Device::spelling).collect::<Vec<&str>>(),
             "refused": refused.iter().map(refusal).collect::<Vec<Value>>(),
         }),
-        Err(Refusal { reason, fix, .. }) => {
-            json!({"kind": kind.name(), "available": false, "reason": reason, "fix": fix})
+        Err(why) => {
+            let mut document = refusal(why);
+            document["kind"] = kind.name().into();
+            document["available"] = false.into();
+            document
         }
     }
 }

@@ -43,7 +43,7 @@ enum Command {
     /// How many devices of each kind are here.
     Summary(devices::Arguments),
     /// The device that is taken where none is named, and why nothing before it.
-    Default(devices::Arguments),
+    Default(devices::DefaultArguments),
     /// Is this machine set up well? Every device computes something; for what does not work, why and what mends it.
     Status(devices::Arguments),
     #[command(hide = true)]

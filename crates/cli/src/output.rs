@@ -8,6 +8,7 @@ use panoply::{Device, Result};
 use serde_json::{Value, json};
 
 use crate::contain;
+use crate::devices::refusal;
 
 /// The exit code of a run that had to do without an accelerator, under `--strict`.
 const DEGRADED: u8 = 3;
@@ -36,14 +37,14 @@ impl DeviceChoice {
     /// The device asked for, or what `PANOPLY_DEVICE` or the machine suggests.
     pub fn select(&self) -> Result<Choice> {
         contain::for_device(self.device.as_deref())?;
-        Ok(Choice { strict: self.strict, ..Choice::of(select(self.device.as_deref())?) })
+        Ok(Choice::of(select(self.device.as_deref())?, self.strict))
     }
 }
 
 impl Choice {
-    /// A choice that is no failure, whatever it is.
-    pub fn of(selection: Selection) -> Choice {
-        Choice { selection, strict: false }
+    /// A choice, and whether having to do without an accelerator is a failure.
+    pub fn of(selection: Selection, strict: bool) -> Choice {
+        Choice { selection, strict }
     }
 
     /// The device.
@@ -73,7 +74,11 @@ impl Choice {
         let Selection { device, how, refused, degraded } = &self.selection;
         let refused: Vec<Value> = refused
             .iter()
-            .map(|(candidate, refusal)| json!({"candidate": candidate, "reason": refusal.reason, "fix": refusal.fix}))
+            .map(|(candidate, why)| {
+                let mut document = refusal(why);
+                document["candidate"] = candidate.clone().into();
+                document
+            })
             .collect();
         json!({
             "device": device.to_string(), "name": device.info().name, "how": how.to_string(),

@@ -77,7 +77,7 @@ fn row<'a>(backend: &'a Backend, machine: &Machine) -> Row<'a> {
     };
     Row {
         backend,
-        library: found.map(|library| library.path.display().to_string()),
+        library: found.filter(|library| library.flaw.is_none()).map(|library| library.path.display().to_string()),
         finding: backend.state.is_err().then(|| diagnose(backend.kind, machine)).flatten(),
         tried: backend.state.iter().flatten().map(try_out).collect(),
     }

@@ -29,16 +29,38 @@ fn kind<'a>(document: &'a Value, list: &str, kind: &str) -> &'a Value {
 fn the_views_agree() {
     let (backends, devices) = (json(&["backends"], None), json(&["devices"], None));
     let (summary, default) = (json(&["summary"], None), json(&["default"], None));
+    for (document, view) in
+        [(&backends, "backends"), (&devices, "devices"), (&summary, "summary"), (&default, "default")]
+    {
+        assert_eq!(document["schema"], 1, "{view}");
+    }
     let names: Vec<&str> =
         backends["backends"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert_eq!(names, ["cuda", "rocm", "metal", "oneapi", "opencl", "vulkan", "dx12", "webgpu", "cpu"]);
     for one in backends["backends"].as_array().unwrap() {
         let other = kind(&devices, "backends", one["kind"].as_str().unwrap());
         assert_eq!(one["available"], other["available"]);
-        assert_eq!(one["available"] == false, one["reason"].is_string());
+        assert_eq!(one["available"] == false, one["reason"].is_string() && one["fix"].is_string());
     }
     assert_eq!(kind(&summary, "kinds", "cpu")["hardware"], 1);
     assert_eq!(default["device"], devices["recommended"]["device"]);
+}
+
+#[test]
+fn doing_without_an_accelerator_is_a_failure_if_asked() {
+    let expected = if json(&["default"], None)["degraded"] == true { 3 } else { 0 };
+    for command in [&["default", "--strict"][..], &["selftest", "--only", "kernels", "--strict"]] {
+        let output = panoply(command, None);
+        assert_eq!(output.status.code(), Some(expected), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(panoply(&["default"], None).status.code(), Some(0));
+    // Who asks for the CPU has what he asked for.
+    let mut chosen = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    chosen.args(["default", "--strict", "--json"]).env("PANOPLY_DEVICE", "cpu");
+    let output = chosen.output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["how"], &document["degraded"]), (&"asked for by PANOPLY_DEVICE".into(), &false.into()));
 }
 
 #[test]
@@ -102,5 +124,38 @@ fn a_driver_that_crashes_costs_its_own_kind_only() {
     assert_eq!(named.status.code(), Some(1), "an error, no crash");
     let said = String::from_utf8_lossy(&named.stderr);
     assert!(said.contains("cuda:0: no such device") && said.contains("crashed (signal 11)"), "{said}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A library of the right name for another machine: the system's loader passes over it and says only that there is none.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_library_for_another_architecture_is_named() {
+    let folder = planted("foreign", "");
+    let library = folder.join("libcuda.so.1");
+    let mut elf = std::fs::read(&library).unwrap();
+    // ELF's numbers of x86-64 and of 64-bit Arm.
+    let other: u16 = if cfg!(target_arch = "x86_64") { 183 } else { 62 };
+    elf[18..20].copy_from_slice(&other.to_le_bytes());
+    std::fs::write(&library, elf).unwrap();
+    let place = std::fs::canonicalize(&library).unwrap().display().to_string();
+    let expected = format!(
+        "{place} is for another architecture, so it is passed over; install the one for {}",
+        std::env::consts::ARCH
+    );
+    for (view, list) in [("backends", "backends"), ("devices", "backends"), ("status", "kinds")] {
+        let document = json(&[view], Some(&folder));
+        let cuda = kind(&document, list, "cuda");
+        assert_eq!(cuda["reason"], "libcuda.so.1 cannot be loaded", "{view}");
+        assert_eq!(cuda["notes"], serde_json::json!([expected]), "{view}");
+        let output = panoply(&[view], Some(&folder));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(&format!("    {expected}\n")), "{view}: {said}");
+        assert_eq!(output.status.code(), Some(0), "{view}: what is not here is no failure");
+    }
+    let named = panoply(&["selftest", "--device", "cuda:0"], Some(&folder));
+    assert_eq!(named.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&named.stderr);
+    assert!(said.contains("cuda:0: no such device; no CUDA here") && said.contains(&expected), "{said}");
     std::fs::remove_dir_all(folder).unwrap();
 }

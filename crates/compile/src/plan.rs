@@ -1,7 +1,7 @@
 //! From a graph to what a device is asked to do.
 //!
 //! A [`Plan`] is buffers and steps. It names no device and no address: leaves and outputs are numbered as in the graph,
-//! temporaries are offsets in one arena whose size, and so the plan's peak memory, is known before anything runs. Equal
+//! temporaries are offsets in an arena whose size, and so the plan's peak memory, is known before anything runs. Equal
 //! kernels are one and the same [`Arc`], so a repeated block compiles once. Equal graphs give equal plans.
 
 mod arena;
@@ -32,8 +32,8 @@ pub struct Plan {
     pub steps: Vec<PlanStep>,
     /// Where each of the graph's outputs is, in their order. It may be a leaf, and two may be the same.
     pub outputs: Vec<BufferId>,
-    /// Bytes of the arena that holds the temporaries; 0 if there are none.
-    pub arena_bytes: u64,
+    /// Bytes of the arenas that hold the temporaries: one, or as many as a device with small buffers needs.
+    pub arenas: Vec<u64>,
     /// Bytes of temporaries and outputs together: what running it needs beside the leaves.
     pub peak_bytes: u64,
     /// For some steps that are kernels, others that do the same with the same arguments, bit for bit.
@@ -96,8 +96,10 @@ pub enum Role {
     Spent(u32),
     /// Asked for; the caller allocates it and keeps it. Every element is written.
     Output,
-    /// Only needed while the plan runs: bytes of the arena from this offset on.
+    /// Only needed while the plan runs: bytes of an arena from an offset on.
     Temp {
+        /// Which arena.
+        arena: usize,
         /// First byte, a multiple of [`arena::ALIGN`].
         offset: u64,
     },
@@ -188,10 +190,10 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
     let number = |at: usize| attached[..at].iter().flatten().count();
     let variants = variants.into_iter().filter(|(at, _)| stays(*at)).map(|(at, of)| (number(at), of)).collect();
     let steps: Vec<PlanStep> = attached.into_iter().flatten().collect();
-    let arena_bytes = arena::place(&mut buffers, &steps);
+    let arenas = arena::place(&mut buffers, &steps, target.max_buffer_bytes);
     let kept = buffers.iter().filter(|buffer| buffer.role == Role::Output).map(PlanBuffer::bytes);
-    let peak_bytes = arena_bytes + kept.sum::<u64>();
-    Ok(Plan { buffers, steps, outputs, arena_bytes, peak_bytes, variants })
+    let peak_bytes = arenas.iter().sum::<u64>() + kept.sum::<u64>();
+    Ok(Plan { buffers, steps, outputs, arenas, peak_bytes, variants })
 }
 
 struct Planner<'a> {
@@ -252,7 +254,7 @@ impl Planner<'_> {
 
     /// The buffer of a node that a step reads or writes; its place in the arena is decided later.
     fn used(&mut self, id: NodeId) -> BufferId {
-        self.buffer(id, Role::Temp { offset: 0 })
+        self.buffer(id, Role::Temp { arena: 0, offset: 0 })
     }
 
     fn step(&mut self, step: &Step, target: &Target, steps: &mut Vec<PlanStep>) -> Result<()> {
@@ -351,7 +353,7 @@ impl Planner<'_> {
 
     /// Memory for what nobody wants.
     fn scratch(&mut self, elems: u64, dtype: DType) -> BufferId {
-        self.buffers.push(PlanBuffer { dtype, elems, role: Role::Temp { offset: 0 } });
+        self.buffers.push(PlanBuffer { dtype, elems, role: Role::Temp { arena: 0, offset: 0 } });
         BufferId(self.buffers.len() as u32 - 1)
     }
 }
@@ -408,7 +410,8 @@ impl fmt::Display for Plan {
                 Role::Leaf(n) => writeln!(f, "leaf {n}")?,
                 Role::Spent(n) => writeln!(f, "leaf {n}, spent")?,
                 Role::Output => writeln!(f, "output")?,
-                Role::Temp { offset } => writeln!(f, "arena at {offset}")?,
+                Role::Temp { arena: 0, offset } => writeln!(f, "arena at {offset}")?,
+                Role::Temp { arena, offset } => writeln!(f, "arena {arena} at {offset}")?,
             }
         }
         for step in &self.steps {

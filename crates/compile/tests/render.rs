@@ -96,6 +96,11 @@ fn wgsl_is_golden_and_valid() {
     }
     let kernel = kernel("loops.ir");
     check("loops.64.wgsl", &render(&kernel, &web_target()).expect("the kernel renders").source);
+    // Where the device has f16 they lie in memory as they are.
+    let halves = Target { f16: true, ..web_target() };
+    let rendered = render(&self::kernel("halves.ir"), &halves).expect("the kernel renders");
+    validate(&rendered.source, Capabilities::FLOAT64 | Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16);
+    check("halves.f16.wgsl", &rendered.source);
     // Without 64-bit numbers, integers of 64 bits are pairs of words.
     let poor = Target { int64: false, f64: false, ..web_target() };
     for name in ["integers", "loops", "saxpy"] {

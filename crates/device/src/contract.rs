@@ -13,7 +13,7 @@ use panoply_ir::{Error, Result, Scalar, Target};
 
 use crate::info::{DeviceInfo, Kind, MemoryInfo};
 use crate::program::{Form, Program};
-use crate::step::{AllocId, ProgramId, QueueId, Region, Step};
+use crate::step::{AllocId, Peer, ProgramId, QueueId, Region, Step};
 use crate::tape::{Place, Tape};
 
 /// A back end: a way to find devices of one kind.
@@ -110,6 +110,17 @@ pub trait Device: Send + Sync + fmt::Debug {
         let data = self.read(queue, from)?.take()?;
         bytes.copy_from_slice(&data);
         Ok(())
+    }
+
+    /// Where a region lies for other devices of its driver; none where they do not reach it.
+    fn peer(&self, _region: Region) -> Option<Peer> {
+        None
+    }
+
+    /// Starts copying as many bytes of another device of its driver into a region, after everything submitted to the queue before. Who
+    /// asks has waited for what writes them, and lets nobody write them before this is done.
+    fn copy_peer(&self, _queue: QueueId, _to: Region, _from: Peer) -> Result<Ticket> {
+        Err(Error::unsupported(format!("{} reaches no other device's memory", self.info().spelling())))
     }
 
     /// Waits for everything submitted to every queue.

@@ -33,6 +33,19 @@ pub struct Region {
     pub bytes: u64,
 }
 
+/// Where memory of a device lies, for other devices of the same driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Which of the drivers that this process opened.
+    pub driver: usize,
+    /// The device, as the driver counts.
+    pub device: i32,
+    /// What the process shares of it, in the driver's words.
+    pub context: usize,
+    /// The first byte.
+    pub address: u64,
+}
+
 /// One thing to do.
 #[derive(Clone, Debug)]
 pub enum Step {

@@ -21,6 +21,7 @@ pub mod hip;
 pub mod level_zero;
 #[cfg(all(any(feature = "cuda", feature = "oneapi", feature = "rocm"), not(target_family = "wasm")))]
 mod library;
+pub mod loader;
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]
 mod lock;
 #[cfg(all(feature = "oneapi", not(target_family = "wasm")))]

@@ -8,6 +8,8 @@ use std::path::Path;
 use dlopen2::raw::Library;
 use panoply_device::{Error, Result};
 
+use crate::loader;
+
 /// An object of the library; an address that is never looked into.
 pub type Handle = usize;
 /// An address in a device's memory.
@@ -51,7 +53,9 @@ impl Opened {
         let absent = Error::unavailable(format!("{kind}: {} cannot be loaded; {install}", files[0].display()));
         // That a file is not there is no news; that it is there and does not load is.
         let broken = why.into_iter().filter(|(_, why)| !why.contains("No such file"));
-        Err(broken.fold(absent, |error, (file, why)| error.note(format!("{}: {why}", file.display()))))
+        let broken = broken.map(|(file, why)| format!("{}: {why}", file.display()));
+        let names = if chosen.is_none() { words.files } else { &[] };
+        Err(broken.chain(loader::passed_over(names)).fold(absent, Error::note))
     }
 
     /// The first function of these names; an error is the name that is missing. Names with another prefix are another vendor's.

@@ -45,8 +45,8 @@ pub use panoply_nn as nn;
 pub use panoply_nn::Module;
 pub use panoply_runtime as runtime;
 pub use panoply_runtime::{
-    Buffer, Device, DeviceInfo, Event, Grid, HostCall, How, Kind, Launch, LaunchArg, Package, Profile, ProfileReport,
-    Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
+    Buffer, Device, DeviceInfo, Estimate, Event, Grid, HostCall, How, Kind, Launch, LaunchArg, Package, Profile,
+    ProfileReport, Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{
     Attention, Captured, Conv, CrossEntropy, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
@@ -61,6 +61,7 @@ pub mod internal {
     pub use panoply_cpu::{routine, vm};
     pub use panoply_device::null::Null;
     pub use panoply_ir as ir;
+    pub use panoply_runtime::loader;
     pub use panoply_tensor::conformance;
     pub use panoply_tensor::realize::Traced;
 }

@@ -194,9 +194,10 @@ fn trains() {
     let before = panoply::plan_counts().replays;
     steps::agree(&cuda(library()));
     assert!(panoply::plan_counts().replays > before + 10, "steps are replayed");
-    let calls = Control::open().calls(CUBLASLT);
+    let (calls, graphs) = (Control::open().calls(CUBLASLT), Control::open().calls("cuGraphLaunch"));
     // Two forward, three back, in each of twenty steps.
     assert_eq!(calls, 100, "the library does the products");
+    assert!(graphs > 20, "{graphs}: the launches between them are graphs");
 }
 
 #[test]

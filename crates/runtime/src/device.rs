@@ -14,7 +14,7 @@ use crate::env::{self, PoolSetting};
 use crate::log;
 use crate::memory::buffer::Buffer;
 use crate::memory::pool::Pool;
-use crate::memory::stats::{Holder, Stats};
+use crate::memory::stats::{Estimate, Holder, Stats};
 use crate::memory::storage::Storage;
 use crate::memory::tag;
 use crate::profile::recording::Profiler;
@@ -180,6 +180,22 @@ impl Device {
             downloaded: downloaded.load(Ordering::Relaxed),
             ..self.0.pool.stats()
         }
+    }
+
+    /// What allocations of so many bytes each would need beside all that is held now, and whether they fit, without making one. A buffer
+    /// larger than the device takes is an error, as it is when it is made.
+    ///
+    /// ```
+    /// use panoply_runtime::Device;
+    ///
+    /// let device = Device::get("cpu")?;
+    /// let weights = [4 * 784 * 512, 4 * 512, 4 * 512 * 10, 4 * 10];
+    /// let estimate = device.estimate(weights)?;
+    /// assert!(estimate.fits && estimate.reserved >= estimate.requested, "{estimate}");
+    /// # Ok::<(), panoply_runtime::Error>(())
+    /// ```
+    pub fn estimate(&self, bytes: impl IntoIterator<Item = u64>) -> Result<Estimate> {
+        self.0.pool.estimate(bytes)
     }
 
     /// Lets the peaks of [`Device::stats`] start from what is held now.

@@ -39,11 +39,13 @@ pub use launch::record::Recorded;
 pub use launch::work::{Epilogue, Work};
 pub use launch::{Grid, Launch, LaunchArg, StorageView};
 pub use memory::buffer::{Buffer, View, ViewMut};
-pub use memory::stats::{Holder, Stats};
+pub use memory::stats::{Estimate, Holder, Stats};
 pub use memory::storage::Storage;
 pub use panoply_device::conformance::Verdict;
 pub use panoply_device::tape::{Place, Source};
 pub use panoply_device::{DeviceInfo, Driver, HostCall, Kind, MemoryInfo};
+#[doc(hidden)]
+pub use panoply_driver::loader;
 pub use panoply_ir::{Accuracy, Element, Error, ErrorKind, Result};
 pub use profile::Profile;
 pub use profile::report::{ProfileReport, SpanSummary, What, WorkSummary};

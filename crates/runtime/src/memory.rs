@@ -1,11 +1,12 @@
 //! Memory of a device: the pool, and what its users hold.
 //!
-//! In reading order: `size_class` (which sizes are kept apart), `pool`, `live` and `tag` (who holds what), [`stats`],
+//! In reading order: `size_class` (which sizes are kept apart), `shelf` (what is kept), `pool`, `live` and `tag` (who holds what), [`stats`],
 //! [`storage`] (bytes with an owner), [`buffer`] (elements).
 
 pub mod buffer;
 mod live;
 pub(crate) mod pool;
+mod shelf;
 mod size_class;
 pub mod stats;
 pub mod storage;

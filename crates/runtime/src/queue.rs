@@ -240,13 +240,33 @@ impl Queue {
             return Ok(());
         }
         if from.device() != to.device() {
-            let bytes = from.read()?;
-            return self.write(to, &bytes);
+            return self.copy_between(from, to);
         }
         let step = copy_step(from, to)?;
         let touches = [(from, Access::In), (to, Access::Out)];
         let name = |_| Entry::new(What::Copy, "copy", 2 * to.bytes());
         self.device.enqueue(self.id, &[step], touches.into_iter(), false, name).map(drop)
+    }
+
+    /// A copy from another device: between the two where their driver can, else through the host.
+    fn copy_between(&self, from: &Storage, to: &Storage) -> Result<()> {
+        let (device, other) = (&self.device, from.device());
+        let peer = other.raw().peer(from.region());
+        let here = device.raw().peer(to.region());
+        let Some(peer) = peer.filter(|peer| here.is_some_and(|here| here.driver == peer.driver)) else {
+            let bytes = from.read()?;
+            return self.write(to, &bytes);
+        };
+        // Queues of one device wait for no ticket of another, so the host does: before, and after, when these bytes may be written again.
+        let reads = std::iter::once((from, Access::In));
+        other.wait_for_hazards(By::Host, QueueId::DEFAULT, reads.clone())?;
+        other.default_queue().synchronize()?;
+        other.wait_for_hazards(By::Host, QueueId::DEFAULT, reads)?;
+        let copy = || device.raw().copy_peer(self.id, to.region(), peer);
+        let ticket = device.in_order(self.id, std::iter::once((to, Access::Out)), || {
+            device.profiler().transfer(What::Copy, self.id, 2 * to.bytes(), copy)
+        })?;
+        ticket.wait()
     }
 
     fn is_home_of(&self, storage: &Storage) -> Result<()> {

@@ -204,12 +204,14 @@ fn the_report_reads_well() {
         answer: Box::new(|| Ok(vec![Lab::new(Plan { kind: Kind::Vulkan, ..Plan::default() }) as Arc<dyn RawDevice>])),
         refused: vec![broken],
     }));
+    registry.register(devices(Kind::OneApi, &[true]));
     let report = registry.report().unwrap();
-    assert_eq!(report.devices().count(), 2);
+    assert_eq!(report.devices().count(), 3);
     let text = report.to_string();
     for line in [
         "✗ CUDA: no driver for it was registered\n    register one\n",
         "✗ OpenCL: no platform\n    install a driver such as pocl-opencl-icd\n",
+        "✓ oneAPI, software only\n    oneapi:0  Lab (tests, lab 1), 1 units, 1.0 GiB, software\n",
         "✓ CPU\n    cpu  Lab (tests, lab 1), 1 units, 1.0 GiB\n",
         "✓ Vulkan\n    vulkan:0  Lab (tests, lab 1), 1 units, 1.0 GiB\n    ✗ old.so does not load; reinstall it\n",
         "Recommended: vulkan:0 (Lab), the best here",

@@ -156,6 +156,54 @@ fn a_full_device_gets_back_what_is_kept_and_is_asked_again() {
     device.allocate(3 * MIB).unwrap();
 }
 
+/// Lists of allocations on pools that hold and keep something: what is said before is what the pool reports afterwards.
+#[test]
+fn an_estimate_is_what_the_pool_then_reports() {
+    let mut random = Random::new(11);
+    let (mut fitted, mut refused) = (0, 0);
+    for round in 0..400u64 {
+        let cap = [PoolSetting::On, PoolSetting::Off, PoolSetting::Cap(6 * MIB)][round as usize % 3];
+        let lab = lab::Lab::new(Plan { memory: (4 + round % 8) * MIB, ..Plan::default() });
+        let device = Device::new(lab.clone(), DeviceOptions { pool: cap, ..DeviceOptions::default() });
+        let mut sizes = |most: u64| -> Vec<u64> {
+            let count = random.below(most);
+            let size = |random: &mut Random| {
+                let doubling = random.below(15);
+                random.below(256 << doubling)
+            };
+            (0..count).map(|_| size(&mut random)).collect()
+        };
+        let held: Vec<_> = sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect();
+        drop(sizes(8).into_iter().map(|bytes| device.allocate(bytes)).collect::<Vec<_>>());
+        let wanted = sizes(24);
+        let (before, asked) = (device.stats(), lab.counts());
+        let estimate = device.estimate(wanted.iter().copied()).unwrap();
+        assert_eq!((device.stats(), lab.counts().allocations), (before, asked.allocations), "nothing was made");
+        assert_eq!((estimate.buffers, estimate.requested), (wanted.len() as u64, wanted.iter().sum()));
+        let made: Result<Vec<_>, _> = wanted.iter().map(|bytes| device.allocate(*bytes)).collect();
+        assert_eq!(estimate.fits, made.is_ok(), "{estimate}; {made:?}");
+        match made {
+            Ok(_) => {
+                assert_eq!((estimate.reserved, estimate.reserved), (device.stats().reserved, lab.counts().used));
+                fitted += 1;
+            }
+            Err(error) => {
+                assert!(error.is_out_of_memory() && estimate.reserved > estimate.most, "{error}; {estimate}");
+                refused += 1;
+            }
+        }
+        drop(held);
+    }
+    assert!(fitted > 100 && refused > 50, "{fitted} and {refused}");
+    let (device, _) = capped(64 * MIB);
+    let estimate = device.estimate([48 * MIB, 100]).unwrap();
+    assert_eq!(estimate.to_string(), "48.0 MiB in 2 buffers fits: 48.0 MiB reserved of 64.0 MiB that can be");
+    assert!(!device.estimate([48 * MIB, 17 * MIB]).unwrap().fits);
+    let target = panoply_ir::Target { max_buffer_bytes: 1000, ..panoply_ir::Target::cpu() };
+    let error = lab::lab(Plan { target, ..Plan::default() }).0.estimate([8, 1001]).unwrap_err();
+    assert_eq!(error.message(), "a buffer of 1001 B exceeds the largest on cpu, 1000 B; split it");
+}
+
 #[test]
 fn without_a_pool_memory_goes_back_at_once() {
     let lab = lab::Lab::new(Plan::default());

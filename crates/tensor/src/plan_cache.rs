@@ -80,7 +80,7 @@ struct Recordings {
 
 /// The memory of one run: what a recording binds, and each of the plan's buffers.
 struct Memory {
-    /// The leaves, then the arena if there is one, then each output.
+    /// The leaves, then the arenas, then each output.
     bindings: Vec<Storage>,
     leaves: usize,
     outputs: usize,
@@ -89,8 +89,8 @@ struct Memory {
 impl Memory {
     fn new(device: &Device, plan: &Plan, leaves: Vec<Storage>) -> Result<Memory> {
         let (leaves, mut bindings) = (leaves.len(), leaves);
-        if plan.arena_bytes > 0 {
-            bindings.push(device.allocate(plan.arena_bytes)?);
+        for bytes in &plan.arenas {
+            bindings.push(device.allocate(*bytes)?);
         }
         let outputs = bindings.len();
         for output in plan.buffers.iter().filter(|buffer| buffer.role == Role::Output) {
@@ -101,10 +101,10 @@ impl Memory {
 
     /// Where each of the plan's buffers is: a binding, and the first byte in it.
     fn of<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = (usize, u64)> + use<'p> {
-        let (arena, mut output) = (self.outputs.saturating_sub(1), self.outputs);
+        let (leaves, mut output) = (self.leaves, self.outputs);
         plan.buffers.iter().map(move |buffer| match buffer.role {
             Role::Leaf(n) | Role::Spent(n) => (n as usize, 0),
-            Role::Temp { offset } => (arena, offset),
+            Role::Temp { arena, offset } => (leaves + arena, offset),
             Role::Output => {
                 output += 1;
                 (output - 1, 0)
@@ -308,7 +308,7 @@ fn repeats(kernel: &Kernel) -> bool {
 pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
     let ready = find(device, graph)?;
     let outputs = ready.plan.buffers.iter().filter(|buffer| matches!(buffer.role, Role::Output));
-    Ok((outputs.map(|buffer| buffer.bytes()).sum(), ready.plan.arena_bytes))
+    Ok((outputs.map(|buffer| buffer.bytes()).sum(), ready.plan.arenas.iter().sum()))
 }
 
 /// The plan of a graph. It is made if it is not there.

@@ -35,7 +35,11 @@ const ROWS: &[Row] = &[
         open: "every real GPU",
     },
     Row { kinds: &["vulkan"], how: "WGSL through `wgpu` ([more](docs/backends/vulkan.md))", open: "every real GPU" },
-    Row { kinds: &["metal", "dx12"], how: "the same driver, on macOS and Windows", open: "everything" },
+    Row {
+        kinds: &["metal", "dx12"],
+        how: "the same driver, on macOS ([more](docs/backends/metal.md)) and Windows ([more](docs/backends/directx12.md))",
+        open: "everything",
+    },
     Row {
         kinds: &["oneapi"],
         how: "SPIR-V through Intel's OpenCL driver, else through Vulkan or Level Zero ([more](docs/backends/oneapi.md))",

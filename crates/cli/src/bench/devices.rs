@@ -1,4 +1,4 @@
-//! `panoply bench devices`: what a device's memory, its way to the host and its launches reach.
+//! `panoply bench devices`: how long finding devices takes, and what a device's memory, its way to the host and its launches reach.
 //!
 //! What moves or computes is checked before it is timed. A limit is what the same device reached in the row beside it, since drivers do not
 //! tell theirs: copies up and down are shares of a copy on the device, a product of matrices of the largest one.
@@ -30,6 +30,8 @@ pub struct Arguments {
 
 /// Elements that no cache holds.
 const MANY: usize = 1 << 24;
+/// Elements of a piece that drivers stage in pinned memory, where the host has some.
+const PIECE: usize = 1 << 18;
 /// Launches in a row, so that waiting for the last counts little.
 const LAUNCHES: usize = 1000;
 /// Launches that are recorded together.
@@ -49,6 +51,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     let mut failed = false;
+    if arguments.device.is_none() {
+        finding(arguments)?;
+    }
     for device in &devices {
         if !arguments.json {
             println!("{device}  {}", device.info().name);
@@ -72,27 +77,50 @@ enum Rate {
     Times,
 }
 
+/// What finding devices takes: asking every driver, in a process of its own each time, and asking again in this one.
+fn finding(arguments: &Arguments) -> Result<()> {
+    if !arguments.json {
+        println!("finding devices");
+    }
+    let show = |name, seconds| row(None, arguments.json, name, seconds, Rate::Times, None);
+    show("every driver, a process", repeated(arguments.seconds, contain::time)?);
+    Device::auto()?;
+    let again = || {
+        let start = Instant::now();
+        (0..LAUNCHES).try_for_each(|_| Device::auto().map(drop))?;
+        Ok(start.elapsed().as_secs_f64() / LAUNCHES as f64)
+    };
+    // Each says what one took, so it is repeated as often as is worth while.
+    show("Device::auto(), again", repeated(arguments.seconds / LAUNCHES as f64, again)?);
+    Ok(())
+}
+
+/// Shows a row, and gives what was done in a second.
+fn row(device: Option<&Device>, as_json: bool, name: &str, seconds: f64, rate: Rate, limit: Option<f64>) -> f64 {
+    let (per_second, unit) = match rate {
+        Rate::Bytes(bytes) => (bytes / seconds / 1e9, "GB/s"),
+        Rate::Flops(flops) => (flops / seconds / 1e9, "GFLOP/s"),
+        Rate::Times => (1e-3 / seconds, "thousand/s"),
+    };
+    let share = limit.map(|limit| per_second / limit);
+    if as_json {
+        println!(
+            "{}",
+            json!({
+                "schema": 1, "device": device.map(Device::spelling), "name": name, "seconds": seconds, "rate": per_second, "unit": unit,
+                "limit": limit, "share": share,
+            })
+        );
+    } else {
+        let share = share.map_or(String::new(), |share| format!("  {:>4.0} %", share * 1e2));
+        println!("  {name:<24} {seconds:>12.9} s {per_second:>10.2} {unit:<10}{share}");
+    }
+    per_second
+}
+
 fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     let show = |name: &str, seconds: f64, rate: Rate, limit: Option<f64>| {
-        let (per_second, unit) = match rate {
-            Rate::Bytes(bytes) => (bytes / seconds / 1e9, "GB/s"),
-            Rate::Flops(flops) => (flops / seconds / 1e9, "GFLOP/s"),
-            Rate::Times => (1e-3 / seconds, "thousand/s"),
-        };
-        let share = limit.map(|limit| per_second / limit);
-        if arguments.json {
-            println!(
-                "{}",
-                json!({
-                    "schema": 1, "device": device.spelling(), "name": name, "seconds": seconds, "rate": per_second, "unit": unit,
-                    "limit": limit, "share": share,
-                })
-            );
-        } else {
-            let share = share.map_or(String::new(), |share| format!("  {:>4.0} %", share * 1e2));
-            println!("  {name:<24} {:>12.6} s {per_second:>10.2} {unit:<10}{share}", seconds);
-        }
-        per_second
+        row(Some(device), arguments.json, name, seconds, rate, limit)
     };
     let most = (device.target().max_buffer_bytes / 4).min(device.memory().total / 32) as usize;
     let (many, bytes) = (MANY.min(most), (MANY.min(most) * 4) as f64);
@@ -108,6 +136,12 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     let limit = show("copy on the device", copy, Rate::Bytes(2.0 * bytes), None);
     let up = repeated(arguments.seconds, || timed(device, || x.write(&host)))?;
     show("copy to the device", up, Rate::Bytes(bytes), Some(limit));
+    let mut in_pieces = || {
+        let mut piece = |part: &[f32], at: usize| x.slice_mut(at..at + part.len())?.write(part);
+        host.chunks(PIECE).enumerate().try_for_each(|(i, part)| piece(part, i * PIECE))
+    };
+    let pieces = repeated(arguments.seconds, || timed(device, &mut in_pieces))?;
+    show("the same, by 1 MiB", pieces, Rate::Bytes(bytes), Some(limit));
     let down = repeated(arguments.seconds, || timed(device, || y.read_into(&mut back)))?;
     show("copy from the device", down, Rate::Bytes(bytes), Some(limit));
     x.fill(2.5)?;
@@ -118,6 +152,13 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     let fill = repeated(arguments.seconds, || timed(device, || x.fill(1.5)))?;
     show("fill", fill, Rate::Bytes(bytes), Some(limit));
 
+    let keep = || (0..LAUNCHES).try_for_each(|_| device.allocate(1 << 20).map(drop));
+    show(
+        "allocation from the pool",
+        repeated(arguments.seconds, || timed(device, keep))? / LAUNCHES as f64,
+        Rate::Times,
+        None,
+    );
     launches(device, arguments.seconds, &show)?;
     let mut times = Vec::new();
     for n in SIZES {

@@ -1,8 +1,9 @@
 //! What keeps a driver from working on this machine, and what would mend it.
 
+use panoply::internal::loader::Library;
 use panoply::runtime::Kind;
 
-use super::machine::{Library, Machine};
+use super::machine::Machine;
 
 const NVIDIA: u16 = 0x10de;
 const AMD: u16 = 0x1002;

@@ -2,21 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Folders in which the system's loader looks, beside those of `LD_LIBRARY_PATH`.
-const FOLDERS: [&str; 9] = [
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "lib/x86_64-linux-gnu",
-    "usr/lib64",
-    "usr/local/lib",
-    "usr/lib",
-    "usr/lib/wsl/lib",
-    "opt/rocm/lib",
-    "usr/local/nvidia/lib64",
-];
+use panoply::internal::loader::{self, Library};
 
 /// A machine as its operating system shows it. On other systems than Linux nothing is known.
 #[derive(Clone, Debug, Default)]
@@ -62,15 +51,6 @@ pub struct Node {
     pub allowed: bool,
 }
 
-/// A library's file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Library {
-    /// Where it really is, links followed.
-    pub path: PathBuf,
-    /// What is wrong with the file, if anything is.
-    pub flaw: Option<&'static str>,
-}
-
 impl Card {
     /// Who made it.
     pub fn maker(&self) -> &'static str {
@@ -95,7 +75,6 @@ impl Machine {
         let module = text("proc/driver/nvidia/version");
         let is_version =
             |word: &&str| word.contains('.') && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let asked = std::env::split_paths(library_path).filter(|folder| !folder.as_os_str().is_empty());
         Machine {
             system: format!("{kernel} {}", std::env::consts::ARCH),
             container: container(root, &text("proc/1/cgroup")),
@@ -105,7 +84,7 @@ impl Machine {
             nodes: nodes(root),
             nvidia_module: module.split_whitespace().find(is_version).map(str::to_string),
             loaded: loaded(&text("proc/self/maps")),
-            folders: asked.chain(FOLDERS.map(|folder| root.join(folder))).collect(),
+            folders: loader::folders(root, library_path),
         }
     }
 
@@ -120,11 +99,7 @@ impl Machine {
         if let Some(path) = self.loaded.iter().find(is_it) {
             return Some(Library { path: path.clone(), flaw: None });
         }
-        let files = self.folders.iter().map(|folder| folder.join(name)).filter(|path| path.exists());
-        let found = files.map(|path| fs::canonicalize(&path).unwrap_or(path));
-        let found: Vec<Library> = found.map(|path| Library { flaw: flaw(&path), path }).collect();
-        // The loader passes over what it cannot load.
-        found.iter().find(|library| library.flaw.is_none()).or(found.first()).cloned()
+        loader::find(&self.folders, name)
     }
 
     /// Cards of a vendor.
@@ -198,27 +173,6 @@ fn loaded(maps: &str) -> Vec<PathBuf> {
         .collect();
     paths.dedup();
     paths
-}
-
-/// What keeps a file from being loaded as a library.
-fn flaw(path: &Path) -> Option<&'static str> {
-    let mut head = [0; 20];
-    let Ok(()) = fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)) else {
-        return Some("cannot be read");
-    };
-    if &head[..4] != b"\x7fELF" {
-        return Some("is no library");
-    }
-    let machine = u16::from_le_bytes([head[18], head[19]]);
-    let ours = match std::env::consts::ARCH {
-        "x86_64" => Some(62),
-        "aarch64" => Some(183),
-        _ => None,
-    };
-    if ours.is_some_and(|ours| ours != machine) || head[4] != 2 {
-        return Some("is for another architecture");
-    }
-    path.components().any(|part| part.as_os_str() == "stubs").then_some("is a stub for linking, not a driver")
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Where temporaries lie: offsets in one arena, so that two share bytes only if they are never needed at once.
+//! Where temporaries lie: offsets in an arena, so that two share bytes only if they are never needed at once; in several arenas where a
+//! device's buffers are too small for one.
 //!
 //! Lifetimes are known before anything runs: from the step that first touches a buffer to the last. The largest are
 //! placed first, each at the tightest gap among those whose lifetimes overlap its own (greedy by size, best fit
@@ -16,20 +17,35 @@ struct Life {
     bytes: u64,
 }
 
-/// Gives every temporary its offset; the size of the arena.
-pub fn place(buffers: &mut [PlanBuffer], steps: &[PlanStep]) -> u64 {
+/// An arena: its size, and what was placed in it, sorted by offset.
+#[derive(Default)]
+struct Arena<'a> {
+    bytes: u64,
+    placed: Vec<(u64, &'a Life)>,
+}
+
+/// Gives every temporary its arena and its offset there; the sizes of the arenas, none of which exceeds the most a buffer may have unless a
+/// temporary alone does.
+pub fn place(buffers: &mut [PlanBuffer], steps: &[PlanStep], most: u64) -> Vec<u64> {
     let mut lives = lives(buffers, steps);
     lives.sort_by_key(|life| (std::cmp::Reverse(life.bytes), life.first, life.buffer));
-    let mut placed: Vec<(u64, &Life)> = Vec::new();
-    let mut size = 0;
+    let mut arenas: Vec<Arena<'_>> = Vec::new();
     for life in &lives {
-        let offset = tightest_gap(life, &placed);
+        let fitting = arenas.iter().enumerate().find_map(|(at, arena)| {
+            let offset = tightest_gap(life, &arena.placed);
+            (offset + life.bytes <= most).then_some((at, offset))
+        });
+        let (arena, offset) = fitting.unwrap_or_else(|| {
+            arenas.push(Arena::default());
+            (arenas.len() - 1, 0)
+        });
+        let Arena { bytes, placed } = &mut arenas[arena];
         let at = placed.partition_point(|(other, _)| *other < offset);
         placed.insert(at, (offset, life));
-        buffers[life.buffer].role = Role::Temp { offset };
-        size = size.max(offset + life.bytes);
+        *bytes = (*bytes).max(offset + life.bytes);
+        buffers[life.buffer].role = Role::Temp { arena, offset };
     }
-    size
+    arenas.iter().map(|arena| arena.bytes).collect()
 }
 
 fn lives(buffers: &[PlanBuffer], steps: &[PlanStep]) -> Vec<Life> {

@@ -22,9 +22,15 @@ impl Offers {
     }
 }
 
-/// The targets every graph is planned for: lanes on a CPU, groups on a GPU, and a device that binds few buffers.
+/// The targets every graph is planned for: lanes on a CPU, groups on a GPU, and a device that binds few buffers, all of them small.
 pub fn targets() -> [Target; 3] {
-    let few = Target { max_bindings: 5, max_group_items: 64, max_group: [64; 3], ..Target::opencl_minimum() };
+    let few = Target {
+        max_bindings: 5,
+        max_group_items: 64,
+        max_group: [64; 3],
+        max_buffer_bytes: 1024,
+        ..Target::opencl_minimum()
+    };
     [Target::cpu(), Target::opencl_minimum(), few]
 }
 
@@ -46,6 +52,9 @@ fn check_plans(name: &str, graph: &Graph, leaves: &[Array], slots: &[Scalar], wa
             let plan = plan(graph, &target, &|routine| offers.takes(routine)).unwrap();
             let bindings = |step: &PlanStep| step.buffers().count() as u32;
             assert!(plan.steps.iter().all(|step| bindings(step) <= target.max_bindings), "{name}: {plan}");
+            let alone = |bytes: &u64| plan.buffers.iter().any(|buffer| buffer.bytes().next_multiple_of(256) == *bytes);
+            let holds = |bytes: &u64| *bytes <= target.max_buffer_bytes || alone(bytes);
+            assert!(plan.arenas.iter().all(holds), "{name}: {:?} in {plan}", plan.arenas);
             let have = run(&plan, leaves, slots).unwrap_or_else(|error| {
                 panic!(
                     "{name}, {:?}: {error}\n{plan}{}",
@@ -114,7 +123,7 @@ impl Observer for Strict {
 
 /// The plan's outputs as elements.
 pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Scalar>>> {
-    let mut arena = vec![0xAA; plan.arena_bytes as usize];
+    let mut arenas: Vec<Vec<u8>> = plan.arenas.iter().map(|bytes| vec![0xAA; *bytes as usize]).collect();
     let mut memory: Vec<Vec<u8>> = Vec::new();
     for buffer in &plan.buffers {
         memory.push(match buffer.role {
@@ -123,18 +132,18 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
         });
     }
     for step in &plan.steps {
-        // Temporaries live in the arena between steps, so that a wrong lifetime is a wrong result.
-        let temps: Vec<(usize, std::ops::Range<usize>)> = step
+        // Temporaries live in the arenas between steps, so that a wrong lifetime is a wrong result.
+        let temps: Vec<(usize, usize, std::ops::Range<usize>)> = step
             .buffers()
             .filter_map(|id| match plan.buffers[id.index()].role {
-                Role::Temp { offset } => {
+                Role::Temp { arena, offset } => {
                     let start = offset as usize;
-                    Some((id.index(), start..start + plan.buffers[id.index()].bytes() as usize))
+                    Some((id.index(), arena, start..start + plan.buffers[id.index()].bytes() as usize))
                 }
                 _ => None,
             })
             .collect();
-        temps.iter().for_each(|(id, range)| memory[*id].copy_from_slice(&arena[range.clone()]));
+        temps.iter().for_each(|(id, arena, range)| memory[*id].copy_from_slice(&arenas[*arena][range.clone()]));
         match step {
             PlanStep::Kernel { kernel, grid, args } => launch(kernel, *grid, args, &mut memory, slots)?,
             PlanStep::Copy { from, to } => memory[to.index()] = memory[from.index()].clone(),
@@ -153,7 +162,7 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                 }
             }
         }
-        temps.iter().for_each(|(id, range)| arena[range.clone()].copy_from_slice(&memory[*id]));
+        temps.iter().for_each(|(id, arena, range)| arenas[*arena][range.clone()].copy_from_slice(&memory[*id]));
     }
     let output = |id: &panoply_compile::plan::BufferId| from_bytes(&memory[id.index()], plan.buffers[id.index()].dtype);
     Ok(plan.outputs.iter().map(output).collect())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use panoply_device::{Error, ErrorKind, Form, Format, Kind, Language, Result, SourceText};
+use panoply_device::{Error, ErrorKind, Form, Format, Kind, Language, Peer, Result, SourceText};
 
 use super::cublaslt::CublasLt;
 use super::{compiler, discovery, errors};
@@ -64,6 +64,7 @@ functions! {
         push(Handle) "cuCtxPushCurrent_v2";
         pop(*mut Handle) "cuCtxPopCurrent_v2";
         fill_rows(DevicePtr, usize, u32, usize, usize, Handle) "cuMemsetD2D32Async";
+        copy_peer(DevicePtr, Handle, DevicePtr, Handle, usize, Handle) "cuMemcpyPeerAsync";
         link_create(u32, *const i32, *const *mut c_void, *mut Handle) "cuLinkCreate_v2";
         link_add(Handle, i32, *const c_void, usize, *const c_char, u32, *const i32, *const *mut c_void) "cuLinkAddData_v2";
         link_complete(Handle, *mut *const c_void, *mut usize) "cuLinkComplete";
@@ -130,6 +131,11 @@ impl Vendor for Cuda {
                 code => code,
             }
         }
+    }
+
+    fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32 {
+        // SAFETY: both ranges lie inside live allocations of the two devices, whose contexts are retained.
+        unsafe { (self.only.copy_peer)(to.address, to.context, from.address, from.context, bytes, stream) }
     }
 
     fn products(&self, place: &Place) -> Result<Arc<dyn Library>> {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use panoply_device::{Form, Format, Kind, Language, Result, SourceText};
+use panoply_device::{Form, Format, Kind, Language, Peer, Result, SourceText};
 
 use super::rocblas::RocBlas;
 use super::{compiler, discovery, errors};
@@ -59,6 +59,7 @@ functions! {
     needed {
         device_of_thread(*mut i32) "hipGetDevice";
         set_device_of_thread(i32) "hipSetDevice";
+        copy_peer(DevicePtr, i32, DevicePtr, i32, usize, Handle) "hipMemcpyPeerAsync";
         properties(*mut c_void, i32) "hipGetDevicePropertiesR0600" "hipGetDeviceProperties";
     }
     optional {
@@ -173,6 +174,11 @@ impl Vendor for Hip {
             }
             code
         }
+    }
+
+    fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32 {
+        // SAFETY: both ranges lie inside live allocations of the two devices.
+        unsafe { (self.only.copy_peer)(to.address, to.device, from.address, from.device, bytes, stream) }
     }
 
     fn products(&self, place: &Place) -> Result<Arc<dyn Library>> {

@@ -127,5 +127,15 @@ mod tests {
         );
         let folder = obstacle(&std::env::temp_dir()).unwrap();
         assert!(folder.contains("cannot be opened") || folder.contains("may not be opened"), "{folder}");
+        // Linux lets nobody write this file, root neither.
+        let denied = obstacle(Path::new("/sys/devices/system/cpu/online"));
+        match denied.filter(|why| !why.contains("Read-only file system") && !why.contains("is not there")) {
+            Some(why) => assert_eq!(
+                why,
+                "/sys/devices/system/cpu/online may not be opened by this user: add the user to the groups render and video and \
+                 log in again"
+            ),
+            None => println!("SKIPPED: a node that is forbidden: this system has no file that nobody may write"),
+        }
     }
 }

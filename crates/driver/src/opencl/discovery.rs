@@ -14,6 +14,7 @@ use panoply_device::{Error, Result};
 
 use super::errors::{When, failed};
 use super::query::{Query, text};
+use crate::loader;
 
 /// What the loader shows.
 pub struct Found {
@@ -99,7 +100,8 @@ pub fn version(text: &str) -> (u32, u32) {
 fn no_platform(code: i32) -> Error {
     let error = match code {
         DLOPEN_RUNTIME_LOAD_FAILED => {
-            return Error::unavailable(format!("opencl: {} cannot be loaded; {}", LOADER.0, LOADER.1));
+            let error = Error::unavailable(format!("opencl: {} cannot be loaded; {}", LOADER.0, LOADER.1));
+            return loader::passed_over(&[LOADER.0]).into_iter().fold(error, Error::note);
         }
         CL_PLATFORM_NOT_FOUND_KHR => Error::unavailable(
             "opencl: the loader found no driver that works; install your GPU's driver, or PoCL to run on the CPU",

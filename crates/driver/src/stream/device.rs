@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use panoply_device::tape;
 use panoply_device::{
-    AllocId, Device, DeviceInfo, Error, Form, MemoryInfo, Program as Given, ProgramId, QueueId, Region, Result,
+    AllocId, Device, DeviceInfo, Error, Form, MemoryInfo, Peer, Program as Given, ProgramId, QueueId, Region, Result,
     Routine, Scalar, Step, Tape, Target, Ticket,
 };
 
@@ -240,6 +240,21 @@ impl Device for StreamDevice {
     fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
         let (queue, address) = self.find(queue, &from)?;
         if bytes.is_empty() { Ok(()) } else { queue.read_into(address, bytes) }
+    }
+
+    fn peer(&self, region: Region) -> Option<Peer> {
+        let open = self.open.get()?;
+        let address = shared(&open.tables).address(&region, &open.context.label).ok()?;
+        Some(open.context.peer(address))
+    }
+
+    fn copy_peer(&self, queue: QueueId, to: Region, from: Peer) -> Result<Ticket> {
+        let (queue, address) = self.find(queue, &to)?;
+        let (context, bytes, _order) = (&queue.stream.context, to.bytes as usize, queue.order());
+        queue.stream.ask(format_args!("copying {bytes} bytes of another device"), |_, stream| {
+            context.api.vendor.copy_peer(context.peer(address), from, bytes, stream)
+        })?;
+        Ok(Submitted::ticket(&queue, queue.stream.mark()?, None, None))
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex};
 
-use panoply_device::{Error, Result};
+use panoply_device::{Error, Peer, Result};
 
 use super::discovery::{Api, Place, Traits};
 use super::functions::Functions;
@@ -70,6 +70,11 @@ impl Context {
         let before = self.api.vendor.enter(self.device, self.shared);
         let before = before.map_err(|code| self.failed("entering the context", code))?;
         Ok(Entered { context: self, before })
+    }
+
+    /// An address, for other devices of the driver.
+    pub fn peer(&self, address: DevicePtr) -> Peer {
+        Peer { driver: Arc::as_ptr(&self.api).addr(), device: self.device, context: self.shared, address }
     }
 
     /// The error for a code that an attempt brought.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use panoply_device::{Form, Result, SourceText};
+use panoply_device::{Form, Peer, Result, SourceText};
 
 use super::discovery::{Place, Traits};
 use super::functions::Functions;
@@ -83,6 +83,8 @@ pub trait Vendor: Send + Sync {
     fn leave(&self, device: i32, before: Handle);
     /// Fills with words of 64 bits; the address is a multiple of 8.
     fn fill_64(&self, functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32;
+    /// Copies between two devices of the driver; the stream is of the one that is written, which is the thread's.
+    fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32;
     /// Who does matrix products on a device, or why kernels do.
     fn products(&self, place: &Place) -> Result<Arc<dyn Library>>;
     /// Machine code for a context's device.

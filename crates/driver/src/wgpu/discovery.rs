@@ -3,6 +3,9 @@
 use panoply_device::{Error, Kind, Result};
 use wgpu::{Adapter, Backend, Backends, Instance, InstanceDescriptor, InstanceFlags};
 
+#[cfg(not(target_family = "wasm"))]
+use crate::loader;
+
 /// An adapter that can be used.
 pub struct Place {
     /// The adapter; it keeps the interface's library open.
@@ -83,10 +86,8 @@ fn no_loader() -> Option<Error> {
     }
     let package =
         if cfg!(windows) { "the GPU's driver" } else { "libvulkan1 and the GPU's driver (mesa-vulkan-drivers)" };
-    Some(
-        Error::unavailable(format!("vulkan: its loader {} cannot be opened; install {package}", names[0]))
-            .note(failure),
-    )
+    let error = Error::unavailable(format!("vulkan: its loader {} cannot be opened; install {package}", names[0]));
+    Some(loader::passed_over(names).into_iter().fold(error.note(failure), Error::note))
 }
 
 #[cfg(target_family = "wasm")]

@@ -26,7 +26,8 @@ const REACHED: u64 = (4 << 30) - (64 << 10);
 
 /// The features that computing has a use for, of those the adapter has.
 pub fn features(adapter: &Adapter) -> Features {
-    let wanted = Features::SHADER_F64
+    let wanted = Features::SHADER_F16
+        | Features::SHADER_F64
         | Features::SHADER_INT64
         | Features::TIMESTAMP_QUERY
         | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
@@ -73,6 +74,7 @@ pub fn info(place: &Place) -> DeviceInfo {
         compute_units: 0,
         identity: (!info.device_pci_bus_id.is_empty() && !software).then(|| info.device_pci_bus_id.clone()),
         details: vec![
+            ("f16".into(), has(Features::SHADER_F16).into()),
             ("f64".into(), has(Features::SHADER_F64).into()),
             ("64-bit integers".into(), has(Features::SHADER_INT64).into()),
             ("timestamps".into(), has(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS).into()),
@@ -104,15 +106,24 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         max_group_items: limits.max_compute_invocations_per_workgroup,
         subgroup: 1,
         shared_bytes: limits.max_compute_workgroup_storage_size,
-        max_bindings: limits.max_storage_buffers_per_shader_stage.min(limits.max_bindings_per_bind_group - 1).min(128),
+        max_bindings: bindings(&limits),
         max_buffer_bytes: largest_buffer(&limits),
-        f16: false,
+        f16: features.contains(Features::SHADER_F16),
         bf16: false,
         // f64 is taken apart into 64-bit integers.
         f64: int64 && features.contains(Features::SHADER_F64),
         int64,
         atomic_f32: false,
     }
+}
+
+/// Most buffers of a kernel, beside that of a launch's words. Metal counts all kinds of buffers together.
+fn bindings(limits: &Limits) -> u32 {
+    let together =
+        [limits.max_bindings_per_bind_group, limits.max_buffers_and_acceleration_structures_per_shader_stage];
+    together
+        .into_iter()
+        .fold(limits.max_storage_buffers_per_shader_stage.min(128), |most, all| most.min(all.saturating_sub(1)))
 }
 
 /// Bytes of the largest buffer that can also be bound as a whole.
@@ -142,4 +153,29 @@ fn vulkan_memory(adapter: &Adapter) -> Option<u64> {
 #[cfg(any(target_vendor = "apple", target_family = "wasm"))]
 fn vulkan_memory(_adapter: &Adapter) -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launchs_words_take_a_binding_of_their_own() {
+        let limits = |storage, group, together| Limits {
+            max_storage_buffers_per_shader_stage: storage,
+            max_bindings_per_bind_group: group,
+            max_buffers_and_acceleration_structures_per_shader_stage: together,
+            ..Limits::default()
+        };
+        for (limits, expected) in [
+            (Limits::default(), 8),
+            // As `wgpu` says it of Metal, of lavapipe, and of an adapter with one binding for all.
+            (limits(29, u32::MAX, 29), 28),
+            (limits(1_000_000, 1_000_000, u32::MAX), 128),
+            (limits(8, 8, 8), 7),
+            (limits(8, 0, 0), 0),
+        ] {
+            assert_eq!(bindings(&limits), expected, "{limits:?}");
+        }
+    }
 }

@@ -148,6 +148,7 @@ impl Parts {
 
 fn capabilities(open: &Open) -> Capabilities {
     let mut capabilities = Capabilities::default();
+    capabilities.set(Capabilities::SHADER_FLOAT16, open.features.contains(Features::SHADER_F16));
     capabilities.set(Capabilities::FLOAT64, open.features.contains(Features::SHADER_F64));
     capabilities.set(Capabilities::SHADER_INT64, open.features.contains(Features::SHADER_INT64));
     capabilities

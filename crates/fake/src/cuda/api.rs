@@ -165,6 +165,19 @@ exported! {
         })
     }
 
+    fn cuMemcpyPeerAsync(to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize, stream: u64) {
+        State::on_device(NAME, |state, _| {
+            let [to_device, from_device] = [to_context, from_context].map(|context| (context as usize).wrapping_sub(1));
+            state.copy_peer((to_device, to), (from_device, from), bytes as u64, stream)
+        })
+    }
+
+    fn hipMemcpyPeerAsync(to: u64, to_device: i32, from: u64, from_device: i32, bytes: usize, stream: u64) {
+        State::on_device(NAME, |state, _| {
+            state.copy_peer((to_device as usize, to), (from_device as usize, from), bytes as u64, stream)
+        })
+    }
+
     fn [cuMemsetD8Async hipMemsetD8Async](to: u64, value: u8, count: usize, stream: u64) {
         fill(NAME, to, &[value], 1, count, stream)
     }

@@ -80,6 +80,13 @@ pub enum Work {
         from: u64,
         bytes: u64,
     },
+    /// A copy between two devices.
+    Peer {
+        to: u64,
+        from: u64,
+        from_device: usize,
+        bytes: u64,
+    },
     /// `rows` times `pattern`, each `pitch` bytes after the one before.
     Fill {
         to: u64,
@@ -105,6 +112,15 @@ impl State {
     pub fn push(&mut self, stream: u64, work: Work) -> Answer {
         self.streams.get_mut(&stream).ok_or(INVALID_HANDLE)?.work.push_back(work);
         Ok(())
+    }
+
+    /// Adds a copy between two devices in use, of which the stream is of the one that is written.
+    pub fn copy_peer(&mut self, to: (usize, u64), from: (usize, u64), bytes: u64, stream: u64) -> Answer {
+        let here = self.streams.get(&stream).ok_or(INVALID_HANDLE)?.device;
+        if to.0 != here || from.0 >= self.devices.len() {
+            return Err(INVALID_CONTEXT);
+        }
+        self.push(stream, Work::Peer { to: to.1, from: from.1, from_device: from.0, bytes })
     }
 
     /// Does everything a stream has to do.
@@ -180,6 +196,12 @@ impl State {
             Work::Copy { to, from, bytes } => {
                 let moved = memory.at(from, bytes).ok_or(ILLEGAL)?.to_vec();
                 memory.at(to, bytes).ok_or(ILLEGAL)?.copy_from_slice(&moved);
+                Ok(())
+            }
+            Work::Peer { to, from, from_device, bytes } => {
+                // The other device is not waited for: that is the caller's duty.
+                let moved = self.devices[from_device].memory.at(from, bytes).ok_or(ILLEGAL)?.to_vec();
+                self.devices[device].memory.at(to, bytes).ok_or(ILLEGAL)?.copy_from_slice(&moved);
                 Ok(())
             }
             Work::Fill { to, pattern, pitch, rows } => (0..rows).try_for_each(|row| {

@@ -109,11 +109,14 @@ impl Backend {
     }
 }
 
-/// `✓ OpenCL`, or `✗ CUDA: libcuda.so.1 cannot be loaded`.
+/// `✓ CPU`, `✓ OpenCL, software only`, or `✗ CUDA: libcuda.so.1 cannot be loaded`.
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            Ok(_) => write!(f, "✓ {}", self.kind.title()),
+            Ok(devices) => {
+                let software = devices.iter().all(|device| device.info().software);
+                write!(f, "✓ {}{}", self.kind.title(), if software { ", software only" } else { "" })
+            }
             Err(refusal) => write!(f, "✗ {}: {}", self.kind.title(), refusal.reason),
         }
     }

@@ -121,7 +121,8 @@ impl<T: Element> Buffer<T> {
         self.device().default_queue().fill(&self.storage, bytemuck::bytes_of(&value))
     }
 
-    /// Copies another buffer of the same length over this one; through the host if it is on another device.
+    /// Copies another buffer of the same length over this one; from another device directly if both are of one driver of CUDA or ROCm, through
+    /// the host otherwise.
     #[track_caller]
     pub fn copy_from(&mut self, from: &Buffer<T>) -> Result<()> {
         self.same_length("copy", from.len)?;

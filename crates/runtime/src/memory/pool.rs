@@ -3,15 +3,15 @@
 //! Kept memory carries the uses its last holder left pending, so that its next holder waits for them if it works on another
 //! queue, and need not if it works on the same. The lock is never held while the driver works.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use panoply_device::{AllocId, Device as RawDevice};
 use panoply_ir::{Error, ErrorKind, Result};
 
 use super::live::{Live, LiveId};
-use super::size_class::{self, CLASSES, LARGE};
-use super::stats::{Holder, Stats};
+use super::shelf::{Kept, Shelf};
+use super::size_class;
+use super::stats::{Estimate, Holder, Stats};
 use super::tag;
 use crate::bytes::human;
 use crate::env::PoolSetting;
@@ -32,17 +32,9 @@ pub(crate) struct Grant {
     live: LiveId,
 }
 
-/// Memory that nobody holds.
-struct Kept {
-    alloc: AllocId,
-    capacity: u64,
-    uses: Uses,
-}
-
 struct State {
     keeps: bool,
-    small: [Vec<Kept>; CLASSES],
-    large: BTreeMap<u64, Vec<Kept>>,
+    shelf: Shelf,
     live: Live,
     stats: Stats,
     warned: bool,
@@ -53,8 +45,7 @@ impl Pool {
         let cap = if let PoolSetting::Cap(bytes) = setting { Some(bytes) } else { None };
         let state = State {
             keeps: setting != PoolSetting::Off,
-            small: [const { Vec::new() }; CLASSES],
-            large: BTreeMap::new(),
+            shelf: Shelf::default(),
             live: Live::default(),
             stats: Stats { cap, ..Stats::default() },
             warned: false,
@@ -68,21 +59,9 @@ impl Pool {
 
     /// Memory of at least so many bytes.
     pub fn allocate(&self, requested: u64) -> Result<Grant> {
-        let most = self.raw.target().max_buffer_bytes;
-        let too_large = || {
-            Error::mistake(format!(
-                "a buffer of {} exceeds the largest on {}, {}; split it",
-                human(requested),
-                self.raw.info().spelling(),
-                human(most)
-            ))
-        };
-        if requested > most {
-            return Err(too_large());
-        }
-        let capacity = size_class::rounded(requested).ok_or_else(too_large)?.min(most);
+        let capacity = self.capacity(requested)?;
         let mut state = self.lock();
-        if let Some(kept) = state.take(requested) {
+        if let Some(kept) = state.shelf.take(requested) {
             state.stats.reused += 1;
             return Ok(state.grant(kept, requested));
         }
@@ -111,6 +90,46 @@ impl Pool {
         }
     }
 
+    /// What these requests, made one after the other, would take beside all that is held now.
+    pub fn estimate(&self, requests: impl IntoIterator<Item = u64>) -> Result<Estimate> {
+        // Asked before the lock is taken, which is never held while the driver works.
+        let memory = self.raw.memory();
+        let (mut shelf, Stats { mut reserved, cap, .. }) = {
+            let state = self.lock();
+            (state.shelf.outline(), state.stats.clone())
+        };
+        let all = memory.free.map_or(memory.total.max(reserved), |free| reserved.saturating_add(free));
+        let mut estimate = Estimate { most: cap.map_or(all, |cap| cap.min(all)), fits: true, ..Estimate::default() };
+        for requested in requests {
+            let capacity = self.capacity(requested)?;
+            estimate.buffers += 1;
+            estimate.requested = estimate.requested.saturating_add(requested);
+            if shelf.take(requested).is_some() {
+                continue;
+            }
+            if reserved.saturating_add(capacity) > estimate.most {
+                reserved -= shelf.take_all().map(|kept| kept.capacity).sum::<u64>();
+            }
+            reserved = reserved.saturating_add(capacity);
+            estimate.fits &= reserved <= estimate.most;
+        }
+        Ok(Estimate { reserved, ..estimate })
+    }
+
+    /// Bytes taken from the driver for a request that nothing kept can serve.
+    fn capacity(&self, requested: u64) -> Result<u64> {
+        let most = self.raw.target().max_buffer_bytes;
+        let rounded = size_class::rounded(requested).filter(|_| requested <= most);
+        rounded.map(|capacity| capacity.min(most)).ok_or_else(|| {
+            Error::mistake(format!(
+                "a buffer of {} exceeds the largest on {}, {}; split it",
+                human(requested),
+                self.raw.info().spelling(),
+                human(most)
+            ))
+        })
+    }
+
     /// Asks the driver, and once more after giving back all that is kept.
     fn ask(&self, bytes: u64) -> Result<AllocId> {
         let first = self.raw.allocate(bytes);
@@ -129,7 +148,7 @@ impl Pool {
         state.stats.buffers -= 1;
         state.stats.allocated -= requested;
         if state.keeps {
-            state.keep(Kept { alloc, capacity, uses });
+            state.shelf.keep(Kept { alloc, capacity, uses });
         } else {
             state.stats.reserved -= capacity;
             drop(state);
@@ -140,7 +159,7 @@ impl Pool {
     /// Gives everything kept back to the driver; returns how many bytes that were.
     pub fn trim(&self) -> u64 {
         let mut state = self.lock();
-        let kept = state.take_all();
+        let kept: Vec<Kept> = state.shelf.take_all().collect();
         let bytes = kept.iter().map(|kept| kept.capacity).sum();
         state.stats.reserved -= bytes;
         drop(state);
@@ -207,34 +226,6 @@ impl Drop for Pool {
 }
 
 impl State {
-    fn take(&mut self, requested: u64) -> Option<Kept> {
-        if requested <= LARGE {
-            return self.small[size_class::small_class(requested)].pop();
-        }
-        let range = requested..=size_class::largest_fit(requested);
-        let (&capacity, kept) = self.large.range_mut(range).next()?;
-        let found = kept.pop();
-        if kept.is_empty() {
-            self.large.remove(&capacity);
-        }
-        found
-    }
-
-    fn keep(&mut self, kept: Kept) {
-        if kept.capacity <= LARGE {
-            // It may be shorter than its class where the device's largest buffer is, and then so is every request.
-            self.small[size_class::small_class(kept.capacity)].push(kept);
-        } else {
-            self.large.entry(kept.capacity).or_default().push(kept);
-        }
-    }
-
-    fn take_all(&mut self) -> Vec<Kept> {
-        let small = self.small.iter_mut().flat_map(std::mem::take);
-        let large = std::mem::take(&mut self.large).into_values().flatten();
-        small.chain(large).collect()
-    }
-
     fn fits(&self, capacity: u64) -> bool {
         let room = self.stats.cap.map_or(u64::MAX, |cap| cap.saturating_sub(self.stats.reserved));
         capacity <= room

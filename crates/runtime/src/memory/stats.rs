@@ -42,6 +42,31 @@ impl fmt::Display for Stats {
     }
 }
 
+/// What allocations that nobody made yet would need; see [`crate::Device::estimate`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// How many they are.
+    pub buffers: u64,
+    /// Bytes they ask for.
+    pub requested: u64,
+    /// What [`Stats::reserved`] would be with them: sizes are rounded up, and what the pool keeps is used first.
+    pub reserved: u64,
+    /// The most it can be: the cap, or what is reserved now with what the driver has free, whichever is less. Of drivers that do not tell, all
+    /// of the device's memory.
+    pub most: u64,
+    /// Whether each of them finds room.
+    pub fits: bool,
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Estimate { buffers, requested, reserved, most, fits } = self;
+        let verdict = if *fits { "fits" } else { "does not fit" };
+        let [requested, reserved, most] = [requested, reserved, most].map(|bytes| human(*bytes));
+        write!(f, "{requested} in {buffers} buffers {verdict}: {reserved} reserved of {most} that can be")
+    }
+}
+
 /// Memory held by buffers of one tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {

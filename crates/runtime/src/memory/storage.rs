@@ -124,7 +124,8 @@ impl Storage {
         Ok(copy)
     }
 
-    /// Copies another storage of the same length over this one; through the host if it is on another device.
+    /// Copies another storage of the same length over this one; from another device directly if both are of one driver of CUDA or ROCm, through
+    /// the host otherwise.
     pub fn copy_from(&self, from: &Storage) -> Result<()> {
         self.device().default_queue().copy(from, self)
     }

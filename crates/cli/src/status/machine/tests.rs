@@ -98,6 +98,29 @@ fn cards_nodes_and_versions_are_read() {
     assert_eq!(nodes, ["/dev/dri/renderD128", "/dev/kfd", "/dev/nvidia0"]);
 }
 
+/// Linux lets nobody write the file behind this node, root neither.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_node_that_may_not_be_opened_is_marked() {
+    use super::super::diagnosis::diagnose;
+    use panoply::runtime::Kind;
+    const FORBIDDEN: &str = "/sys/devices/system/cpu/online";
+    let denied = OpenOptions::new().read(true).write(true).open(FORBIDDEN);
+    if denied.as_ref().map_err(std::io::Error::kind).err() != Some(ErrorKind::PermissionDenied) {
+        println!("SKIPPED: a node that is forbidden: this system has no file that nobody may write: {denied:?}");
+        return;
+    }
+    let root = Root::new("forbidden");
+    root.file("dev/nvidiactl", "").device("0000:01:00.0", "0x030200\n", "0x10de\n", Some("nvidia"));
+    std::os::unix::fs::symlink(FORBIDDEN, root.path().join("dev/nvidia0")).unwrap();
+    let machine = root.machine();
+    let nodes: Vec<(&str, bool)> = machine.nodes.iter().map(|node| (node.path.as_str(), node.allowed)).collect();
+    assert_eq!(nodes, [("/dev/nvidia0", false), ("/dev/nvidiactl", true)]);
+    let finding = diagnose(Kind::Cuda, &machine).unwrap();
+    assert_eq!(finding.what, "/dev/nvidia0 may not be opened by this user");
+    assert!(finding.remedy.contains("join the group that owns it"), "{}", finding.remedy);
+}
+
 #[test]
 fn a_library_is_the_loaded_one_else_the_first_the_loader_finds() {
     let root = Root::new("libraries");

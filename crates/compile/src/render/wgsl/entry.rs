@@ -51,7 +51,8 @@ const AXES: [&str; 3] = ["x", "y", "z"];
 impl Writer<'_> {
     /// What stands before the functions.
     fn declarations(&self, words: u32) -> String {
-        let mut text = String::new();
+        let halves = self.mems.iter().any(|mem| mem.held == Held::Halves);
+        let mut text = if halves { "enable f16;\n".to_string() } else { String::new() };
         if self.kernel.group.is_none() {
             for axis in 0..3 {
                 text += &format!("override items{axis}: u32 = 1u;\n");

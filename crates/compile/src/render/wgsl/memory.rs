@@ -21,6 +21,8 @@ pub(super) enum Held {
     Words(&'static str),
     /// A word each that atomic operations change: of `u32` or `i32`, an f32 by its bits.
     Atomic(&'static str),
+    /// An f16 each, where the device has them.
+    Halves,
     /// Several in a word, which this kernel only reads.
     Packed,
     /// Several in a word.
@@ -38,6 +40,7 @@ impl Held {
         });
         let packed = matches!(mem.space, Space::Buffer(_)) && mem.dtype.bytes() < 4;
         match mem.dtype {
+            DType::F16 if packed && target.f16 => Held::Halves,
             _ if packed && written => Held::AtomicPacked,
             _ if packed => Held::Packed,
             DType::I32 if atomic => Held::Atomic("i32"),
@@ -52,6 +55,7 @@ impl Held {
         match self {
             Held::Words(ty) => ty.to_string(),
             Held::Atomic(ty) => format!("atomic<{ty}>"),
+            Held::Halves => "f16".to_string(),
             Held::Packed => "u32".to_string(),
             Held::AtomicPacked => "atomic<u32>".to_string(),
         }
@@ -112,6 +116,7 @@ impl Writer<'_> {
             Held::Words(_) => format!("{name}[{place}]"),
             Held::Atomic(_) if dtype == DType::F32 => format!("bitcast<f32>(atomicLoad(&{name}[{place}]))"),
             Held::Atomic(_) => format!("atomicLoad(&{name}[{place}])"),
+            Held::Halves => format!("f32({name}[{place}])"),
             Held::Packed => {
                 let word = format!("{name}[{place} >> {per_word}]");
                 self.read_word(dtype, &word, &shift)
@@ -136,6 +141,8 @@ impl Writer<'_> {
                 format!("atomicStore(&{name}[{place}], bitcast<u32>({}));", bare(value))
             }
             Held::Atomic(_) => format!("atomicStore(&{name}[{place}], {});", bare(value)),
+            // It was rounded to one before.
+            Held::Halves => format!("{name}[{place}] = f16({});", bare(value)),
             Held::Packed | Held::AtomicPacked => {
                 let mask = if dtype.bytes() == 1 { "0xffu" } else { "0xffffu" };
                 // The value may read what is cleared here.

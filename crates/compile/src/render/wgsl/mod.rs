@@ -5,7 +5,7 @@
 //! languages do for us is said here in their stead, to the same bits:
 //!
 //! * **Memory** is words of 32 or 64 bits. Elements of 8 and 16 bits are parts of words in buffers, taken out by shifts; a write clears
-//!   and sets its own bits by atomic operations, so neighbours written by others stay. In arrays of a group or work-item each is a word.
+//!   and sets its own bits by atomic operations, so neighbours written by others stay. Where the device has f16, those of f16 are its own. In arrays of a group or work-item each is a word.
 //! * **Arguments** that are no buffers are words of one uniform buffer, [`entry`] says in which order. All buffers are declared as
 //!   writable, for `wgpu` tracks whole buffers and would refuse one of which a launch reads a part and writes another.
 //! * **Floats**: WGSL leaves open whether a fused multiply-add is one, and what remainders are worth. [`soft`] says both in integers or f64;

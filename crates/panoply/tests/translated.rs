@@ -1,0 +1,147 @@
+//! What `wgpu` hands to Apple's and to Microsoft's compiler for every kernel that ships: its translator makes Metal's language and HLSL
+//! of our WGSL, with the settings that it has on those systems. Metal's is C++, so clang reads it, with a header of ours
+//! (`metal/metal_stdlib`) in place of Apple's; nobody here reads HLSL. Neither is executed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use naga::ShaderStage;
+use naga::back::pipeline_constants::process_overrides;
+use naga::back::{hlsl, msl};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use panoply::kernels;
+use panoply_compile::opt::{self, optimize};
+use panoply_compile::render::{Options, render_with};
+use panoply_ir::kernel::Kernel;
+use panoply_ir::random::{Options as Random, case};
+use panoply_ir::verify::verify;
+use panoply_ir::{DType, Target, Verified};
+
+/// A program in the translator's words.
+struct Program {
+    module: naga::Module,
+    info: ModuleInfo,
+    entry: String,
+}
+
+/// A GPU without 64-bit integers, which are pairs of words there, and without f16, which are parts of words; and one with both.
+fn targets() -> [Target; 2] {
+    let poor = Target { max_bindings: 28, shared_bytes: 32 << 10, ..Target::webgpu_minimum() };
+    [poor.clone(), Target { int64: true, f16: true, ..poor }]
+}
+
+fn program(kernel: &Verified<Kernel>, target: &Target) -> Program {
+    let kernel = optimize(kernel.clone(), target, &opt::Options::default());
+    let text = render_with(&kernel, target, &Options { index_bits: 32 }).expect("the kernel renders");
+    let source = text.source;
+    let module = naga::front::wgsl::parse_str(&source);
+    let module = module.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
+    let rich = Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16;
+    let has = if target.int64 { rich } else { Capabilities::empty() };
+    let info = Validator::new(ValidationFlags::all(), has).validate(&module);
+    let info = info.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
+    // The size of a group, where a launch chooses it.
+    let names = module.overrides.iter().filter_map(|(_, known)| known.name.clone());
+    let sizes = names.filter(|name| name.starts_with("items")).map(|name| (name, 4.0)).collect();
+    let point = Some((ShaderStage::Compute, text.entry.as_str()));
+    let (module, info) = process_overrides(&module, &info, point, &sizes).expect("the sizes are all that is open");
+    let (module, info) = (module.into_owned(), info.into_owned());
+    Program { module, info, entry: text.entry }
+}
+
+/// Metal's language, from the version on that has 64-bit integers.
+fn metal(program: &Program) -> String {
+    let unchecked = BoundsCheckPolicy::Unchecked;
+    let policies =
+        BoundsCheckPolicies { index: unchecked, buffer: unchecked, image_load: unchecked, binding_array: unchecked };
+    let options = msl::Options {
+        lang_version: (2, 3),
+        bounds_check_policies: policies,
+        zero_initialize_workgroup_memory: false,
+        force_loop_bounding: false,
+        emit_int_div_checks: false,
+        ..msl::Options::default()
+    };
+    let point = Some((ShaderStage::Compute, program.entry.clone()));
+    let pipeline = msl::PipelineOptions { entry_point: point, ..msl::PipelineOptions::default() };
+    msl::write_string(&program.module, &program.info, &options, &pipeline).expect("it has a form in Metal's language").0
+}
+
+/// HLSL, for the compiler that every Windows has, or for one with 64-bit integers and f16.
+fn direct3d(program: &Program, newer: bool) -> String {
+    let options = hlsl::Options {
+        shader_model: if newer { hlsl::ShaderModel::V6_2 } else { hlsl::ShaderModel::V5_1 },
+        zero_initialize_workgroup_memory: false,
+        restrict_indexing: false,
+        force_loop_bounding: false,
+        ..hlsl::Options::default()
+    };
+    let point = Some((ShaderStage::Compute, program.entry.clone()));
+    let pipeline = hlsl::PipelineOptions { entry_point: point };
+    let mut text = String::new();
+    let written = hlsl::Writer::new(&mut text, &options, &pipeline).write(&program.module, &program.info, None);
+    let names = written.expect("it has a form in HLSL").entry_point_names;
+    assert!(names.iter().all(Result::is_ok), "{names:?}");
+    text
+}
+
+/// Has clang read Metal's language.
+fn read(folder: &Path, name: &str, text: &str) {
+    let file = folder.join(format!("{name}.metal"));
+    std::fs::write(&file, text).unwrap();
+    let headers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/metal");
+    let mut clang = Command::new("clang++-19");
+    clang.args([
+        "-x",
+        "c++",
+        "-std=c++17",
+        "-fsyntax-only",
+        "-nostdinc",
+        "-nostdinc++",
+        "-Wno-unknown-attributes",
+        "-I",
+    ]);
+    let output = clang.arg(headers).arg(&file).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {log}\n{text}");
+}
+
+fn clang() -> bool {
+    let here = Command::new("clang++-19").arg("--version").output().is_ok_and(|said| said.status.success());
+    if !here {
+        eprintln!(
+            "SKIPPED: nobody read Metal's language: clang-19 is not installed; `cargo xtask install` installs it"
+        );
+    }
+    here
+}
+
+#[test]
+fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
+    let folder = std::env::temp_dir().join(format!("panoply-metal-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let clang = clang();
+    let mut count = 0;
+    for target in targets() {
+        let shipped = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
+        let shipped =
+            shipped.map(|(name, build)| (name.to_string(), verify(build().expect("it builds")).expect("it verifies")));
+        let random = (1..=15).map(|seed| {
+            let dtypes = DType::ALL.into_iter().filter(|dtype| *dtype != DType::F64).collect();
+            let options = Random { dtypes, transcendentals: seed % 5 == 0, ..Random::default() };
+            (format!("random-{seed}"), case(seed, &options).kernel)
+        });
+        for (name, kernel) in shipped.chain(random) {
+            let program = program(&kernel, &target);
+            let (metal, direct3d) = (metal(&program), direct3d(&program, target.int64));
+            assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{name}: {metal}\n{direct3d}");
+            if clang {
+                read(&folder, &name, &metal);
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 2 * (16 + 15), "{count}");
+    std::fs::remove_dir_all(folder).unwrap();
+}

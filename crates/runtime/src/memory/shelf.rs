@@ -1,0 +1,67 @@
+//! What was freed and is kept for later requests, by size.
+
+use std::collections::BTreeMap;
+
+use panoply_device::AllocId;
+
+use super::size_class::{self, CLASSES, LARGE};
+use crate::queue::hazard::Uses;
+
+/// Memory that nobody holds.
+pub(crate) struct Kept {
+    pub alloc: AllocId,
+    pub capacity: u64,
+    pub uses: Uses,
+}
+
+/// Memory that is kept.
+pub(crate) struct Shelf {
+    small: [Vec<Kept>; CLASSES],
+    large: BTreeMap<u64, Vec<Kept>>,
+}
+
+impl Default for Shelf {
+    fn default() -> Shelf {
+        Shelf { small: [const { Vec::new() }; CLASSES], large: BTreeMap::new() }
+    }
+}
+
+impl Shelf {
+    /// What serves a request, if anything does.
+    pub fn take(&mut self, requested: u64) -> Option<Kept> {
+        if requested <= LARGE {
+            return self.small[size_class::small_class(requested)].pop();
+        }
+        let range = requested..=size_class::largest_fit(requested);
+        let (&capacity, kept) = self.large.range_mut(range).next()?;
+        let found = kept.pop();
+        if kept.is_empty() {
+            self.large.remove(&capacity);
+        }
+        found
+    }
+
+    /// Keeps memory.
+    pub fn keep(&mut self, kept: Kept) {
+        if kept.capacity <= LARGE {
+            // It may be shorter than its class where the device's largest buffer is, and then so is every request.
+            self.small[size_class::small_class(kept.capacity)].push(kept);
+        } else {
+            self.large.entry(kept.capacity).or_default().push(kept);
+        }
+    }
+
+    /// Everything, which is kept no more.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Kept> {
+        let Shelf { small, large } = std::mem::take(self);
+        small.into_iter().flatten().chain(large.into_values().flatten())
+    }
+
+    /// The same sizes, to try out what would be taken: nobody may use the memory through it.
+    pub fn outline(&self) -> Shelf {
+        let mut outline = Shelf::default();
+        let all = self.small.iter().flatten().chain(self.large.values().flatten());
+        all.for_each(|kept| outline.keep(Kept { uses: Uses::default(), ..*kept }));
+        outline
+    }
+}
