@@ -8,7 +8,7 @@ use std::sync::Arc;
 use panoply::kernels::{self, Size};
 use panoply::prelude::*;
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Device, Kind};
+use panoply::{DType, Device, Kind, Rng, Tensor};
 use panoply_driver::CudaDriver;
 
 const SEED: u64 = 0x5eed;
@@ -33,6 +33,36 @@ fn the_kernels_that_ship_agree() {
 #[test]
 fn a_network_trains_as_on_the_cpu() {
     steps::agree(&cuda());
+}
+
+/// Products that the card multiplies fragments for: ragged, transposed, in batches, and large enough for larger tiles. What they are
+/// compared with is summed in f64.
+#[test]
+fn products_of_halves_agree() {
+    let device = cuda();
+    let cpu = Device::get("cpu").unwrap();
+    assert!(device.target().mma);
+    let cases: [(&[usize], &[usize], fn(&Tensor, &Tensor) -> Tensor); 5] = [
+        (&[64, 64], &[64, 64], |a, b| a.matmul(b)),
+        (&[70, 51], &[51, 90], |a, b| a.matmul(b)),
+        (&[40, 35], &[50, 40], |a, b| a.t().matmul(&b.t())),
+        (&[3, 20, 33], &[3, 33, 18], |a, b| a.matmul(b).relu()),
+        (&[512, 40], &[40, 512], |a, b| a.matmul(b)),
+    ];
+    let mut rng = Rng::seed(SEED);
+    for (left, right, product) in cases {
+        for (dtype, ulp) in [(DType::F16, 2f64.powi(-10)), (DType::BF16, 2f64.powi(-7))] {
+            let [a, b] = [left, right].map(|dims| rng.normal(dims).to(&cpu).cast(dtype));
+            let found: Vec<f64> = product(&a.to(&device), &b.to(&device)).to(&cpu).cast(DType::F64).to_vec().unwrap();
+            let expected: Vec<f64> = product(&a.cast(DType::F64), &b.cast(DType::F64)).to_vec().unwrap();
+            assert_eq!(found.len(), expected.len());
+            for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                // A rounding of the sum, one of what follows, and of f32 what was cancelled.
+                let near = (found - expected).abs() <= 1.5 * ulp * expected.abs() + 1e-4;
+                assert!(near, "{left:?} x {right:?} of {dtype}, element {at}: {found}, not {expected}");
+            }
+        }
+    }
 }
 
 /// `out[y] = y` over more rows than a grid has: the launch becomes several.

@@ -4,7 +4,7 @@
 
 use panoply_compile::opt::{Options, PASSES, optimize};
 use panoply_ir::interpret::{Access, Arg, Observer, run};
-use panoply_ir::kernel::{Args, Block, CollectiveOp, Expr, ExprId, Guard, Kernel, MemId, Op};
+use panoply_ir::kernel::{Args, Block, Expr, ExprId, Guard, Kernel, MemId, Op};
 use panoply_ir::random::{self, Case, Given};
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, Error, Result, Target, Type, Verified};
@@ -102,9 +102,7 @@ fn clamp_block(kernel: &mut Kernel, block: &mut Block) {
             Op::Let { value, .. } | Op::Assign { value, .. } => *value = clamp(kernel, *value),
             Op::Collective { op, value, .. } => {
                 *value = clamp(kernel, *value);
-                if let CollectiveOp::Shuffle(lane) = op {
-                    *lane = clamp(kernel, *lane);
-                }
+                op.operands_mut().into_iter().for_each(|operand| *operand = clamp(kernel, *operand));
             }
             Op::Store { mem, index, value, guard } => {
                 *value = clamp(kernel, *value);
