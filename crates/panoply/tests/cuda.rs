@@ -8,7 +8,7 @@ use std::sync::Arc;
 use panoply::kernels::{self, Size};
 use panoply::prelude::*;
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{DType, Device, Kind, Rng, Tensor};
+use panoply::{Conv, DType, Device, Kind, Rng, Tensor};
 use panoply_driver::CudaDriver;
 
 const SEED: u64 = 0x5eed;
@@ -35,6 +35,9 @@ fn a_network_trains_as_on_the_cpu() {
     steps::agree(&cuda());
 }
 
+/// The lengths of two operands, and a product of them.
+type Case = (&'static [usize], &'static [usize], fn(&Tensor, &Tensor) -> Tensor);
+
 /// Products that the card multiplies fragments for: ragged, transposed, in batches, and large enough for larger tiles. What they are
 /// compared with is summed in f64.
 #[test]
@@ -42,7 +45,7 @@ fn products_of_halves_agree() {
     let device = cuda();
     let cpu = Device::get("cpu").unwrap();
     assert!(device.target().mma);
-    let cases: [(&[usize], &[usize], fn(&Tensor, &Tensor) -> Tensor); 5] = [
+    let cases: [Case; 5] = [
         (&[64, 64], &[64, 64], |a, b| a.matmul(b)),
         (&[70, 51], &[51, 90], |a, b| a.matmul(b)),
         (&[40, 35], &[50, 40], |a, b| a.t().matmul(&b.t())),
@@ -62,6 +65,20 @@ fn products_of_halves_agree() {
                 assert!(near, "{left:?} x {right:?} of {dtype}, element {at}: {found}, not {expected}");
             }
         }
+    }
+}
+
+/// So are convolutions of halves: of padded windows, whose elements are found on their way.
+#[test]
+fn convolutions_of_halves_agree() {
+    let (device, cpu) = (cuda(), Device::get("cpu").unwrap());
+    let mut rng = Rng::seed(SEED);
+    let [x, filters] = [&[2, 16, 9, 11][..], &[24, 16, 3, 3]].map(|dims| rng.normal(dims).to(&cpu).cast(DType::F16));
+    let conv = Conv { padding: [1, 1], ..Conv::default() };
+    let found = x.to(&device).conv(&filters.to(&device), &conv).to(&cpu).cast(DType::F64);
+    let expected = x.cast(DType::F64).conv(&filters.cast(DType::F64), &conv);
+    for (found, expected) in found.to_vec::<f64>().unwrap().iter().zip(expected.to_vec::<f64>().unwrap()) {
+        assert!((found - expected).abs() <= 2f64.powi(-10) * expected.abs() + 1e-4, "{found}, not {expected}");
     }
 }
 

@@ -276,37 +276,36 @@ impl<'a> Tiles<'a> {
         let t = self.t;
         let [x, y] = t.group().map(u64::from);
         let (items, steps) = (x * y, if t.fragments.is_some() { t.slab / 2 } else { t.slab });
-        let mut item = self.e.b.builtin(Builtin::LocalId(0));
-        if y > 1 {
-            let row = self.e.b.builtin(Builtin::LocalId(1));
-            let before = self.times(row, x);
-            item = self.e.b.alu(Alu::Add, &[before, item]);
-        }
+        let (column, row) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.builtin(Builtin::LocalId(1)));
+        let before = self.times(row, x);
+        let item = if y > 1 { self.e.b.alu(Alu::Add, &[before, column]) } else { column };
         // Neighbouring work-items read neighbouring elements.
         let along_inner = self.runs_along_inner(operand.value);
         let fast = if along_inner { steps } else { operand.count };
         for round in 0..(steps * operand.count).div_ceil(items) {
-            let number = self.plus(item, round * items);
+            // Where rounds are whole lines, what they read and write lies at constant distances.
+            let lines = if t.fragments.is_some() && items.is_multiple_of(fast) { items / fast } else { 0 };
+            let number = if lines > 0 { item } else { self.plus(item, round * items) };
             let fast_extent = self.e.b.index(fast);
             let quick = self.e.b.alu(Alu::Rem, &[number, fast_extent]);
             let slow = self.e.b.alu(Alu::Div, &[number, fast_extent]);
+            let slow = if lines > 0 { self.plus(slow, round * lines) } else { slow };
             let (step, position) = if along_inner { (quick, slow) } else { (slow, quick) };
             let (step, position) = (self.e.b.bind("step", step), self.e.b.bind("at", position));
+            let first = if t.fragments.is_some() { self.times(step, 2) } else { step };
+            let inner = self.e.b.alu(Alu::Add, &[slab, first]);
             let outer = self.e.b.alu(Alu::Add, &[operand.first, position]);
-            let (to, value) = if t.fragments.is_some() {
-                let row = self.times(position, steps + SKEW);
-                (self.e.b.alu(Alu::Add, &[row, step]), self.word(operand, slab, step, outer))
+            let (value, row, within) = if t.fragments.is_some() {
+                (self.word(operand, inner, outer), self.times(position, steps + SKEW), step)
             } else {
-                let inner = self.e.b.alu(Alu::Add, &[slab, step]);
-                let value = self.checked(operand, inner, outer);
-                let row = self.times(step, operand.count + SKEW);
-                (self.e.b.alu(Alu::Add, &[row, position]), value)
+                (self.checked(operand, inner, outer), self.times(step, operand.count + SKEW), position)
             };
+            let to = self.e.b.alu(Alu::Add, &[row, within]);
             self.e.b.store(operand.slab, to, value, Guard::Proven);
         }
     }
 
-    /// An operand's element, zero beyond its extents.
+    /// An operand's element, zero beyond its extents; of fragments its bits.
     fn checked(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
         let t = self.t;
         self.e.forget();
@@ -315,8 +314,11 @@ impl<'a> Tiles<'a> {
         let open_inner = !t.inner.extent().is_multiple_of(t.slab);
         let open_outer = !operand.axis.extent().is_multiple_of(operand.count);
         self.e.beyond = open_inner || open_outer;
-        let value = self.e.value(operand.value);
+        let mut value = self.e.value(operand.value);
         self.e.beyond = false;
+        if t.fragments.is_some() {
+            value = self.e.b.bitcast(DType::U16, value);
+        }
         let mut inside = None;
         for (open, at, extent) in [(open_inner, inner, t.inner.extent()), (open_outer, outer, operand.axis.extent())] {
             if open {
@@ -325,7 +327,7 @@ impl<'a> Tiles<'a> {
                 inside = Some(inside.map_or(one, |other| self.e.b.alu(Alu::And, &[other, one])));
             }
         }
-        let zero = self.e.b.constant(Scalar { dtype: self.e.nest.values[operand.value].1, bits: 0 });
+        let zero = self.e.b.constant(Scalar { dtype: t.fragments.map_or(t.dtype, |_| DType::U16), bits: 0 });
         inside.map_or(value, |inside| self.e.b.alu(Alu::Select, &[inside, value, zero]))
     }
 

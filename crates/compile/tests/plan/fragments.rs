@@ -30,11 +30,20 @@ struct Case {
     write: fn(&mut Build, NodeId, NodeId) -> NodeId,
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case { name: "tiles", left: &[64, 64], right: &[64, 64], write: |b, x, y| b.matmul(x, y) },
     Case { name: "ragged", left: &[37, 51], right: &[51, 43], write: |b, x, y| b.matmul(x, y) },
     Case { name: "short sums", left: &[70, 17], right: &[17, 16], write: |b, x, y| b.matmul(x, y) },
     Case { name: "large", left: &[130, 40], right: &[40, 600], write: |b, x, y| b.matmul(x, y) },
+    Case {
+        name: "padded, as a convolution's windows are",
+        left: &[30, 20],
+        right: &[24, 70],
+        write: |b, x, y| {
+            let x = b.pad(x, &[(1, 2), (3, 1)]);
+            b.matmul(x, y)
+        },
+    },
     Case { name: "batch", left: &[3, 20, 33], right: &[3, 33, 18], write: |b, x, y| b.matmul(x, y) },
     Case {
         name: "transposed",

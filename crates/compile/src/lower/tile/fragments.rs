@@ -71,13 +71,10 @@ impl<'a> Tiles<'a> {
     }
 
     /// Two elements of an operand that follow one another along the sum.
-    pub(super) fn word(&mut self, operand: Operand<'a>, slab: ExprId, word: ExprId, outer: ExprId) -> ExprId {
-        let step = self.times(word, 2);
-        let first = self.e.b.alu(Alu::Add, &[slab, step]);
-        let second = self.plus(first, 1);
-        let [low, high] = [first, second].map(|inner| {
-            let value = self.checked(operand, inner, outer);
-            let bits = self.e.b.bitcast(DType::U16, value);
+    pub(super) fn word(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
+        let second = self.plus(inner, 1);
+        let [low, high] = [inner, second].map(|inner| {
+            let bits = self.checked(operand, inner, outer);
             self.e.b.cast(DType::U32, bits)
         });
         let by = self.e.b.constant(Scalar::from(16u32));
