@@ -47,10 +47,11 @@ fn kernel(dtype: DType) -> Builder {
     let a = words(left, ROWS, &[0, 64, 4, 68]);
     let of_b = words(right, COLUMNS, &[0, 4]);
     let first = b.alu(Alu::Mul, &[number, four]);
-    let before = b.load_vector(sums, first, Mma::ELEMENTS, Guard::Checked);
+    // Of a vector's guard clang makes a saturating subtraction, which oclgrind does not know.
+    let before = b.load_vector(sums, first, Mma::ELEMENTS, Guard::Unchecked);
     let mma = Mma { dtype, a: [a[0], a[1], a[2], a[3]], b: [of_b[0], of_b[1]] };
     let after = b.collective(CollectiveOp::Mma(mma), Scope::Group, before);
-    b.store(sums, first, after, Guard::Checked);
+    b.store(sums, first, after, Guard::Unchecked);
     b
 }
 
