@@ -199,8 +199,8 @@ fn what_the_isa_forbids_or_this_does_not_know_is_refused_with_its_line() {
             "2 registers where 4 belong",
         ),
         (
-            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %r1}, {%r1}, {%r1}, {%f1};",
-            "its register B(32)",
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %rd1}, {%r1}, {%r1}, {%f1};",
+            "its register B(64)",
         ),
     ] {
         let error = module(&program(body)).err().unwrap_or_else(|| panic!("{body} was accepted"));
