@@ -6,6 +6,7 @@ mod steps;
 use std::sync::Arc;
 
 use panoply::kernels::{self, Size};
+use panoply::nn::{AdamW, Layer, Linear, Map, Pass, Sequential};
 use panoply::prelude::*;
 use panoply::runtime::{DeviceOptions, Registry};
 use panoply::{Conv, DType, Device, Kind, Rng, Tensor};
@@ -100,4 +101,31 @@ fn a_grid_may_have_more_rows_than_the_hardware() {
     let groups = count.div_ceil(2) as u32;
     let expected: Vec<u32> = (0..count as u32).map(|y| y + groups).collect();
     assert_eq!(out.to_vec().unwrap(), expected);
+}
+
+/// A network whose products and their gradients are of bf16, transposed ones included.
+#[test]
+fn a_network_of_halves_trains_as_on_the_cpu() {
+    let losses = |device: &Device| -> Vec<f32> {
+        device.scope(|| {
+            let mut rng = Rng::seed(SEED);
+            let hidden = Linear::new(40, 33, &mut rng);
+            let mut model = Sequential::new().then(hidden).then(Map(Tensor::relu)).then(Linear::new(33, 17, &mut rng));
+            let x = rng.normal([50, 40]);
+            let labels: Vec<i32> = (0..50).map(|i| i % 17).collect();
+            let y = Tensor::from_slice(&labels, [50]);
+            let mut optimiser = AdamW::new(1e-2);
+            let step = |_| {
+                let mut pass = Pass::train(&mut rng).in_precision(DType::BF16);
+                let loss = model.forward(&x, &mut pass).cast(DType::F32).cross_entropy(&y);
+                optimiser.step(&mut model, loss, pass).unwrap() as f32
+            };
+            (0..10).map(step).collect()
+        })
+    };
+    let (found, expected) = (losses(&cuda()), losses(&Device::get("cpu").unwrap()));
+    for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        assert!((found - expected).abs() <= 2e-2 * expected, "step {step}: {found}, not {expected}");
+    }
+    assert!(found[9] < 0.8 * found[0], "it learns: {found:?}");
 }
