@@ -26,10 +26,11 @@ fn agree(case: &Case, expected: &[Vec<u8>], kernel: Verified<Kernel>, what: &str
 #[test]
 fn all_passes_keep_the_meaning() {
     for seed in seeds() {
-        let options = random::Options { transcendentals: seed % 2 == 0, ..random::Options::default() };
+        let options =
+            random::Options { transcendentals: seed % 2 == 0, matrices: seed % 4 > 1, ..random::Options::default() };
         let case = random::case(seed, &options);
         let expected = case.interpret(1).expect("random kernels run");
-        for target in [Target::cpu(), Target::opencl_minimum()] {
+        for target in [Target::cpu(), Target::opencl_minimum(), Target::cuda_minimum(80)] {
             let after = optimize(case.kernel.clone(), &target, &Options::default());
             proofs_hold(&case, &after);
             agree(&case, &expected, after, &format!("all passes for {}", target.name));
