@@ -150,7 +150,7 @@ says so. These are counts, not timings: no card has run them.
 fn random_kernels_compile() {
     let Some(ptxas) = ptxas() else { return };
     for seed in 1..=15 {
-        let case = case(seed, &Random { transcendentals: seed % 5 == 0, ..Random::default() });
+        let case = case(seed, &Random { transcendentals: seed % 5 == 0, matrices: true, ..Random::default() });
         let capability = CAPABILITIES[seed as usize % CAPABILITIES.len()];
         assemble(&ptxas, &case.kernel, capability, 64);
     }

@@ -6,7 +6,7 @@
 //!
 //! - **Movement, constants** are always computed inside: they are index arithmetic and cost no memory.
 //! - **Element-wise nodes and gathers** are computed inside unless several groups want them and [`Costs`] finds storing
-//!   cheaper, or a broadcast would repeat expensive work.
+//!   cheaper, or a broadcast would repeat expensive work; what only widens halves never is on a device that multiplies their matrices.
 //! - **Reductions** are computed inside a group if the group's other variables are exactly the rows the reduction gives
 //!   one number for (the *outer* variables), so that softmax or layer norm is one kernel: rows outside, and inside a row
 //!   several loops one after another. All reductions of a group share its rows.
