@@ -10,6 +10,8 @@ use panoply_ir::kernel::Kernel;
 use panoply_ir::verify::verify;
 use panoply_ir::{Target, Verified, text};
 
+#[path = "opt/products.rs"]
+mod products;
 #[path = "opt/random.rs"]
 mod random;
 #[path = "opt/run.rs"]

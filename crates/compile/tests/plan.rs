@@ -11,6 +11,8 @@ mod build;
 mod counts;
 #[path = "plan/execute.rs"]
 mod execute;
+#[path = "plan/fragments.rs"]
+mod fragments;
 #[path = "plan/optimised.rs"]
 mod optimised;
 #[path = "plan/random.rs"]

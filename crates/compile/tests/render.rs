@@ -79,6 +79,7 @@ fn wgsl_is_golden_and_valid() {
         "integers",
         "loops",
         "mandelbrot",
+        "mma",
         "saxpy",
         "tree_sum",
         "vectors",
@@ -145,6 +146,8 @@ fn narrow_indices_and_native_halves() {
     check("loops.32.cl", &rendered.source);
     let rendered = render_with(&kernel("loops.ir"), &Target::cuda_minimum(120), &Options { index_bits: 32 });
     check("loops.32.ptx", &rendered.expect("renders").source);
+    let rendered = render(&kernel("mma.ir"), &Target::cuda_minimum(80)).expect("renders");
+    check("mma.80.ptx", &rendered.source);
     let rendered = render_with(&kernel("loops.ir"), &Target::hip_minimum(32), &Options { index_bits: 32 });
     check("loops.32.hip", &rendered.expect("renders").source);
     let rendered = render(&kernel("halves.ir"), &Target { f16: true, ..target() }).expect("renders");

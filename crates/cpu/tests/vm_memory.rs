@@ -2,9 +2,14 @@
 
 mod compared;
 
+use std::sync::Arc;
+
 use compared::{Given, check, of};
+use panoply_cpu::vm::isa::Isa;
+use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
+use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Scalar, Type};
 
 fn floats(n: u64) -> Vec<f32> {
@@ -183,4 +188,20 @@ fn ranges_of_lanes() {
             }
         }
     }
+}
+
+/// They are written out before, where a kernel is optimised for this target.
+#[test]
+fn products_of_matrices_are_refused() {
+    let mut b = Builder::new("multiply");
+    b.group([32, 1, 1]);
+    let y = b.buffer("y", DType::F32, Access::Out);
+    let (word, zero, first) = (b.constant(7u32), b.constant(0f32), b.index(0));
+    let zeros = b.splat(zero, Mma::ELEMENTS);
+    let mma = Mma { dtype: DType::F16, a: [word; 4], b: [word; 2] };
+    let product = b.collective(CollectiveOp::Mma(mma), Scope::Group, zeros);
+    b.store(y, first, product, Guard::Checked);
+    let kernel = verify(b.finish().expect("the kernel is valid")).expect("it verifies");
+    let error = Compiled::new(Arc::new(kernel), Isa::best()).map(|_| ()).expect_err("there is no such instruction");
+    assert!(error.to_string().contains("kernel multiply: the vector machine multiplies no matrices"), "{error}");
 }

@@ -13,6 +13,7 @@
 mod bench;
 mod dispatch;
 mod kernels;
+mod matrices;
 mod memory;
 mod order;
 mod programs;
@@ -49,6 +50,8 @@ pub enum Need {
     Computing,
     /// Groups of 16 work-items with shared memory.
     Groups,
+    /// Groups of 32 work-items and the shared memory that products of their matrices take.
+    Sets,
     /// Accesses beyond a buffer's end give zero or are dropped, rather than being reported.
     Guards,
     /// Programs are text, which can be wrong.
@@ -81,7 +84,8 @@ pub struct Outcome {
 
 /// Every case, in the order in which they run: what later ones build on comes first.
 pub fn cases() -> Vec<Case> {
-    [memory::CASES, programs::CASES, dispatch::CASES, together::CASES, order::CASES, replay::CASES].concat()
+    [memory::CASES, programs::CASES, dispatch::CASES, together::CASES, matrices::CASES, order::CASES, replay::CASES]
+        .concat()
 }
 
 /// Runs every case but those that `skip` has a reason to leave out.
@@ -107,9 +111,13 @@ fn lacks(device: &dyn Device, case: &Case) -> Option<String> {
         Need::Groups if target.max_group[0] < 16 || target.shared_bytes < 64 => {
             Some("it has no groups of 16".to_string())
         }
+        Need::Sets if target.max_group[0].min(target.max_group_items) < 32 || target.shared_bytes < 1024 => {
+            Some("it has no groups of 32".to_string())
+        }
         Need::Text if target.language == panoply_ir::target::Language::Ir => Some("it takes no text".to_string()),
         Need::Guards if checked => Some("it reports what guards would drop".to_string()),
-        Need::Groups | Need::Guards | Need::Text | Need::Computing | Need::Threads | Need::MuchMemory => None,
+        Need::Groups | Need::Sets | Need::Guards | Need::Text => None,
+        Need::Computing | Need::Threads | Need::MuchMemory => None,
     };
     case.needs.iter().find_map(lack)
 }

@@ -5,7 +5,7 @@
 //! condition held that has nothing else to do when it does not, and as if no loop ended early.
 
 use crate::alu::Alu;
-use crate::kernel::{Block, Expr, ExprId, Exprs, Kernel, Op};
+use crate::kernel::{Block, CollectiveOp, Expr, ExprId, Exprs, Kernel, Mma, Op};
 use crate::routine::Routine;
 
 /// Operations of one work-item; none if a loop runs as often as only a launch or its data knows.
@@ -44,6 +44,7 @@ fn block(exprs: &Exprs, stmts: &Block) -> Option<u64> {
                 0 => 0,
                 _ => return None,
             },
+            Op::Collective { op: CollectiveOp::Mma(_), .. } => u64::from(2 * Mma::INNER) * u64::from(Mma::ELEMENTS),
             Op::Collective { value, .. } => u64::from(exprs.ty(*value).is_float()),
             Op::Let { .. } | Op::Assign { .. } | Op::Store { .. } | Op::Atomic { .. } => 0,
             Op::Barrier | Op::Break | Op::Continue | Op::Return => 0,

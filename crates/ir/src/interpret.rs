@@ -13,6 +13,7 @@
 mod group;
 mod memory;
 mod plan;
+mod product;
 pub mod scalar;
 mod values;
 

@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::alu::Alu;
+pub use crate::collective::{CollectiveOp, Mma, Scope};
 use crate::dtype::{DType, Scalar, Type};
 pub use crate::reduce::ReduceOp;
 
@@ -373,31 +374,6 @@ pub enum AtomicOp {
     CompareExchange,
 }
 
-/// A combination over work-items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CollectiveOp {
-    /// Everybody gets the combination of all, by halves, so that every device adds in the same order: for each width w from
-    /// half of the next power of two down to 1, the item with linear id l < w takes in that of l + w where there is one.
-    Reduce(ReduceOp),
-    /// Each gets the combination of those before it and itself, in order of linear local id.
-    InclusiveScan(ReduceOp),
-    /// Each gets the combination of those before it; the first gets the identity.
-    ExclusiveScan(ReduceOp),
-    /// Everybody gets the value of the work-item with this linear id within the scope.
-    Broadcast(u32),
-    /// Each gets the value of the work-item of its subgroup whose lane it names, a u32; its own where there is no such lane.
-    Shuffle(ExprId),
-}
-
-/// Over whom a collective combines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// The group; linear local id is `x + size.x * (y + size.y * z)`.
-    Group,
-    /// The subgroup: consecutive linear local ids.
-    Subgroup,
-}
-
 /// The arena of expressions: equal ones share an id, children come before parents.
 #[derive(Clone, Debug, Default)]
 pub struct Exprs {
@@ -476,8 +452,8 @@ impl Op {
     /// The expressions the statement itself evaluates, in order; those of blocks inside are not among them.
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
-            Op::Collective { op: CollectiveOp::Shuffle(lane), value, .. } => vec![*value, *lane],
-            Op::Let { value, .. } | Op::Assign { value, .. } | Op::Collective { value, .. } => vec![*value],
+            Op::Let { value, .. } | Op::Assign { value, .. } => vec![*value],
+            Op::Collective { op, value, .. } => std::iter::once(*value).chain(op.operands()).collect(),
             Op::Store { index, value, .. } => vec![*index, *value],
             Op::Atomic { index, value, expected, .. } => [*index, *value].into_iter().chain(*expected).collect(),
             Op::If { condition, .. } | Op::While { condition, .. } => vec![*condition],

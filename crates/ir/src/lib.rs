@@ -6,7 +6,7 @@
 //!
 //! In the order the data flows: [`dtype`] and [`alu`] (elements and what can be done to one), [`shape`], [`graph`],
 //! [`authored`] (an author's kernel in it), [`graph_interpret`] (its
-//! meaning in f64), [`target`] (what a device can do), [`accuracy`] (what a user lets it do), [`builder`] → [`kernel`] →
+//! meaning in f64), [`target`] (what a device can do), [`accuracy`] (what a user lets it do), [`builder`] → [`kernel`] (with [`collective`]) →
 //! [`verify`] → [`text`], [`strides`] (who touches what), and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
 //! executors to agree on). [`error`] is the one error.
 
@@ -17,6 +17,7 @@ pub mod alu;
 pub mod approximate;
 pub mod authored;
 pub mod builder;
+pub mod collective;
 pub mod dtype;
 pub mod error;
 pub mod flops;

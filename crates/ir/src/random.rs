@@ -8,7 +8,8 @@
 //! - No race: an element of a buffer is written by one work-item only, which alone reads it; work-items meet only in shared
 //!   arrays between barriers, in collectives and in atomics, whose order shows nowhere (one commutative operation for a
 //!   buffer, the old value is not used).
-//! - No float sums over work-items; what minimum and maximum say of zeros of either sign is covered by adding 0.
+//! - No float sums over work-items but of small whole numbers, which matrices are made of; what minimum and maximum say of zeros
+//!   of either sign is covered by adding 0.
 //! - Bits of a float are looked at only if it is no NaN; transcendental results go to their buffer and nowhere else.
 //! - Indices stay below 2^31, so that their width does not show.
 //! - Every loop ends after few turns; private and shared arrays are written before they are read.
@@ -40,6 +41,8 @@ pub struct Options {
     pub groups: bool,
     /// Whether some of the collectives are of subgroups.
     pub subgroups: bool,
+    /// Whether some groups are of 32 work-items and multiply matrices.
+    pub matrices: bool,
     /// Whether there are atomics.
     pub atomics: bool,
     /// Whether some accesses lie beyond the length, where their guards make them harmless.
@@ -56,6 +59,7 @@ impl Default for Options {
             vectors: true,
             groups: true,
             subgroups: true,
+            matrices: false,
             atomics: true,
             beyond: true,
             statements: 24,

@@ -36,6 +36,8 @@ pub struct Target {
     pub int64: bool,
     /// Whether atomic addition of f32 exists; otherwise it is a compare-exchange loop.
     pub atomic_f32: bool,
+    /// Whether it multiplies small matrices of f16 and bf16 itself, as [`Mma`](crate::collective::Mma) says.
+    pub mma: bool,
 }
 
 /// What a program is written in.
@@ -108,6 +110,7 @@ impl Target {
             f64: true,
             int64: true,
             atomic_f32: true,
+            mma: false,
         }
     }
 
@@ -128,6 +131,7 @@ impl Target {
             f64: false,
             int64: true,
             atomic_f32: false,
+            mma: false,
         }
     }
 
@@ -153,6 +157,7 @@ impl Target {
             f64: true,
             int64: true,
             atomic_f32: true,
+            mma: capability >= 80,
         }
     }
 
@@ -173,6 +178,7 @@ impl Target {
             f64: true,
             int64: true,
             atomic_f32: true,
+            mma: false,
         }
     }
 
@@ -193,6 +199,7 @@ impl Target {
             f64: false,
             int64: false,
             atomic_f32: false,
+            mma: false,
         }
     }
 

@@ -29,7 +29,7 @@
 //!            | "for" name ":" type "in" expr ".." expr ["step" expr] block        the step is 1 if it is left out
 //! access     = name "[" ["proven" | "unchecked"] expr [";" lanes] "]"
 //! atomic     = "atomic_" op "(" access "," expr ["," expr] ")"                  the expected value, then the new one
-//! collective = ("group_" | "subgroup_") ["inclusive_" | "exclusive_"] op ["<" item ">"] "(" expr ")"
+//! collective = ("group_" | "subgroup_") ["inclusive_" | "exclusive_"] op  ["<" (item | dtype) ">"] "(" expr {"," expr} ")"
 //! expr       = number [dtype] | "true" | "false" | dtype "::" ("INFINITY" | "NEG_INFINITY" | "NAN" | "from_bits" "(" hex ")")
 //!            | name | "%" n | access | "len" "(" name ")" | builtin "." ("x" | "y" | "z") | builtin "(" ")"
 //!            | alu "(" expr {"," expr} ")" | ("cast" | "bitcast") "<" type ">" "(" expr ")" | ("splat" | "extract") "<" n ">" "(" expr ")"

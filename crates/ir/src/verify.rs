@@ -25,7 +25,8 @@
 //! - Nothing writes a buffer that is only read ([`Access::In`]); atomics act on a readable and writable buffer or a
 //!   shared array, of u32 or i32, or f32 for addition and exchange; only a compare-exchange has an expected value.
 //! - Collectives take one element that is no bool (a broadcast takes any); a broadcast names a work-item of the group, or
-//!   item 0 of a subgroup, whose size no kernel knows.
+//!   item 0 of a subgroup, whose size no kernel knows. A product of matrices is a group's, of a multiple of 32 work-items, takes
+//!   words (u32) of f16 or bf16 and adds to f32x4.
 //! - Break and continue stand in a loop; blocks nest at most [`MAX_DEPTH`] deep; barriers and collectives need a group size.
 //!
 //! **Uniformity** ([`uniformity`])

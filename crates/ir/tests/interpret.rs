@@ -238,6 +238,44 @@ fn collectives_of_floats_and_signs() {
     assert!(y.chunks(2).all(|half| f16::from_ne_bytes([half[0], half[1]]).is_nan()));
 }
 
+/// Fragments as the IR's table has them, of matrices that lie row by row; whole numbers, so that no sum is rounded.
+#[test]
+fn matrices_are_multiplied() {
+    let source = "kernel k(a: &[u32], b: &[u32], c: &mut [f32]) group(16, 4, 1) {
+        let item: index = add(local_id.x, mul(16, local_id.y))
+        let set: index = div(item, 32)
+        let g: index = div(rem(item, 32), 4)
+        let t: index = rem(item, 4)
+        let r: index = add(mul(128, set), add(mul(8, g), t))
+        let s: index = add(mul(64, set), add(mul(8, g), t))
+        let first: index = mul(4, item)
+        let d: f32x4 = group_mma<f16>(c[first; 4], a[r], a[add(r, 64)], a[add(r, 4)], a[add(r, 68)], b[s], b[add(s, 4)])
+        c[first] = d
+    }";
+    let number = |seed: usize, i: usize| ((seed * 31 + i * 17) % 23) as f32 - 11.0;
+    let at =
+        |set: usize, row: usize, column: usize| (number(set + 1, row * 16 + column), number(set + 5, row * 8 + column));
+    let halves = |values: &mut dyn Iterator<Item = f32>| {
+        bytes(&values.map(f16::from_f32).collect::<Vec<f16>>(), f16::to_ne_bytes)
+    };
+    let a = halves(&mut (0..512).map(|i| at(i / 256, i / 16 % 16, i % 16).0));
+    // Column after column.
+    let b = halves(&mut (0..256).map(|i| at(i / 128, i % 16, i / 16 % 8).1));
+    let before: Vec<f32> = (0..256).map(|i| number(9, i)).collect();
+    let mut c = bytes(&before, f32::to_ne_bytes);
+    let args = &mut [Arg::Read(&a), Arg::Read(&b), Arg::Write(&mut c)];
+    run(&kernel(source), [16, 4, 1], [16, 4, 1], args, &mut ()).unwrap();
+    let expected: Vec<f32> = (0..256)
+        .map(|i| {
+            let (item, n) = (i / 4, i % 4);
+            let (set, g, t) = (item / 32, item % 32 / 4, item % 4);
+            let (row, column) = (g + n / 2 * 8, 2 * t + n % 2);
+            before[i] + (0..16).map(|k| at(set, row, k).0 * at(set, k, column).1).sum::<f32>()
+        })
+        .collect();
+    assert_eq!(c, bytes(&expected, f32::to_ne_bytes));
+}
+
 #[test]
 fn ids_and_sizes() {
     let body = "

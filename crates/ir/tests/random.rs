@@ -15,11 +15,12 @@ fn options() -> [Options; 3] {
         vectors: false,
         groups: false,
         subgroups: false,
+        matrices: false,
         atomics: false,
         beyond: false,
         statements: 10,
     };
-    [all.clone(), Options { transcendentals: true, ..all }, plain]
+    [all.clone(), Options { transcendentals: true, matrices: true, ..all }, plain]
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn together_they_use_the_whole_language() {
     let missing: Vec<Alu> = Alu::ALL.into_iter().filter(|op| !used.contains(op)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     assert!(ops.len() > 250, "{} operations on types", ops.len());
-    assert_eq!((statements.len(), exprs.len(), collectives.len()), (12, 12, 5));
+    assert_eq!((statements.len(), exprs.len(), collectives.len()), (12, 12, 6));
     assert!(written > 380, "{written} of 400 kernels changed anything");
 }
 

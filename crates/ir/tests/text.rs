@@ -139,6 +139,8 @@ fn errors_name_line_and_column() {
         ("kernel k() { let a: u8 = 256u8 }", "line 1, column 26: 256 is no u8"),
         ("kernel k() { let a: f16 = 1e9f16 }", "line 1, column 27: 1e9 is too large for f16"),
         ("kernel k() { let a: u8 = add(1u8, 2i8) }", "line 1, column 40: add: operand types u8 and i8 differ"),
+        ("kernel k() { let a: f32x4 = group_mma<index>(a) }", "line 1, column 45: matrices have elements, not indices"),
+        ("kernel k() { let a: f32x4 = group_mma<f16>(1u32) }", "line 1, column 48: `,` is expected"),
         ("kernel k() { let a: u8 = %1 }", "line 1, column 26: %1 is not defined yet"),
         ("kernel k() { \u{fc} }", "line 1, column 14: this is no word, number or sign of the language"),
     ];

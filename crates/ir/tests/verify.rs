@@ -150,6 +150,26 @@ fn statements() {
         ("let v: bool = group_broadcast<32>(true)", "a broadcast from work-item 32 of a group of 32"),
         ("let v: u32 = subgroup_broadcast<1>(1u32)", "of a subgroup, which may be a single one; use 0"),
         ("let v: u32 = group_sum(a)", "local v is u32 and cannot become f32"),
+        (
+            "let v: f32x4 = subgroup_mma<f16>(splat<4>(a), h[0], h[1], h[2], h[3], h[4], h[5])",
+            "over a subgroup, whose size",
+        ),
+        (
+            "let v: f32x4 = group_mma<f32>(splat<4>(a), h[0], h[1], h[2], h[3], h[4], h[5])",
+            "of f32; those of f16 and bf16",
+        ),
+        (
+            "let v: f32x4 = group_mma<f16>(splat<4>(a), h[0], h[1], h[2], a, h[4], h[5])",
+            "from f32; fragments are words",
+        ),
+        (
+            "let v: f32 = group_mma<f16>(a, h[0], h[1], h[2], h[3], h[4], h[5])",
+            "added to f32; what it is added to is f32x4",
+        ),
+        (
+            "let v: f32 = group_mma<f16>(splat<4>(a), h[0], h[1], h[2], h[3], h[4], h[5])",
+            "local v is f32 and cannot become",
+        ),
         ("if a { }", "a condition is f32, not bool"),
         ("while n { }", "a condition is index, not bool"),
         ("for i: f32 in a..a step a { }", "a loop from f32 to f32 by f32: one integer type is needed"),
@@ -166,6 +186,10 @@ fn statements() {
     refused(&body("y[0] = 1.0f16 //@ k.rs:7"), "k.rs:7");
     refused("kernel k() { barrier() }", "a barrier in a kernel without a group size; fix one");
     refused("kernel k() { let v: u8 = group_sum(1u8) }", "a collective in a kernel without a group size; fix one");
+    let product = "let v: f32x4 = group_mma<f16>(splat<4>(1.0f32), 0u32, 0u32, 0u32, 0u32, 0u32, 0u32)";
+    refused(&format!("kernel k() group(16, 3, 1) {{ {product} }}"), "in a group of 48; a multiple of 32 is needed");
+    refused(&format!("kernel k() {{ {product} }}"), "matrices in a kernel without a group size; fix one");
+    accepted(&format!("kernel k() group(16, 4, 1) {{ {product} }}"));
     accepted(&body("let v: bool = group_broadcast<31>(true) while v { if true { break } else { continue } } return"));
 
     let mut twice = text::parse("kernel k() { let v: u8 = 1u8 }").unwrap();
@@ -186,6 +210,8 @@ fn barriers_need_uniform_flow() {
         "if lt(own[0], a) { barrier() }",
         "if lt(tile[0], 3u32) { let s: f32 = subgroup_sum(a) }",
         "if lt(subgroup_lane(), 1) { barrier() }",
+        "if lt(local_id.x, 3) { let v: f32x4 = group_mma<f16>(splat<4>(a), h[0], h[1], h[2], h[3], h[4], h[5]) }",
+        "let v: f32x4 = group_mma<f16>(splat<4>(a), h[0], h[0], h[0], h[0], h[0], h[0]) if lt(extract<0>(v), a) { barrier() }",
         "let old: u32 = atomic_add(h[0], 1u32) if eq(old, 0u32) { barrier() }",
         "let s: u32 = group_inclusive_sum(1u32) if lt(s, 3u32) { barrier() }",
         "let s: u32 = subgroup_sum(1u32) if lt(s, 3u32) { barrier() }",

@@ -50,6 +50,7 @@
 //! | where am I | [`global_index`], [`global_id`], [`local_index`], [`local_id`], [`group_id`], [`subgroup_lane`] |
 //! | how many | [`global_size`], [`group_size`], [`group_count`], [`subgroup_size`], `x.len()` |
 //! | a group together | [`shared`], [`barrier`], [`group_sum`], [`group_max`], [`group_inclusive_sum`], [`group_broadcast`] … |
+//! | 32 together | [`group_mma_f16`], [`group_mma_bf16`]: small matrices, with [`fragment_zero`], [`fragment_element`] |
 //! | a subgroup together | [`subgroup_sum`], [`subgroup_exclusive_sum`], [`subgroup_broadcast`], [`subgroup_shuffle`] … |
 //! | the same element at once | [`atomic_add`], [`atomic_min`], [`atomic_max`], [`atomic_exchange`], [`atomic_compare_exchange`] |
 //! | numbers | [`select`], [`minimum`], [`maximum`], [`erf`], [`cast`] |

@@ -65,7 +65,7 @@ fn conforms() {
         let beyond = |need: &Need| match need {
             Need::Threads => Some("oclgrind is written for one thread".to_string()),
             Need::MuchMemory => Some("oclgrind keeps many bytes beside every byte".to_string()),
-            Need::Computing | Need::Groups | Need::Guards | Need::Text => None,
+            Need::Computing | Need::Groups | Need::Sets | Need::Guards | Need::Text => None,
         };
         case.needs.iter().find_map(beyond)
     };

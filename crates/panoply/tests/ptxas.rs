@@ -4,15 +4,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use panoply::kernels;
 use panoply_compile::opt::{self, optimize};
+use panoply_compile::plan::{self, PlanStep};
 use panoply_compile::render::{Options, render_with};
-use panoply_ir::kernel::Kernel;
+use panoply_ir::graph::{Graph, Op};
+use panoply_ir::kernel::{Kernel, Space};
 use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
-use panoply_ir::{Target, Verified};
+use panoply_ir::{Accuracy, DType, Target, Verified};
 
 /// The oldest GPU there is code for, three in between and the newest.
 const CAPABILITIES: [u32; 5] = [50, 75, 80, 90, 120];
@@ -36,6 +39,41 @@ fn ptxas() -> Option<PathBuf> {
         eprintln!("SKIPPED: no PTX was compiled: NVIDIA's ptxas is not installed; `cargo xtask install` installs it");
     }
     found
+}
+
+/// Registers with indices of 32 bits, which never spill, and of 64.
+fn costs(ptxas: &Path, name: &str, kernel: &Verified<Kernel>, capability: u32) -> String {
+    let [narrow, wide] = [32, 64].map(|bits| assemble(ptxas, kernel, capability, bits));
+    assert_eq!(narrow.spilled_bytes, 0, "{name} spills on sm_{capability}");
+    let spilled =
+        if wide.spilled_bytes > 0 { format!(" ({} bytes spilled)", wide.spilled_bytes) } else { String::new() };
+    format!(" {} / {}{spilled} |", narrow.registers, wide.registers)
+}
+
+/// A product of matrices in every tile that is made of fragments, the largest first, with what each is called.
+fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
+    let mut graph = Graph::default();
+    let [a, b] = [0, 1].map(|leaf| graph.push(Op::Leaf(leaf), &[], [2048, 2048], DType::BF16));
+    let product = graph.push(Op::MatMul, &[a, b], [2048, 2048], DType::BF16);
+    graph.outputs.push(product);
+    let options = plan::Options { accuracy: Accuracy::Standard, variants: true };
+    let plan = plan::plan_with(&options, &graph, &Target::cuda_minimum(capability), &|_| false).expect("it plans");
+    let PlanStep::Kernel { kernel, .. } = &plan.steps[0] else { panic!("no kernel: {plan}") };
+    let others = plan.variants.values().flatten().map(|variant| variant.kernel.clone());
+    let mut kernels: Vec<_> = others.chain([kernel.clone()]).collect();
+    kernels.iter().for_each(|kernel| assert!(kernel.to_string().contains("group_mma<bf16>")));
+    kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.shared_bytes()));
+    let items = |kernel: &Kernel| kernel.group.map_or(1, |group| group.iter().product::<u32>());
+    // A row or column of a slab takes 20 words.
+    let name = |kernel: &Kernel| {
+        let lines = kernel
+            .mems
+            .iter()
+            .filter_map(|mem| if let Space::Shared(words) = mem.space { Some(words / 20) } else { None });
+        let lines: Vec<String> = lines.map(|lines| lines.to_string()).collect();
+        format!("product of bf16, {} tile, {} threads", lines.join(" × "), items(kernel))
+    };
+    kernels.into_iter().map(|kernel| (name(&kernel), kernel)).collect()
 }
 
 fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits: u32) -> Cost {
@@ -75,9 +113,9 @@ fn the_kernels_that_ship_compile_without_spills() {
     let mut table = "\
 # Registers of the shipped kernels
 
-Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test ptxas`: what ptxas 12.9.86 makes of the PTX of each kernel that ships, with
-32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; none spills. These are counts, not timings: no card has
-run them.
+Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test ptxas`: what ptxas 12.9.86 makes of the PTX of each kernel that ships, and of
+products by fragments (2048 × 2048), with 32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; what spills
+says so. These are counts, not timings: no card has run them.
 
 | kernel |"
         .to_string();
@@ -86,9 +124,17 @@ run them.
     for (name, kernel) in shipped() {
         table += &format!("| `{name}` |");
         for capability in CAPABILITIES {
-            let [narrow, wide] = [32, 64].map(|bits| assemble(&ptxas, &kernel, capability, bits));
-            assert_eq!(narrow.spilled_bytes + wide.spilled_bytes, 0, "{name} spills on sm_{capability}");
-            table += &format!(" {} / {} |", narrow.registers, wide.registers);
+            let costs = costs(&ptxas, name, &kernel, capability);
+            assert!(!costs.contains("spilled"), "{name} on sm_{capability}: {costs}");
+            table += &costs;
+        }
+        table.push('\n');
+    }
+    let with: Vec<u32> = CAPABILITIES.into_iter().filter(|level| Target::cuda_minimum(*level).mma).collect();
+    for (number, (name, _)) in products(with[0]).iter().enumerate() {
+        table += &format!("| {name} |{}", " – |".repeat(CAPABILITIES.len() - with.len()));
+        for capability in &with {
+            table += &costs(&ptxas, name, &products(*capability)[number].1, *capability);
         }
         table.push('\n');
     }
@@ -104,7 +150,7 @@ run them.
 fn random_kernels_compile() {
     let Some(ptxas) = ptxas() else { return };
     for seed in 1..=15 {
-        let case = case(seed, &Random { transcendentals: seed % 5 == 0, ..Random::default() });
+        let case = case(seed, &Random { transcendentals: seed % 5 == 0, matrices: true, ..Random::default() });
         let capability = CAPABILITIES[seed as usize % CAPABILITIES.len()];
         assemble(&ptxas, &case.kernel, capability, 64);
     }

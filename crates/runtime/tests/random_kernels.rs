@@ -131,7 +131,8 @@ fn run(device: &Device, devices: &[Device], seeds: Range<u64>) {
         panoply_ir::DType::ALL.into_iter().filter(|dtype| target.computes(*dtype) || dtype.bytes() < 8).collect();
     let (mut ran, mut beyond, mut wrong) = (0, 0, Vec::new());
     for seed in seeds.clone() {
-        let options = Options { dtypes: dtypes.clone(), transcendentals: seed % 3 == 0, ..Options::default() };
+        let (transcendentals, matrices) = (seed % 3 == 0, seed % 5 == 0);
+        let options = Options { dtypes: dtypes.clone(), transcendentals, matrices, ..Options::default() };
         let case = case(seed, &options);
         match launch(device, &case) {
             Ok(found) => {

@@ -9,10 +9,14 @@
 //! Rows, columns and the steps of the sum may each be combinations of several variables. So a convolution is a product too,
 //! and so are its gradients: of filters by windows, whose elements are found, and masked where they hang over the edge, on
 //! their way into shared memory.
+//!
+//! Where the device multiplies small matrices of f16 and bf16 itself, a tile of them is made of those ([`fragments`]).
+
+mod fragments;
 
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::Graph;
-use panoply_ir::kernel::{Builtin, ExprId, Guard, LocalId, MemId};
+use panoply_ir::kernel::{Builtin, ExprId, Guard, LocalId, MemId, Mma};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::{Language, Style};
 use panoply_ir::{Accuracy, DType, Result, Scalar, Target};
@@ -37,15 +41,17 @@ pub struct Tiling {
     inner: Axis,
     /// The other outer variables: one product for each combination.
     batch: Axis,
-    /// Work-items of a group along columns and along rows.
+    /// Work-items of a group along columns and along rows; of fragments, sets of those that multiply together.
     items: [u64; 2],
-    /// Columns and rows of a work-item's block.
+    /// Columns and rows of a work-item's block; fragments along them.
     block: [u64; 2],
     /// Steps along the inner variable that shared memory holds at a time.
     slab: u64,
     dtype: DType,
     /// Whether a product is rounded together with its addition.
     fused: bool,
+    /// What the device multiplies fragments of, if it does.
+    fragments: Option<DType>,
 }
 
 /// Variables counted by one number, the last one fastest.
@@ -62,17 +68,18 @@ impl Axis {
 /// Elements between the slab's rows beyond their length, so that work-items that write a column of it use different banks.
 const SKEW: u64 = 4;
 
-/// Work-items of a group and the block of each, the largest tiles first.
-const TILES: [([u64; 2], [u64; 2]); 6] = [
-    ([16, 16], [8, 8]),
-    ([16, 16], [8, 4]),
-    ([16, 16], [4, 8]),
-    ([16, 16], [4, 4]),
-    ([8, 8], [8, 8]),
-    ([8, 8], [4, 4]),
+/// Work-items of a group, the block of each, and for how many groups and more such tiles are taken where nobody measures.
+type Shape = ([u64; 2], [u64; 2], Option<u64>);
+
+/// The largest tiles first.
+const TILES: [Shape; 6] = [
+    ([16, 16], [8, 8], Some(128)),
+    ([16, 16], [8, 4], None),
+    ([16, 16], [4, 8], None),
+    ([16, 16], [4, 4], Some(32)),
+    ([8, 8], [8, 8], None),
+    ([8, 8], [4, 4], Some(0)),
 ];
-/// Those that are taken where nobody measures.
-const GUESSED: [([u64; 2], [u64; 2]); 3] = [([16, 16], [8, 8]), ([16, 16], [4, 4]), ([8, 8], [4, 4])];
 
 /// Fewer rows, columns or steps would leave most of a tile empty.
 const SMALLEST: u64 = 16;
@@ -90,6 +97,8 @@ pub fn tilings(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy
         Accuracy::Fast => fuses(target),
     };
     let whole = if target.style == Style::Gpu { product(nest, levels, fused) } else { None };
+    let fragments = target.mma && accuracy != Accuracy::Exact;
+    let whole = whole.map(|tiling| if fragments { tiling.of_fragments(nest) } else { tiling });
     whole.map_or(Vec::new(), |tiling| tiling.sized(target))
 }
 
@@ -117,7 +126,8 @@ fn product(nest: &Nest, levels: &Levels, fused: bool) -> Option<Tiling> {
     if !stores || !large || dtype != DType::F32 {
         return None;
     }
-    Some(Tiling { sum, a, b, row, column, inner, batch, items: [16, 16], block: [4, 4], slab: 16, dtype, fused })
+    let (items, block) = ([16, 16], [4, 4]);
+    Some(Tiling { sum, a, b, row, column, inner, batch, items, block, slab: 16, dtype, fused, fragments: None })
 }
 
 /// The outer variables a value depends on, in the nest's order.
@@ -140,18 +150,19 @@ impl Tiling {
     /// Tiles that fit the device's limits: the largest that leave it enough groups, then all others.
     fn sized(&self, target: &Target) -> Vec<Tiling> {
         let (mut fit, mut best) = (Vec::new(), None);
-        for (items, block) in TILES {
+        let shapes = if self.fragments.is_some() { &fragments::TILES[..] } else { &TILES };
+        for (items, block, least) in shapes.iter().copied() {
             let sized = Tiling { items, block, ..self.clone() };
             let [columns, rows] = sized.tile();
             let tiles = self.column.extent().div_ceil(columns) * self.row.extent().div_ceil(rows);
             let groups = self.batch.extent() * tiles;
-            let slabs = self.slab * (columns + rows + 2 * SKEW) * self.dtype.bytes() as u64;
-            let fits = items[0] * items[1] <= target.max_group_items as u64
-                && items.iter().zip(target.max_group).all(|(items, most)| *items <= most as u64)
+            let slabs = (sized.slab_elements(columns) + sized.slab_elements(rows)) * self.dtype.bytes() as u64;
+            let items = sized.group();
+            let fits = items[0] * items[1] <= target.max_group_items
+                && items.iter().zip(target.max_group).all(|(items, most)| *items <= most)
                 && slabs <= target.shared_bytes as u64;
-            let enough = groups >= 128 || block == [4, 4] && (groups >= 32 || items == [8, 8]);
             if fits {
-                best = best.or((enough && GUESSED.contains(&(items, block))).then_some(fit.len()));
+                best = best.or(least.is_some_and(|least| groups >= least).then_some(fit.len()));
                 fit.push(sized);
             }
         }
@@ -164,14 +175,26 @@ impl Tiling {
 
     /// Columns and rows of a tile.
     fn tile(&self) -> [u64; 2] {
-        [self.items[0] * self.block[0], self.items[1] * self.block[1]]
+        let unit = self.fragments.map_or([1; 2], |_| [Mma::COLUMNS, Mma::ROWS].map(u64::from));
+        [0, 1].map(|axis| self.items[axis] * self.block[axis] * unit[axis])
+    }
+
+    /// Work-items of a group along columns and along rows.
+    fn group(&self) -> [u32; 2] {
+        let [columns, rows] = self.items.map(|items| items as u32);
+        if self.fragments.is_some() { [columns * rows * Mma::ITEMS, 1] } else { [columns, rows] }
+    }
+
+    /// Elements of shared memory for a slab of so many rows or columns: two halves are one of them.
+    fn slab_elements(&self, count: u64) -> u64 {
+        if self.fragments.is_some() { count * (self.slab / 2 + SKEW) } else { self.slab * (count + SKEW) }
     }
 }
 
 /// Writes the kernel of a product.
 pub fn emit(graph: &Graph, nest: &Nest, levels: &Levels, tiling: &Tiling) -> Result<Emitted> {
     let (e, arguments) = Emitter::new(graph, nest, levels);
-    let mut tiles = Tiles { e, t: tiling };
+    let mut tiles = Tiles { e, t: tiling, own: None };
     let grid = tiles.write();
     Ok(Emitted { kernel: tiles.e.b.finish()?, grid, arguments })
 }
@@ -179,6 +202,8 @@ pub fn emit(graph: &Graph, nest: &Nest, levels: &Levels, tiling: &Tiling) -> Res
 struct Tiles<'a> {
     e: Emitter<'a>,
     t: &'a Tiling,
+    /// Where a work-item's fragments are, if there are any.
+    own: Option<fragments::Own>,
 }
 
 /// An operand of the product on its way through shared memory.
@@ -198,7 +223,8 @@ impl<'a> Tiles<'a> {
     fn write(&mut self) -> [u64; 3] {
         let t = self.t;
         let [columns, rows] = t.tile();
-        self.e.b.group([t.items[0] as u32, t.items[1] as u32, 1]);
+        let [x, y] = t.group();
+        self.e.b.group([x, y, 1]);
         let batch = self.e.b.builtin(Builtin::GroupId(2));
         self.e.take_apart(batch, &t.batch.0);
         let first = |tiles: &mut Self, axis: u8, size: u64| {
@@ -207,24 +233,31 @@ impl<'a> Tiles<'a> {
             tiles.e.b.bind("tile", first)
         };
         let (column, row) = (first(self, 0, columns), first(self, 1, rows));
-        let shared = |tiles: &mut Self, name: &str, count: u64| {
-            tiles.e.b.shared(name, t.dtype, (t.slab * (count + SKEW)) as u32)
-        };
+        let held = t.fragments.map_or(t.dtype, |_| DType::U32);
+        let shared =
+            |tiles: &mut Self, name: &str, count: u64| tiles.e.b.shared(name, held, t.slab_elements(count) as u32);
         let (slab_a, slab_b) = (shared(self, "a", rows), shared(self, "b", columns));
         let a = Operand { value: t.a, axis: &t.row, first: row, count: rows, slab: slab_a };
         let b = Operand { value: t.b, axis: &t.column, first: column, count: columns, slab: slab_b };
-        let zero = self.e.b.constant(Scalar { dtype: t.dtype, bits: 0 });
+        let mut zero = self.e.b.constant(Scalar { dtype: t.dtype, bits: 0 });
+        if t.fragments.is_some() {
+            self.own = Some(self.own());
+            zero = self.e.b.splat(zero, Mma::ELEMENTS);
+        }
         let sums: Vec<LocalId> = (0..t.block[0] * t.block[1]).map(|_| self.e.b.declare("sum", zero, true)).collect();
         let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.inner.extent()), self.e.b.index(t.slab));
         let slab = self.e.b.begin_for("slab", start, end, step);
         self.bring(a, slab);
         self.bring(b, slab);
         self.e.b.barrier();
-        self.multiply(a, b, &sums);
+        match (t.fragments, self.own) {
+            (Some(dtype), Some(own)) => self.multiply_fragments(dtype, own, a, b, &sums),
+            _ => self.multiply(a, b, &sums),
+        }
         self.e.b.barrier();
         self.e.b.end();
         self.finish(a, b, &sums);
-        let [x, y] = t.items;
+        let [x, y] = t.group().map(u64::from);
         [t.column.extent().div_ceil(columns) * x, t.row.extent().div_ceil(rows) * y, t.batch.extent()]
     }
 
@@ -238,33 +271,41 @@ impl<'a> Tiles<'a> {
         self.e.b.alu(Alu::Add, &[value, by])
     }
 
-    /// Brings a slab of an operand into shared memory: `slab[step][position]`.
+    /// Brings a slab of an operand into shared memory: `slab[step][position]`, or of fragments `slab[position][word]`.
     fn bring(&mut self, operand: Operand<'a>, slab: ExprId) {
         let t = self.t;
-        let items = t.items[0] * t.items[1];
-        let (x, y) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.builtin(Builtin::LocalId(1)));
-        let before = self.times(y, t.items[0]);
-        let item = self.e.b.alu(Alu::Add, &[before, x]);
+        let [x, y] = t.group().map(u64::from);
+        let (items, steps) = (x * y, if t.fragments.is_some() { t.slab / 2 } else { t.slab });
+        let (column, row) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.builtin(Builtin::LocalId(1)));
+        let before = self.times(row, x);
+        let item = if y > 1 { self.e.b.alu(Alu::Add, &[before, column]) } else { column };
         // Neighbouring work-items read neighbouring elements.
         let along_inner = self.runs_along_inner(operand.value);
-        let fast = if along_inner { t.slab } else { operand.count };
-        for round in 0..(t.slab * operand.count).div_ceil(items) {
-            let number = self.plus(item, round * items);
+        let fast = if along_inner { steps } else { operand.count };
+        for round in 0..(steps * operand.count).div_ceil(items) {
+            // Where rounds are whole lines, what they read and write lies at constant distances.
+            let lines = if t.fragments.is_some() && items.is_multiple_of(fast) { items / fast } else { 0 };
+            let number = if lines > 0 { item } else { self.plus(item, round * items) };
             let fast_extent = self.e.b.index(fast);
             let quick = self.e.b.alu(Alu::Rem, &[number, fast_extent]);
             let slow = self.e.b.alu(Alu::Div, &[number, fast_extent]);
+            let slow = if lines > 0 { self.plus(slow, round * lines) } else { slow };
             let (step, position) = if along_inner { (quick, slow) } else { (slow, quick) };
             let (step, position) = (self.e.b.bind("step", step), self.e.b.bind("at", position));
-            let inner = self.e.b.alu(Alu::Add, &[slab, step]);
+            let first = if t.fragments.is_some() { self.times(step, 2) } else { step };
+            let inner = self.e.b.alu(Alu::Add, &[slab, first]);
             let outer = self.e.b.alu(Alu::Add, &[operand.first, position]);
-            let value = self.checked(operand, inner, outer);
-            let row = self.times(step, operand.count + SKEW);
-            let to = self.e.b.alu(Alu::Add, &[row, position]);
+            let (value, row, within) = if t.fragments.is_some() {
+                (self.word(operand, inner, outer), self.times(position, steps + SKEW), step)
+            } else {
+                (self.checked(operand, inner, outer), self.times(step, operand.count + SKEW), position)
+            };
+            let to = self.e.b.alu(Alu::Add, &[row, within]);
             self.e.b.store(operand.slab, to, value, Guard::Proven);
         }
     }
 
-    /// An operand's element, zero beyond its extents.
+    /// An operand's element, zero beyond its extents; of fragments its bits.
     fn checked(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
         let t = self.t;
         self.e.forget();
@@ -273,8 +314,11 @@ impl<'a> Tiles<'a> {
         let open_inner = !t.inner.extent().is_multiple_of(t.slab);
         let open_outer = !operand.axis.extent().is_multiple_of(operand.count);
         self.e.beyond = open_inner || open_outer;
-        let value = self.e.value(operand.value);
+        let mut value = self.e.value(operand.value);
         self.e.beyond = false;
+        if t.fragments.is_some() {
+            value = self.e.b.bitcast(DType::U16, value);
+        }
         let mut inside = None;
         for (open, at, extent) in [(open_inner, inner, t.inner.extent()), (open_outer, outer, operand.axis.extent())] {
             if open {
@@ -283,7 +327,7 @@ impl<'a> Tiles<'a> {
                 inside = Some(inside.map_or(one, |other| self.e.b.alu(Alu::And, &[other, one])));
             }
         }
-        let zero = self.e.b.constant(Scalar { dtype: t.dtype, bits: 0 });
+        let zero = self.e.b.constant(Scalar { dtype: t.fragments.map_or(t.dtype, |_| DType::U16), bits: 0 });
         inside.map_or(value, |inside| self.e.b.alu(Alu::Select, &[inside, value, zero]))
     }
 
@@ -346,11 +390,16 @@ impl<'a> Tiles<'a> {
 
     /// Computes and stores what follows from the sums.
     fn finish(&mut self, a: Operand<'a>, b: Operand<'a>, sums: &[LocalId]) {
-        let t = self.t;
-        for y in 0..t.block[1] {
-            for x in 0..t.block[0] {
+        let elements = self.own.map_or(1, |_| Mma::ELEMENTS);
+        for (number, sum) in (0..).zip(sums) {
+            for element in 0..elements {
                 self.e.forget();
-                let (row, column) = (self.place(1, y), self.place(0, x));
+                let [x, y] = [number % self.t.block[0], number / self.t.block[0]];
+                let sum = self.e.b.get(*sum);
+                let (row, column, sum) = match self.own {
+                    Some(own) => self.element(own, [x, y], element, sum),
+                    None => (self.place(1, y), self.place(0, x), sum),
+                };
                 let row = self.e.b.alu(Alu::Add, &[a.first, row]);
                 let column = self.e.b.alu(Alu::Add, &[b.first, column]);
                 let mut open = 0;
@@ -364,8 +413,7 @@ impl<'a> Tiles<'a> {
                     }
                     self.e.take_apart(at, &operand.axis.0);
                 }
-                let sum = sums[(y * t.block[0] + x) as usize];
-                self.e.row[t.sum] = Some(self.e.b.get(sum));
+                self.e.row[self.t.sum] = Some(sum);
                 let nest = self.e.nest;
                 nest.stores.iter().for_each(|store| self.e.store(store));
                 (0..open).for_each(|_| self.e.b.end());

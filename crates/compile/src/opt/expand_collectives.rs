@@ -29,12 +29,17 @@ mod subgroup;
 /// Whether [`expand`] would change the kernel.
 pub(crate) fn applies(kernel: &Kernel) -> bool {
     let mut collectives = false;
-    kernel.walk(&mut |stmt| collectives |= matches!(stmt.op, Op::Collective { .. }));
+    kernel.walk(&mut |stmt| collectives |= matches!(&stmt.op, Op::Collective { op, .. } if !stays(*op)));
     let numbers = [Builtin::SubgroupLane, Builtin::SubgroupSize].map(Expr::Builtin);
     collectives || live(kernel).into_iter().any(|id| numbers.contains(&kernel.exprs.get(id)))
 }
 
-/// The kernel without collectives but shuffles of 32 bits, on a device where it has subgroups of this many work-items. It must
+/// Whether a collective is what the target has itself: [`super::expand_mma`] has left only such products.
+fn stays(op: CollectiveOp) -> bool {
+    matches!(op, CollectiveOp::Mma(_))
+}
+
+/// The kernel without collectives but products of matrices and shuffles of 32 bits, on a device where it has subgroups of this many work-items. It must
 /// have been verified; see above for what that no longer shows.
 pub(crate) fn expand(mut kernel: Kernel, subgroup: u32) -> Kernel {
     let Some(group) = kernel.group else { return kernel };
@@ -63,7 +68,7 @@ fn number_subgroup(kernel: &mut Kernel, body: &mut Block, subgroup: u32) {
 }
 
 /// `x + size.x * (y + size.y * z)`, without the axes of a single work-item.
-fn linear_id(kernel: &mut Kernel, group: [u32; 3]) -> ExprId {
+pub(crate) fn linear_id(kernel: &mut Kernel, group: [u32; 3]) -> ExprId {
     let mut id = None;
     for axis in (0..3).rev().filter(|axis| group[*axis] > 1) {
         let own = kernel.expr(Expr::Builtin(Builtin::LocalId(axis as u8)));
@@ -98,7 +103,7 @@ impl Expander {
                 *inner = self.block(std::mem::take(inner));
             }
             match stmt.op {
-                Op::Collective { op, scope, value, result } => {
+                Op::Collective { op, scope, value, result } if !stays(op) => {
                     let mut writer = Writer { expander: self, at: stmt.at, out: &mut out };
                     let value = match scope {
                         Scope::Group => writer.group(op, value),
@@ -150,6 +155,7 @@ impl Writer<'_> {
             | CollectiveOp::Broadcast(_)
             | CollectiveOp::Shuffle(_) => value,
             CollectiveOp::ExclusiveScan(op) => self.identity(op, value),
+            CollectiveOp::Mma(_) => unreachable!("products stay"),
         }
     }
 
@@ -177,6 +183,7 @@ impl Writer<'_> {
             }
             CollectiveOp::Broadcast(from) => self.broadcast(from, scratch, value),
             CollectiveOp::Shuffle(_) => unreachable!("the verifier lets only subgroups shuffle"),
+            CollectiveOp::Mma(_) => unreachable!("products stay"),
         }
     }
 

@@ -19,6 +19,7 @@
 pub(crate) mod contract;
 pub(crate) mod expand_collectives;
 pub(crate) mod expand_math;
+pub(crate) mod expand_mma;
 pub(crate) mod walk;
 
 mod bounds;
@@ -121,13 +122,17 @@ pub fn optimize(kernel: Verified<Kernel>, target: &Target, options: &Options) ->
     optimize_observed(kernel, target, options, &mut |_, _| {})
 }
 
-/// The kernel after all passes; each pass and what it made is shown to `observe`.
+/// The kernel after all passes, and before them without products of matrices that the target does not have; each pass and what it made is shown to `observe`.
 pub fn optimize_observed(
     mut kernel: Verified<Kernel>,
     target: &Target,
     options: &Options,
     observe: &mut dyn FnMut(&Pass, &Verified<Kernel>),
 ) -> Verified<Kernel> {
+    if expand_mma::applies(&kernel, target) {
+        let written = verify(expand_mma::expand(kernel.into_inner(), target));
+        kernel = written.unwrap_or_else(|error| panic!("a product of matrices was written out wrongly: {error}"));
+    }
     let mut context = Context { target, fuel: Fuel(options.fuel) };
     for pass in PASSES {
         kernel = pass.run(kernel, &mut context);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use panoply_ir::kernel::{Args, Block, CollectiveOp, Expr, ExprId, Guard, Kernel, Local, LocalId, MemId, Op, Space};
+use panoply_ir::kernel::{Args, Block, Expr, ExprId, Guard, Kernel, Local, LocalId, MemId, Op, Space};
 use panoply_ir::verify::typing::type_of;
 use panoply_ir::{Alu, Type};
 
@@ -54,11 +54,11 @@ pub(crate) fn rebuild(kernel: &mut Kernel, root: ExprId, made: &mut HashMap<Expr
 pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(ExprId) -> ExprId) {
     let mut each = |id: &mut ExprId| *id = f(*id);
     match op {
-        Op::Collective { op: CollectiveOp::Shuffle(lane), value, .. } => {
+        Op::Let { value, .. } | Op::Assign { value, .. } => each(value),
+        Op::Collective { op, value, .. } => {
             each(value);
-            each(lane);
+            op.operands_mut().into_iter().for_each(each);
         }
-        Op::Let { value, .. } | Op::Assign { value, .. } | Op::Collective { value, .. } => each(value),
         Op::Store { index, value, .. } => {
             each(index);
             each(value);

@@ -35,11 +35,13 @@ mod stmt;
 mod support;
 mod wgsl;
 
+use std::borrow::Cow;
+
 use panoply_ir::kernel::Kernel;
 use panoply_ir::target::Language;
 use panoply_ir::{Error, Result, Target, Verified};
 
-use crate::opt::{expand_collectives, expand_math};
+use crate::opt::{expand_collectives, expand_math, expand_mma};
 
 /// A kernel as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,13 +80,14 @@ pub fn render(kernel: &Verified<Kernel>, target: &Target) -> Result<Rendered> {
 
 /// The kernel in the target's language, with chosen options.
 pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options) -> Result<Rendered> {
-    let expanded;
-    let kernel: &Kernel = if expand_collectives::applies(kernel) {
-        expanded = expand_collectives::expand((**kernel).clone(), target.subgroup_of(kernel.group));
-        &expanded
-    } else {
-        kernel
-    };
+    let mut expanded = Cow::Borrowed(&**kernel);
+    if expand_mma::applies(&expanded, target) {
+        expanded = Cow::Owned(expand_mma::expand(expanded.into_owned(), target));
+    }
+    if expand_collectives::applies(&expanded) {
+        expanded = Cow::Owned(expand_collectives::expand(expanded.into_owned(), target.subgroup_of(kernel.group)));
+    }
+    let kernel: &Kernel = &expanded;
     if target.language != Language::Ir {
         support::check(kernel, target, options.index_bits)?;
     }

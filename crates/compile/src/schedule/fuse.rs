@@ -6,7 +6,7 @@
 //!
 //! - **Movement, constants** are always computed inside: they are index arithmetic and cost no memory.
 //! - **Element-wise nodes and gathers** are computed inside unless several groups want them and [`Costs`] finds storing
-//!   cheaper, or a broadcast would repeat expensive work.
+//!   cheaper, or a broadcast would repeat expensive work; what only widens halves never is on a device that multiplies their matrices.
 //! - **Reductions** are computed inside a group if the group's other variables are exactly the rows the reduction gives
 //!   one number for (the *outer* variables), so that softmax or layer norm is one kernel: rows outside, and inside a row
 //!   several loops one after another. All reductions of a group share its rows.
@@ -20,10 +20,10 @@
 
 use std::collections::BTreeSet;
 
-use panoply_ir::Target;
 use panoply_ir::alu::Alu;
-use panoply_ir::graph::{Graph, NodeId, Op};
+use panoply_ir::graph::{Graph, Node, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{DType, Target};
 
 use super::affine::{Form, Var};
 use super::authored::Call;
@@ -268,6 +268,7 @@ impl Fusion<'_> {
                 let times = places.iter().map(|coords| group.times(coords)).sum::<f64>();
                 let repeated = times / node.shape.elems() as f64;
                 let cheap = self.costs.is_cheap_repeated(self.graph, id, repeated) || self.shares_rows(number, id);
+                let cheap = cheap || self.widens_factor(node);
                 places.len() <= MAX_PLACES && cheap && self.binds(number, id, 0)
             }
             Op::Reduce(..) => self.shares_rows(number, id) && self.binds(number, id, 0),
@@ -277,6 +278,13 @@ impl Fusion<'_> {
             Op::Pad(_) | Op::Slice(_) => unreachable!("free"),
             Op::After => unreachable!("released"),
         }
+    }
+
+    /// Whether a node only widens halves, on a device that multiplies matrices of these themselves: stored, they would be lost.
+    fn widens_factor(&self, node: &Node) -> bool {
+        let from = node.inputs.first().map(|input| self.graph.node(*input).dtype);
+        let halves = matches!(from, Some(DType::F16 | DType::BF16));
+        self.target.mma && node.op == Op::Cast && node.dtype == DType::F32 && halves
     }
 
     /// Whether a reduction, or what is computed from one, gives one number for each row of a group, and computing it there

@@ -4,7 +4,7 @@
 
 use panoply_compile::opt::{Options, PASSES, optimize};
 use panoply_ir::interpret::{Access, Arg, Observer, run};
-use panoply_ir::kernel::{Args, Block, CollectiveOp, Expr, ExprId, Guard, Kernel, MemId, Op};
+use panoply_ir::kernel::{Args, Block, Expr, ExprId, Guard, Kernel, MemId, Op};
 use panoply_ir::random::{self, Case, Given};
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, Error, Result, Target, Type, Verified};
@@ -26,10 +26,11 @@ fn agree(case: &Case, expected: &[Vec<u8>], kernel: Verified<Kernel>, what: &str
 #[test]
 fn all_passes_keep_the_meaning() {
     for seed in seeds() {
-        let options = random::Options { transcendentals: seed % 2 == 0, ..random::Options::default() };
+        let options =
+            random::Options { transcendentals: seed % 2 == 0, matrices: seed % 4 > 1, ..random::Options::default() };
         let case = random::case(seed, &options);
         let expected = case.interpret(1).expect("random kernels run");
-        for target in [Target::cpu(), Target::opencl_minimum()] {
+        for target in [Target::cpu(), Target::opencl_minimum(), Target::cuda_minimum(80)] {
             let after = optimize(case.kernel.clone(), &target, &Options::default());
             proofs_hold(&case, &after);
             agree(&case, &expected, after, &format!("all passes for {}", target.name));
@@ -102,9 +103,7 @@ fn clamp_block(kernel: &mut Kernel, block: &mut Block) {
             Op::Let { value, .. } | Op::Assign { value, .. } => *value = clamp(kernel, *value),
             Op::Collective { op, value, .. } => {
                 *value = clamp(kernel, *value);
-                if let CollectiveOp::Shuffle(lane) = op {
-                    *lane = clamp(kernel, *lane);
-                }
+                op.operands_mut().into_iter().for_each(|operand| *operand = clamp(kernel, *operand));
             }
             Op::Store { mem, index, value, guard } => {
                 *value = clamp(kernel, *value);

@@ -19,7 +19,7 @@ fn outputs(graph: &Graph, plan: &Plan) -> Vec<Vec<Scalar>> {
 }
 
 /// How many variants there were, each of which gave the same bits.
-fn variants(graph: &Graph, target: &Target, accuracy: Accuracy) -> usize {
+pub fn variants(graph: &Graph, target: &Target, accuracy: Accuracy) -> usize {
     let options = Options { accuracy, variants: true };
     let planned = plan_with(&options, graph, target, &nothing).unwrap();
     let want = outputs(graph, &planned);

@@ -118,7 +118,7 @@ fn expect_combined(what: &str, found: &[u32], members: &[usize]) -> Result<()> {
                 CollectiveOp::InclusiveScan(op) => (1..=*count).map(|n| in_order(*op, *dtype, &mine[..n])).collect(),
                 CollectiveOp::ExclusiveScan(op) => (0..*count).map(|n| in_order(*op, *dtype, &mine[..n])).collect(),
                 CollectiveOp::Broadcast(from) => vec![mine[*from as usize]; *count],
-                CollectiveOp::Shuffle(_) => mine.to_vec(),
+                CollectiveOp::Shuffle(_) | CollectiveOp::Mma(_) => mine.to_vec(),
             };
             let results = found.iter().skip(c).step_by(COMBINED.len()).skip(start).take(*count);
             let results: Vec<u32> = results.copied().collect();

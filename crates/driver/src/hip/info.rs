@@ -70,5 +70,6 @@ fn target(place: &Place, info: &DeviceInfo) -> Target {
         f64: true,
         int64: true,
         atomic_f32: true,
+        mma: false,
     }
 }

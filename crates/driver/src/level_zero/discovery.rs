@@ -167,5 +167,6 @@ fn target(
         f64: arithmetic.flags & F64 != 0,
         int64: true,
         atomic_f32: false,
+        mma: false,
     }
 }

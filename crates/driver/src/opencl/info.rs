@@ -138,6 +138,7 @@ pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits, spirv: bool) ->
         f64: query.number(CL_DEVICE_DOUBLE_FP_CONFIG) != 0,
         int64: full || has(query, "cles_khr_int64"),
         atomic_f32: false,
+        mma: false,
     }
 }
 

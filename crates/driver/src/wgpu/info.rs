@@ -114,6 +114,7 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         f64: int64 && features.contains(Features::SHADER_F64),
         int64,
         atomic_f32: false,
+        mma: false,
     }
 }
 

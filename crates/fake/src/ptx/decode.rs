@@ -35,8 +35,20 @@ pub enum Kind {
     Barrier,
     /// Gives the value of the lane of the warp that is named; all lanes of the mask, if there is one, do so together.
     Shuffle { to: u32, value: Source, lane: Source, mask: Option<Source> },
+    /// Multiplies the matrices whose fragments the threads of a warp bring, and adds the product to a third.
+    Multiply(Box<Multiply>),
     /// Ends the thread.
     Return,
+}
+
+/// The registers of `mma.m16n8k16`, in the order of its operands.
+pub struct Multiply {
+    /// Whether the factors are bf16; otherwise they are f16.
+    pub bf16: bool,
+    pub d: [u32; 4],
+    pub a: [Source; 4],
+    pub b: [Source; 2],
+    pub c: [Source; 4],
 }
 
 /// Where memory lies.
@@ -102,6 +114,11 @@ fn kind(opcode: &str, operands: &mut Operands<'_>) -> Result<Kind, String> {
         },
         ["shfl", "idx", "b32"] => operands.shuffle(false),
         ["shfl", "sync", "idx", "b32"] => operands.shuffle(true),
+        ["mma", "sync", "aligned", "m16n8k16", "row", "col", "f32", of @ ("f16" | "bf16"), other, "f32"]
+            if of == other =>
+        {
+            operands.multiply(of == "bf16")
+        }
         ["ld", "param", of] => operands.parameter(ty(of)?),
         ["ld", space, of] => operands.load(space, ty(of)?),
         ["ld", "global", "nc", of] => operands.load("global", ty(of)?),
@@ -339,6 +356,31 @@ impl<'a> Operands<'a> {
 }
 
 impl Operands<'_> {
+    fn multiply(&mut self, bf16: bool) -> Result<Kind, String> {
+        let d = self.list(|operands| Ok(operands.destination(Ty::F(32), false)?.0))?;
+        self.comma()?;
+        let a = self.list(|operands| operands.source(Ty::B(32), false))?;
+        self.comma()?;
+        let b = self.list(|operands| operands.source(Ty::B(32), false))?;
+        self.comma()?;
+        let c = self.list(|operands| operands.source(Ty::F(32), false))?;
+        Ok(Kind::Multiply(Box::new(Multiply { bf16, d, a, b, c })))
+    }
+
+    /// Operands in braces, exactly so many.
+    fn list<T, const N: usize>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<T, String>,
+    ) -> Result<[T; N], String> {
+        let mut all = Vec::new();
+        while self.take(if all.is_empty() { "{" } else { "," }) {
+            all.push(one(self)?);
+        }
+        let count = all.len();
+        let closed = self.take("}");
+        all.try_into().ok().filter(|_| closed).ok_or_else(|| format!("{count} registers where {N} belong in braces"))
+    }
+
     fn shuffle(&mut self, sync: bool) -> Result<Kind, String> {
         let (to, _) = self.destination(Ty::B(32), false)?;
         self.comma()?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::decode::{Instruction, decode};
+use super::decode::{Instruction, Kind, decode};
 use super::lex::{Token, tokens};
 use super::types::Ty;
 
@@ -63,6 +63,10 @@ pub fn module(source: &str) -> Result<Module, String> {
         reader.expect(".entry")?;
         let name = reader.next()?.text.clone();
         let entry = entry(&mut reader)?;
+        let multiplies = entry.code.iter().find(|instruction| matches!(instruction.kind, Kind::Multiply(_)));
+        if let Some(instruction) = multiplies.filter(|_| module.target < 80) {
+            return Err(format!("line {}: mma.m16n8k16 of floats wants sm_80", instruction.line));
+        }
         module.entries.insert(name, entry);
     }
     Ok(module)

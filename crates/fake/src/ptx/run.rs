@@ -1,6 +1,8 @@
-//! Grids: blocks one after the other, the warps of a block in turns between barriers, the threads of a warp between shuffles.
+//! Grids: blocks one after the other, the warps of a block in turns between barriers, the threads of a warp between shuffles and
+//! products of matrices.
 
-use super::decode::{self, Address, Instruction, Kind, Source, Space};
+use super::decode::{self, Address, Instruction, Kind, Multiply, Source, Space};
+use super::matrix;
 use super::memory::Memory;
 use super::parse::Entry;
 use super::types::Ty;
@@ -107,12 +109,12 @@ impl Block<'_> {
     fn advance_warp(&mut self, warp: &mut [Thread]) -> Result<(), Fault> {
         loop {
             warp.iter_mut().filter(|thread| !thread.done).try_for_each(|thread| self.advance(thread))?;
-            let shuffles = |thread: &&Thread| {
-                !thread.done && matches!(self.launch.entry.code[thread.pc - 1].kind, Kind::Shuffle { .. })
-            };
-            match warp.iter().find(shuffles).map(|thread| thread.pc - 1) {
-                Some(at) => self.shuffle(at, warp)?,
-                None => return Ok(()),
+            let exchanges = |kind: &Kind| matches!(kind, Kind::Shuffle { .. } | Kind::Multiply(_));
+            let waits = |thread: &&Thread| !thread.done && exchanges(&self.launch.entry.code[thread.pc - 1].kind);
+            let Some(at) = warp.iter().find(waits).map(|thread| thread.pc - 1) else { return Ok(()) };
+            match &self.launch.entry.code[at].kind {
+                Kind::Multiply(multiply) => self.multiply(at, multiply, warp)?,
+                _ => self.shuffle(at, warp)?,
             }
         }
     }
@@ -139,7 +141,22 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// Runs a thread up to a barrier, a shuffle or its end.
+    /// Multiplies the matrices that the threads of a warp brought to an instruction.
+    fn multiply(&self, at: usize, multiply: &Multiply, warp: &mut [Thread]) -> Result<(), Fault> {
+        if warp.len() < WARP || warp.iter().any(|thread| thread.done || thread.pc != at + 1) {
+            return Err(self.fault(at, FAILED, "a warp multiplies matrices without all of its threads"));
+        }
+        let of = |sources: &[Source]| -> Vec<Vec<u64>> {
+            warp.iter().map(|thread| sources.iter().map(|source| self.value(thread, *source)).collect()).collect()
+        };
+        let results = matrix::multiply(multiply.bf16, &of(&multiply.a), &of(&multiply.b), &of(&multiply.c));
+        for (thread, results) in warp.iter_mut().zip(results) {
+            multiply.d.iter().zip(results).for_each(|(to, bits)| thread.registers[*to as usize] = bits);
+        }
+        Ok(())
+    }
+
+    /// Runs a thread up to a barrier, an exchange with others of its warp or its end.
     fn advance(&mut self, thread: &mut Thread) -> Result<(), Fault> {
         let code = &self.launch.entry.code;
         while let Some(Instruction { guard, kind, .. }) = code.get(thread.pc) {
@@ -182,7 +199,7 @@ impl Block<'_> {
                     thread.registers[*to as usize] = old;
                 }
                 Kind::Branch(target) => thread.pc = *target,
-                Kind::Barrier | Kind::Shuffle { .. } => return Ok(()),
+                Kind::Barrier | Kind::Shuffle { .. } | Kind::Multiply(_) => return Ok(()),
                 Kind::Return => break,
             }
         }

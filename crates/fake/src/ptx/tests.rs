@@ -136,6 +136,33 @@ fn threads_meet_at_barriers() {
     assert_eq!(launch(&program(apart), [2, 1, 1]).unwrap_err().code, FAILED);
 }
 
+/// A lane gives 2 as the element of A in row 8 and column 1, another 3 as that of B in row 1 and column 5; of C all is 1. So the
+/// element in row 8 and column 5 is 7, which is the fourth of no lane but one.
+#[test]
+fn matrices_are_multiplied_as_the_isa_lays_them_out() {
+    let body = |shown: u32, register: u32| {
+        format!(
+            "mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 0;\nselp.b32 %r2, 1073741824, 0, %p1;\nsetp.eq.u32 %p2, %r1, 20;\n\
+             selp.b32 %r3, 1077936128, 0, %p2;\nmov.u32 %r4, 0;\nmov.f32 %f1, 0f3F800000;\n\
+             mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{%f2, %f3, %f4, %f5}}, {{%r4, %r2, %r4, %r4}}, {{%r3, %r4}}, \
+             {{%f1, %f1, %f1, %f1}};\nsetp.ne.u32 %p3, %r1, {shown};\n@%p3 ret;\nmov.b32 %r1, %f{register};\ncvt.u64.u32 %rd9, %r1;"
+        )
+    };
+    let shown = |lane: u32, register: u32| {
+        f32::from_bits(launch(&program(&body(lane, register)), [32, 1, 1]).expect("it runs") as u32)
+    };
+    for lane in 0..32 {
+        for register in 2..6 {
+            let expected = if (lane, register) == (2, 5) { 7.0 } else { 1.0 };
+            assert_eq!(shown(lane, register), expected, "lane {lane}, register {register}");
+        }
+    }
+    let fault = launch(&program(&body(0, 2)), [31, 1, 1]).expect_err("one is missing");
+    assert!(fault.what.contains("without all of its threads"), "{fault:?}");
+    let older = program(&body(0, 2)).replace("sm_80", "sm_75");
+    assert!(module(&older).err().expect("it has none").contains("wants sm_80"));
+}
+
 #[test]
 fn stray_accesses_are_faults() {
     for (body, code) in [
@@ -166,6 +193,15 @@ fn what_the_isa_forbids_or_this_does_not_know_is_refused_with_its_line() {
         ("@%r1 bra x;", "the guard is no predicate"),
         ("ld.param.u32 %r1, [out];", "parameter out has 8 bytes"),
         ("atom.local.add.u32 %r1, [own], 1;", "no atomic add"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f1}, {%r1}, {%r1}, {%f1};", "does not know"),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2}, {%r1}, {%r1}, {%f1};",
+            "2 registers where 4 belong",
+        ),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %rd1}, {%r1}, {%r1}, {%f1};",
+            "its register B(64)",
+        ),
     ] {
         let error = module(&program(body)).err().unwrap_or_else(|| panic!("{body} was accepted"));
         assert!(error.starts_with("line 15: ") && error.contains(why), "{body}: {error}");

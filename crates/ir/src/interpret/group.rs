@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kernel::*;
 
 /// Which work-items are there.
-type Mask = Vec<bool>;
+pub(super) type Mask = Vec<bool>;
 
 pub(super) struct Group<'l, 'a, O> {
     pub(super) launch: &'l Launch<'l>,
@@ -116,7 +116,10 @@ impl<'l, 'a, O: Observer> Group<'l, 'a, O> {
             Op::Atomic { .. } => self.atomic(step, mask)?,
             Op::Collective { op, scope, value, result } => {
                 self.meet(mask, at)?;
-                self.collective(step, mask, *op, *scope, *value, *result)?;
+                match op {
+                    CollectiveOp::Mma(mma) => self.multiply(step, mask, mma, *value, *result)?,
+                    _ => self.collective(step, mask, *op, *scope, *value, *result)?,
+                }
             }
             Op::Barrier => {
                 self.meet(mask, at)?;
@@ -353,6 +356,7 @@ fn combine(op: CollectiveOp, dtype: DType, given: &[Option<Scalar>], wanted: &[u
             let theirs = given.iter().zip(wanted).map(|(own, lane)| given.get(*lane).copied().flatten().or(*own));
             results.extend(theirs.map(|value| value.unwrap_or(absent)));
         }
+        CollectiveOp::Mma(_) => unreachable!("matrices are multiplied in a place of their own"),
         CollectiveOp::Reduce(reduce) => results.resize(given.len(), halved(reduce, dtype, given)),
         CollectiveOp::InclusiveScan(reduce) | CollectiveOp::ExclusiveScan(reduce) => {
             let mut so_far = reduce.identity(dtype);

@@ -60,7 +60,10 @@ impl<'o> Generator<'o> {
     pub(super) fn new(seed: u64, options: &'o Options) -> Generator<'o> {
         let mut random = Random::new(seed);
         let grouped = options.groups && random.chance(60);
-        let (grid, group) = launch(&mut random);
+        let (grid, mut group) = launch(&mut random);
+        if options.matrices && grouped && random.chance(50) {
+            group = random.pick(&[[32, 1, 1], [8, 4, 1], [4, 8, 2]]);
+        }
         let whole = |axis: usize| match grouped {
             true => grid[axis].next_multiple_of(group[axis] as u64),
             false => grid[axis],

@@ -116,7 +116,32 @@ impl Generator<'_> {
         self.values.push((value, dtype.into()));
     }
 
+    /// A product of matrices of 1 and -1, whose signs are any, and whole numbers that it is added to.
+    fn product(&mut self) {
+        let (dtype, one) = self.random.pick(&[(DType::F16, 0x3C00_3C00_u32), (DType::BF16, 0x3F80_3F80)]);
+        let words: [ExprId; 6] = std::array::from_fn(|_| {
+            let any = self.value(DType::U32.into(), 2);
+            let (signs, one) = (self.b.constant(0x8000_8000_u32), self.b.constant(one));
+            let signs = self.b.alu(Alu::And, &[any, signs]);
+            self.b.alu(Alu::Or, &[signs, one])
+        });
+        let [a @ .., b0, b1] = words;
+        let (any, most) = (self.value(DType::U32.into(), 2), self.b.constant(255_u32));
+        let small = self.b.alu(Alu::And, &[any, most]);
+        let small = self.b.cast(DType::F32, small);
+        let sums = self.b.splat(small, Mma::ELEMENTS);
+        let product = self.b.collective(CollectiveOp::Mma(Mma { dtype, a, b: [b0, b1] }), Scope::Group, sums);
+        for element in 0..Mma::ELEMENTS {
+            let value = self.b.extract(product, element);
+            self.values.push((value, DType::F32.into()));
+        }
+    }
+
     fn collective(&mut self) {
+        let multiplies = self.options.matrices && self.group_items.is_multiple_of(Mma::ITEMS.into());
+        if multiplies && self.random.chance(50) {
+            return self.product();
+        }
         let dtype = self.dtype();
         let reduce = match dtype {
             DType::Bool => None,

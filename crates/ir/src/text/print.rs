@@ -156,9 +156,7 @@ impl<'k> Printer<'k> {
             Op::Collective { op, scope, value, result } => {
                 let name = collective(*op, *scope);
                 let mut operands = self.expr(*value);
-                if let CollectiveOp::Shuffle(lane) = op {
-                    operands += &format!(", {}", self.expr(*lane));
-                }
+                op.operands().into_iter().for_each(|operand| operands += &format!(", {}", self.expr(operand)));
                 let text = format!("{} = {name}({operands})", self.new_local(*result));
                 self.line(&text, stmt.at);
             }
@@ -337,6 +335,7 @@ fn collective(op: CollectiveOp, scope: Scope) -> String {
         CollectiveOp::ExclusiveScan(op) => format!("{scope}_exclusive_{}", op.name()),
         CollectiveOp::Broadcast(item) => format!("{scope}_broadcast<{item}>"),
         CollectiveOp::Shuffle(_) => format!("{scope}_shuffle"),
+        CollectiveOp::Mma(mma) => format!("{scope}_mma<{}>", mma.dtype),
     }
 }
 

@@ -156,8 +156,10 @@ impl Checker<'_> {
                 self.index(*mem, *index, 1, *guard)
             }
             Op::Collective { op, scope, value, result } => {
-                let lane = if let CollectiveOp::Shuffle(lane) = op { Some(ty(*lane)) } else { None };
-                self.collective(*op, *scope, ty(*value), lane)?;
+                match op {
+                    CollectiveOp::Mma(mma) => self.product(mma, *scope, ty(*value))?,
+                    _ => self.collective(*op, *scope, ty(*value))?,
+                }
                 self.takes(*result, ty(*value))
             }
             Op::Barrier if self.kernel.group.is_none() => {
@@ -226,7 +228,7 @@ impl Checker<'_> {
         old.map_or(Ok(()), |old| self.takes(old, Type::Scalar(memory.dtype)))
     }
 
-    fn collective(&self, op: CollectiveOp, scope: Scope, have: Type, lane: Option<Type>) -> Result<(), String> {
+    fn collective(&self, op: CollectiveOp, scope: Scope, have: Type) -> Result<(), String> {
         let Some(group) = self.kernel.group else {
             return Err("a collective in a kernel without a group size; fix one".to_string());
         };
@@ -250,10 +252,11 @@ impl Checker<'_> {
             (CollectiveOp::Shuffle(_), Scope::Group) => {
                 Err("a shuffle over a group; only a subgroup can, a group goes through a shared array".to_string())
             }
-            (CollectiveOp::Shuffle(_), Scope::Subgroup) => match lane {
-                Some(Type::Scalar(DType::U32)) => Ok(()),
+            (CollectiveOp::Shuffle(lane), Scope::Subgroup) => match self.kernel.exprs.ty(lane) {
+                Type::Scalar(DType::U32) => Ok(()),
                 _ => Err("a shuffle whose lane is no u32; cast it".to_string()),
             },
+            (CollectiveOp::Mma(_), _) => unreachable!("a product is checked by itself"),
             (CollectiveOp::Reduce(_) | CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_), _) => {
                 if dtype != DType::Bool {
                     return Ok(());
@@ -261,6 +264,33 @@ impl Checker<'_> {
                 Err("a collective of bools; cast them to u32".to_string())
             }
         }
+    }
+
+    fn product(&self, mma: &Mma, scope: Scope, have: Type) -> Result<(), String> {
+        let Some(group) = self.kernel.group else {
+            return Err("a product of matrices in a kernel without a group size; fix one".to_string());
+        };
+        let items: u64 = group.iter().map(|size| *size as u64).product();
+        let words = mma.a.iter().chain(&mma.b).map(|word| self.kernel.exprs.ty(*word));
+        let wrong = words.clone().find(|ty| *ty != Type::Scalar(DType::U32));
+        if !items.is_multiple_of(Mma::ITEMS as u64) {
+            return Err(format!("a product of matrices in a group of {items}; a multiple of {} is needed", Mma::ITEMS));
+        }
+        if scope == Scope::Subgroup {
+            return Err(
+                "a product of matrices over a subgroup, whose size no kernel knows; the group's is one".to_string()
+            );
+        }
+        if !matches!(mma.dtype, DType::F16 | DType::BF16) {
+            return Err(format!("a product of matrices of {}; those of f16 and bf16 can be multiplied", mma.dtype));
+        }
+        if let Some(ty) = wrong {
+            return Err(format!("a product of matrices from {ty}; fragments are words of two elements, u32"));
+        }
+        if have != Type::Vector(DType::F32, Mma::ELEMENTS) {
+            return Err(format!("a product of matrices added to {have}; what it is added to is f32x{}", Mma::ELEMENTS));
+        }
+        Ok(())
     }
 
     fn counting(&self, counter: LocalId, start: ExprId, end: ExprId, step: ExprId) -> Result<(), String> {

@@ -136,6 +136,57 @@ pub fn subgroup_shuffle<T: Value>(value: T, lane: u32) -> T {
     value
 }
 
+/// A work-item's four elements of a matrix of 16 × 8 f32 that 32 work-items hold together; see [`group_mma_f16`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fragment([f32; 4]);
+
+/// A fragment of zeros.
+pub const fn fragment_zero() -> Fragment {
+    Fragment([0.0; 4])
+}
+
+/// An element of a fragment, 0 to 3, which is constant; the next multiple of 4 begins another fragment's.
+pub fn fragment_element(fragment: Fragment, number: usize) -> f32 {
+    fragment.0[number % 4]
+}
+
+macro_rules! products {
+    ($($(#[$doc:meta])* $name:ident($float:ident);)*) => {$(
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments, reason = "what a work-item holds of three matrices")]
+        pub fn $name(sums: Fragment, a0: u32, a1: u32, a2: u32, a3: u32, b0: u32, b1: u32) -> Fragment {
+            let halves = |word: u32| [word as u16, (word >> 16) as u16].map(|bits| $float::from_bits(bits).to_f32());
+            let product = |sum: f32, a: u32, b: u32| {
+                let ([a, next_a], [b, next_b]) = (halves(a), halves(b));
+                sum + a * b + next_a * next_b
+            };
+            // All others bring zeros.
+            let [first, second, third, fourth] = sums.0;
+            let (first, third) = (product(first, a0, b0), product(third, a1, b0));
+            Fragment([product(first, a2, b1), second, product(third, a3, b1), fourth])
+        }
+    )*};
+}
+
+products! {
+    /// Adds the product of a matrix A of 16 × 16 elements of f16 and a matrix B of 16 × 8 to a matrix of 16 × 8 sums in f32. Every 32
+    /// work-items of the group, by `local_index`, multiply matrices of their own, so the group has a multiple of 32. All of them
+    /// must come here. GPUs with tensor cores for it do it in one instruction.
+    ///
+    /// A word is two elements, the first in its low half. With l the work-item's number among the 32, g = l / 4 and t = l % 4:
+    ///
+    /// | of | the work-item holds | n-th of them |
+    /// |---|---|---|
+    /// | A | `a0` to `a3` | row g + 8 (n % 2), columns 2 t + 8 (n / 2) and the next |
+    /// | B | `b0`, `b1` | column g, rows 2 t + 8 n and the next |
+    /// | the sums | four elements | row g + 8 (n / 2), column 2 t + n % 2 |
+    ///
+    /// The order of additions is the device's.
+    group_mma_f16(f16);
+    /// As [`group_mma_f16`], of bf16.
+    group_mma_bf16(bf16);
+}
+
 /// Adds to an element that other work-items change too, and gives what it was.
 pub fn atomic_add<T: Atomic>(place: &mut T, value: T) -> T {
     let sum = computed(Alu::Add, &[*place, value]);

@@ -1,8 +1,12 @@
 //! What work-items do together: ids, shared arrays, barriers, collectives, atomics. The oracle is the definition, computed
 //! in a loop over all work-items.
 
-use panoply::kernel;
+use std::sync::Arc;
+
 use panoply::kernel::Number;
+use panoply::runtime::{DeviceOptions, Registry};
+use panoply::{Device, Kind, f16, kernel, kernel_fn};
+use panoply_driver::CudaDriver;
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::verify::verify;
 
@@ -192,4 +196,99 @@ fn values_may_leave_instead() {
     let (x, mut y) = (bytes(&[2.5f32, -1.0, 1.0]), bytes(&[9.0f32; 4]));
     interpret(leaving::build().unwrap(), [4, 1, 1], &mut [Arg::Read(&x), Arg::Write(&mut y)]);
     assert_eq!(y, bytes(&[3.0f32, 9.0, 1.0, 9.0]));
+}
+
+/// Two elements of a row of a matrix, zero beyond its edges.
+#[kernel_fn]
+fn in_row(x: &[f16], row: usize, column: usize, rows: usize, columns: usize) -> u32 {
+    let low = if row < rows && column < columns { x[row * columns + column].to_bits() as u32 } else { 0 };
+    let high = if row < rows && column + 1 < columns { x[row * columns + column + 1].to_bits() as u32 } else { 0 };
+    low | high << 16
+}
+
+/// Two elements of a column.
+#[kernel_fn]
+fn in_column(x: &[f16], row: usize, column: usize, rows: usize, columns: usize) -> u32 {
+    let low = if row < rows && column < columns { x[row * columns + column].to_bits() as u32 } else { 0 };
+    let high = if row + 1 < rows && column < columns { x[(row + 1) * columns + column].to_bits() as u32 } else { 0 };
+    low | high << 16
+}
+
+/// `c[m, n] = a[m, k] b[k, n]`: 32 work-items for every 16 × 8 elements.
+#[kernel(group = (8, 4))]
+fn matmul_mma(a: &[f16], b: &[f16], c: &mut [f32], m: usize, k: usize, n: usize) {
+    let (g, t) = (local_index() / 4, local_index() % 4);
+    let (row, column) = (group_id(1) * 16, group_id(0) * 8);
+    let mut sums = fragment_zero();
+    for start in (0..k).step_by(16) {
+        let at = start + 2 * t;
+        let (a0, a1) = (in_row(a, row + g, at, m, k), in_row(a, row + g + 8, at, m, k));
+        let (a2, a3) = (in_row(a, row + g, at + 8, m, k), in_row(a, row + g + 8, at + 8, m, k));
+        let (b0, b1) = (in_column(b, at, column + g, k, n), in_column(b, at + 8, column + g, k, n));
+        sums = group_mma_f16(sums, a0, a1, a2, a3, b0, b1);
+    }
+    let (first, left) = (row + g, column + 2 * t);
+    if first < m && left < n {
+        c[first * n + left] = fragment_element(sums, 0);
+    }
+    if first < m && left + 1 < n {
+        c[first * n + left + 1] = fragment_element(sums, 1);
+    }
+    if first + 8 < m && left < n {
+        c[(first + 8) * n + left] = fragment_element(sums, 2);
+    }
+    if first + 8 < m && left + 1 < n {
+        c[(first + 8) * n + left + 1] = fragment_element(sums, 3);
+    }
+}
+
+/// On every device that is here, and on one that only pretends to be NVIDIA's and runs PTX, against sums in f64.
+#[test]
+fn matrices_are_multiplied() {
+    let [m, k, n] = [21, 37, 19];
+    let number = |i: usize| f16::from_f32((i * 7919 % 613) as f32 / 200.0 - 1.5);
+    let a: Vec<f16> = (0..m * k).map(number).collect();
+    let b: Vec<f16> = (0..k * n).map(|i| number(i + 5000)).collect();
+    let driver = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
+    let pretended = Registry::new(vec![Arc::new(driver)], DeviceOptions::default()).devices(Kind::Cuda).unwrap();
+    assert!(pretended[0].target().mma);
+    for device in Device::all().unwrap().iter().chain(&pretended) {
+        let (left, right, mut c) =
+            (device.buffer(&a).unwrap(), device.buffer(&b).unwrap(), device.zeros::<f32>(m * n).unwrap());
+        let launch = matmul_mma(&left, &right, &mut c, m, k, n).launch((n.div_ceil(8) * 8, m.div_ceil(16) * 4));
+        launch.unwrap_or_else(|error| panic!("{device}: {error}"));
+        for (at, found) in c.to_vec().unwrap().into_iter().enumerate() {
+            let products = (0..k).map(|i| a[at / n * k + i].to_f64() * b[i * n + at % n].to_f64());
+            let (sum, size) = products.fold((0.0, 0.0), |(sum, size), part| (sum + part, size + part.abs()));
+            assert!((f64::from(found) - sum).abs() <= 1e-5 * size, "{device}, element {at}: {found}, not {sum}");
+        }
+    }
+}
+
+/// On the host as in a launch of one work-item, to whom all others bring zeros.
+#[test]
+fn a_work_item_alone_multiplies_its_own() {
+    let [one, two] = [1.0, 2.0].map(|value| u32::from(f16::from_f32(value).to_bits()));
+    let sums = panoply::kernel::group_mma_f16(
+        panoply::kernel::fragment_zero(),
+        one | two << 16,
+        two,
+        0,
+        two,
+        one | two << 16,
+        two << 16,
+    );
+    let elements = [0, 1, 2, 3].map(|number| panoply::kernel::fragment_element(sums, number));
+    assert_eq!(elements, [5.0, 0.0, 2.0, 0.0]);
+}
+
+#[kernel(group = 32)]
+fn which(c: &mut [f32], number: usize) {
+    c[0] = fragment_element(fragment_zero(), number);
+}
+
+#[test]
+fn an_element_of_a_fragment_is_constant() {
+    let error = which::build().expect_err("its number is a parameter");
+    assert!(error.to_string().contains("an element of a fragment has a constant number below 4"), "{error}");
 }

@@ -46,6 +46,7 @@ impl Writer<'_> {
                 };
                 self.shuffle(value, lane)
             }
+            CollectiveOp::Mma(_) => unreachable!("the verifier lets only groups multiply"),
         }
     }
 

@@ -128,6 +128,11 @@ impl Writer<'_> {
 
     /// The bits of a 16-bit float in the low end of 32.
     pub fn bits_of(&mut self, dtype: DType, value: &str) -> String {
+        match (dtype, self.read.get(value).cloned()) {
+            (DType::F16, Some(half)) => return self.op(Class::B32, "cvt.u32.u16", &[&half]),
+            (_, Some(bits)) => return bits,
+            (_, None) => {}
+        }
         let value = &self.in_register(Class::F32, value);
         if dtype == DType::F16 {
             let half = self.op(Class::B16, "cvt.rn.f16.f32", &[value]);

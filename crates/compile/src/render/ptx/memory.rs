@@ -55,12 +55,14 @@ impl Writer<'_> {
 
     /// An element's bits as they are held.
     fn held(&mut self, dtype: DType, raw: String) -> String {
-        match dtype {
-            DType::Bool => self.test("setp.ne.u32", &[&raw, "0"]),
+        let value = match dtype {
+            DType::Bool => return self.test("setp.ne.u32", &[&raw, "0"]),
             DType::F16 => self.op(Class::F32, "cvt.f32.f16", &[&raw]),
             DType::BF16 => self.of_bits(dtype, &raw),
-            _ => raw,
-        }
+            _ => return raw,
+        };
+        self.read.insert(value.clone(), raw);
+        value
     }
 
     /// Reads elements from an index on.

@@ -1,6 +1,6 @@
 //! Statements to instructions and labels.
 
-use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, LocalId, Op};
+use panoply_ir::kernel::{AtomicOp, Block, CollectiveOp, ExprId, LocalId, Mma, Op};
 
 use super::writer::{Class, Writer, int_name};
 use crate::render::assembler::{Assembler, Value};
@@ -44,6 +44,10 @@ impl Writer<'_> {
                 let theirs = self.shuffle(class, &value[0], &lane[0]);
                 self.declare(*result, vec![theirs]);
             }
+            Op::Collective { op: CollectiveOp::Mma(mma), value, result, .. } => {
+                let product = self.multiply(mma, *value);
+                self.declare(*result, product);
+            }
             Op::Collective { .. } => unreachable!("collectives were expanded before"),
             Op::Barrier => self.line("bar.sync 0"),
             Op::If { condition, then, otherwise } => {
@@ -84,6 +88,21 @@ impl Writer<'_> {
             }
             Op::Return => self.line("ret"),
         }
+    }
+
+    /// The fragment of a sum with a product: what the instruction is made for, fragments included.
+    fn multiply(&mut self, mma: &Mma, value: ExprId) -> Value {
+        let ([a0, a1, a2, a3], [b0, b1]) = (mma.a, mma.b);
+        let [sums, words @ ..] = self.evaluate([value, a0, a1, a2, a3, b0, b1]);
+        let words = words.map(|word| self.in_register(Class::B32, &word[0]));
+        let sums: Vec<String> = sums.iter().map(|sum| self.in_register(Class::F32, sum)).collect();
+        let results: Value = sums.iter().map(|_| self.register(Class::F32)).collect();
+        let of = mma.dtype.name();
+        let [d, a, b, c] = [&results, &words[..4], &words[4..], &sums].map(|of: &[String]| of.join(", "));
+        self.line(format_args!(
+            "mma.sync.aligned.m16n8k16.row.col.f32.{of}.{of}.f32 {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
+        ));
+        results
     }
 
     /// The 32-bit value of another lane of the warp.

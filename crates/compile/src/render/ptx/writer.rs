@@ -74,6 +74,8 @@ pub(super) struct Writer<'k> {
     pub params: Vec<Option<String>>,
     /// The registers of every local, one for each lane.
     pub locals: Vec<Vec<String>>,
+    /// The bits, as they were read, of 16-bit floats that are held as f32: who asks for bits again needs no rounding.
+    pub read: HashMap<String, String>,
     /// The launch's numbers that the kernel asks for.
     pub builtins: HashMap<Builtin, String>,
     /// Where `continue` and `break` of the loops around lead.
@@ -93,6 +95,7 @@ impl<'k> Writer<'k> {
             lens: Vec::new(),
             params: Vec::new(),
             locals: vec![Vec::new(); kernel.locals.len()],
+            read: HashMap::new(),
             builtins: HashMap::new(),
             loops: Vec::new(),
         }

@@ -13,8 +13,8 @@ mod state;
 mod stmt;
 mod uniform;
 
-use panoply_ir::kernel::Kernel;
-use panoply_ir::{Result, Verified};
+use panoply_ir::kernel::{CollectiveOp, Kernel, Op};
+use panoply_ir::{Error, Result, Verified};
 
 use self::shapes::Place;
 use self::state::State;
@@ -23,6 +23,12 @@ use super::program::{Cover, Program};
 
 /// Compiles a kernel for blocks that cover work-items in a certain way.
 pub fn compile(kernel: &Verified<Kernel>, cover: Cover, ops: &'static Ops) -> Result<Program> {
+    let mut multiplies = false;
+    kernel.walk(&mut |stmt| multiplies |= matches!(stmt.op, Op::Collective { op: CollectiveOp::Mma(_), .. }));
+    if multiplies {
+        let what = "the vector machine multiplies no matrices; optimise it for this target, which writes that out";
+        return Err(Error::unsupported(format!("kernel {}: {what}", kernel.name)));
+    }
     let facts = shapes::analyse(kernel, cover);
     let mut state = State::new(kernel, cover, ops, facts);
     state.block(&kernel.body, Place::Body);

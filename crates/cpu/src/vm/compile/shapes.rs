@@ -462,7 +462,10 @@ impl Walk<'_> {
             (Scope::Group, CollectiveOp::Reduce(_) | CollectiveOp::Broadcast(_)) => Shape::Uniform,
             (
                 Scope::Group,
-                CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_) | CollectiveOp::Shuffle(_),
+                CollectiveOp::InclusiveScan(_)
+                | CollectiveOp::ExclusiveScan(_)
+                | CollectiveOp::Shuffle(_)
+                | CollectiveOp::Mma(_),
             ) => Shape::Varying,
         }
     }

@@ -224,7 +224,7 @@ impl State<'_> {
             CollectiveOp::Reduce(by) | CollectiveOp::InclusiveScan(by) | CollectiveOp::ExclusiveScan(by) => {
                 self.identity(by, value)
             }
-            CollectiveOp::Broadcast(_) | CollectiveOp::Shuffle(_) => 0,
+            CollectiveOp::Broadcast(_) | CollectiveOp::Shuffle(_) | CollectiveOp::Mma(_) => 0,
         };
         let value = self.operand(value, 0).src;
         let (dst, held) = match op {
@@ -232,7 +232,10 @@ impl State<'_> {
                 let slot = self.slot();
                 (Src::slot(slot), Held::Slot(slot))
             }
-            CollectiveOp::InclusiveScan(_) | CollectiveOp::ExclusiveScan(_) | CollectiveOp::Shuffle(_) => {
+            CollectiveOp::InclusiveScan(_)
+            | CollectiveOp::ExclusiveScan(_)
+            | CollectiveOp::Shuffle(_)
+            | CollectiveOp::Mma(_) => {
                 let dst = self.register(lane.bytes());
                 (dst, Held::Lanes(Value::of(dst)))
             }
@@ -256,6 +259,7 @@ impl State<'_> {
                 let slot = self.constant(bits);
                 self.bind(result, vec![Held::Slot(slot)]);
             }
+            CollectiveOp::Mma(_) => unreachable!("kernels with products of matrices are refused"),
         }
     }
 

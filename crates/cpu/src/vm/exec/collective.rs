@@ -69,6 +69,7 @@ impl Runner<'_> {
                 write(lane, before);
             }),
             CollectiveOp::Shuffle(_) => unreachable!("the verifier lets only subgroups shuffle"),
+            CollectiveOp::Mma(_) => unreachable!("kernels with products of matrices are refused"),
             CollectiveOp::Broadcast(from) => {
                 let from = from as usize;
                 let there = (self.now.lo..self.now.hi).contains(&from) && self.is_active(from);

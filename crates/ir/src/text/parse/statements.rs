@@ -151,25 +151,29 @@ impl Parser<'_> {
 
     fn collective(&mut self, scope: Scope, named: NamedCollective, result: LocalId) -> Parsed<Op> {
         self.advance()?;
-        let item = match named {
+        let mut op = match named {
+            NamedCollective::Op(op) => op,
+            NamedCollective::Shuffle => CollectiveOp::Shuffle(ExprId(0)),
             NamedCollective::Broadcast => {
                 self.sign("<")?;
                 let item = self.number("a work-item")?;
                 self.sign(">")?;
-                item
+                CollectiveOp::Broadcast(item)
             }
-            NamedCollective::Op(_) | NamedCollective::Shuffle => 0,
+            NamedCollective::Mma => {
+                self.sign("<")?;
+                let ty = self.ty()?;
+                self.sign(">")?;
+                let dtype = ty.dtype().ok_or("matrices have elements, not indices")?;
+                CollectiveOp::Mma(Mma { dtype, a: [ExprId(0); 4], b: [ExprId(0); 2] })
+            }
         };
         self.sign("(")?;
         let value = self.expr()?;
-        let op = match named {
-            NamedCollective::Op(op) => op,
-            NamedCollective::Broadcast => CollectiveOp::Broadcast(item),
-            NamedCollective::Shuffle => {
-                self.sign(",")?;
-                CollectiveOp::Shuffle(self.expr()?)
-            }
-        };
+        for operand in op.operands_mut() {
+            self.sign(",")?;
+            *operand = self.expr()?;
+        }
         self.sign(")")?;
         Ok(Op::Collective { op, scope, value, result })
     }
@@ -232,6 +236,7 @@ enum NamedCollective {
     Op(CollectiveOp),
     Broadcast,
     Shuffle,
+    Mma,
 }
 
 fn collective_named(word: &str) -> Option<(Scope, NamedCollective)> {
@@ -244,6 +249,8 @@ fn collective_named(word: &str) -> Option<(Scope, NamedCollective)> {
         NamedCollective::Broadcast
     } else if rest == "shuffle" {
         NamedCollective::Shuffle
+    } else if rest == "mma" {
+        NamedCollective::Mma
     } else if let Some(name) = rest.strip_prefix("inclusive_") {
         NamedCollective::Op(CollectiveOp::InclusiveScan(reduce(name)?))
     } else if let Some(name) = rest.strip_prefix("exclusive_") {

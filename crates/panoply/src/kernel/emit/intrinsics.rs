@@ -1,6 +1,6 @@
 //! The functions of the language, each under its name in [`super::super::language`].
 
-use panoply_ir::kernel::{AtomicOp, Builtin, CollectiveOp, ExprId, MemId, ReduceOp, Scope};
+use panoply_ir::kernel::{AtomicOp, Builtin, CollectiveOp, Expr, ExprId, MemId, Mma, ReduceOp, Scope};
 use panoply_ir::{Alu, DType, Math, Scalar};
 
 use super::Emitter;
@@ -73,6 +73,60 @@ impl Emitter {
     /// `subgroup_shuffle(value, lane)`.
     pub fn subgroup_shuffle(&self, value: ExprId, lane: ExprId) -> ExprId {
         self.collective(CollectiveOp::Shuffle(lane), Scope::Subgroup, value)
+    }
+
+    /// `fragment_zero()`.
+    pub fn fragment_zero(&self) -> ExprId {
+        let mut builder = self.builder.borrow_mut();
+        let zero = builder.constant(0f32);
+        builder.splat(zero, Mma::ELEMENTS)
+    }
+
+    /// `fragment_element(fragment, number)`.
+    pub fn fragment_element(&self, fragment: ExprId, number: ExprId) -> ExprId {
+        match self.expr(number) {
+            Expr::Index(number) if number < Mma::ELEMENTS.into() => {
+                self.builder.borrow_mut().extract(fragment, number as u8)
+            }
+            _ => {
+                self.mistake("an element of a fragment has a constant number below 4");
+                self.host(0f32)
+            }
+        }
+    }
+
+    /// `group_mma_f16(sums, …)`.
+    #[allow(clippy::too_many_arguments, reason = "as many as the kernel language's")]
+    pub fn group_mma_f16(
+        &self,
+        sums: ExprId,
+        a0: ExprId,
+        a1: ExprId,
+        a2: ExprId,
+        a3: ExprId,
+        b0: ExprId,
+        b1: ExprId,
+    ) -> ExprId {
+        self.product(DType::F16, sums, [a0, a1, a2, a3], [b0, b1])
+    }
+
+    /// `group_mma_bf16(sums, …)`.
+    #[allow(clippy::too_many_arguments, reason = "as many as the kernel language's")]
+    pub fn group_mma_bf16(
+        &self,
+        sums: ExprId,
+        a0: ExprId,
+        a1: ExprId,
+        a2: ExprId,
+        a3: ExprId,
+        b0: ExprId,
+        b1: ExprId,
+    ) -> ExprId {
+        self.product(DType::BF16, sums, [a0, a1, a2, a3], [b0, b1])
+    }
+
+    fn product(&self, dtype: DType, sums: ExprId, a: [ExprId; 4], b: [ExprId; 2]) -> ExprId {
+        self.collective(CollectiveOp::Mma(Mma { dtype, a, b }), Scope::Group, sums)
     }
 
     /// `global_index()`.

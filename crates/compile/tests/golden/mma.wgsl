@@ -1,0 +1,268 @@
+@group(0) @binding(0) var<uniform> launch: array<vec4<u32>, 4>;
+@group(0) @binding(1) var<storage, read_write> a_: array<u32>;
+@group(0) @binding(2) var<storage, read_write> b_: array<u32>;
+@group(0) @binding(3) var<storage, read_write> c_: array<f32>;
+var<workgroup> left_: array<u32, 256>;
+var<workgroup> right_: array<u32, 128>;
+
+fn f16_from_bits(bits: u32) -> f32 {
+    let sign = (bits & 0x8000u) << 16u;
+    let rest = bits & 0x7fffu;
+    if rest >= 0x7c00u { return bitcast<f32>(sign | 0x7f800000u | (rest << 13u)); }
+    if rest >= 0x400u { return bitcast<f32>(sign | ((rest << 13u) + 0x38000000u)); }
+    return bitcast<f32>(sign | bitcast<u32>(f32(rest) * 5.9604645e-8f));
+}
+fn f16_bits(x: f32) -> u32 {
+    let u = bitcast<u32>(x);
+    let sign = (u >> 16u) & 0x8000u;
+    let a = u & 0x7fffffffu;
+    if a > 0x7f800000u { return sign | 0x7e00u; }
+    if a >= 0x477ff000u { return sign | 0x7c00u; }
+    if a >= 0x38800000u { return sign | ((a - 0x38000000u + 0xfffu + ((a >> 13u) & 1u)) >> 13u); }
+    let exponent = a >> 23u;
+    if exponent < 102u { return sign; }
+    let significand = (a & 0x7fffffu) | 0x800000u;
+    let shift = 126u - exponent;
+    let kept = significand >> shift;
+    let lost = significand << (32u - shift);
+    return sign | (kept + u32((lost > 0x80000000u) || ((lost == 0x80000000u) && ((kept & 1u) == 1u))));
+}
+fn bf16_from_bits(bits: u32) -> f32 { return bitcast<f32>(bits << 16u); }
+fn bf16_bits(x: f32) -> u32 {
+    let u = bitcast<u32>(x);
+    let rounded = (u + 0x7fffu + ((u >> 16u) & 1u)) >> 16u;
+    return select(rounded, (u >> 16u) | 64u, (u & 0x7fffffffu) > 0x7f800000u);
+}
+@compute @workgroup_size(64, 1, 1)
+fn mma_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
+    let a_off: u32 = launch[0].x;
+    let a_len: u32 = launch[0].y;
+    let b_off: u32 = launch[0].z;
+    let b_len: u32 = launch[0].w;
+    let c_off: u32 = launch[1].x;
+    let c_len: u32 = launch[1].y;
+    let size0: u32 = launch[1].z;
+    let size1: u32 = launch[1].w;
+    let size2: u32 = launch[2].x;
+    let base0: u32 = launch[2].y;
+    let base1: u32 = launch[2].z;
+    let base2: u32 = launch[2].w;
+    let zero: u32 = launch[3].x;
+    let gid0: u32 = (workgroup.x + base0) * 64u + local.x;
+    let lid0: u32 = local.x;
+    var sums_: array<f32, 4>;
+    let item_: u32 = lid0;
+    let line_: u32 = (((item_ / 32u) * 16u) + ((item_ % 32u) / 4u)) * 8u;
+    let line_2: u32 = (((item_ / 32u) * 8u) + ((item_ % 32u) / 4u)) * 8u;
+    let line_3: u32 = (((item_ / 32u) * 8u) + (((item_ % 32u) % 4u) * 2u)) * 8u;
+    let word_: u32 = (item_ % 32u) % 4u;
+    let t1: u32 = 4u * gid0;
+    let t2: f32 = bitcast<f32>(zero);
+    let t3: u32 = select(0u, c_len - t1, t1 < c_len);
+    let t4: bool = 0u < t3;
+    let t5: bool = 1u < t3;
+    let t6: bool = 2u < t3;
+    let t7: bool = 3u < t3;
+    let t8: u32 = select(0u, c_off + t1, t4);
+    let t9: u32 = select(0u, c_off + t1 + 1u, t5);
+    let t10: u32 = select(0u, c_off + t1 + 2u, t6);
+    let t11: u32 = select(0u, c_off + t1 + 3u, t7);
+    let sums_2l0: f32 = select(t2, c_[t8], t4);
+    let sums_2l1: f32 = select(t2, c_[t9], t5);
+    let sums_2l2: f32 = select(t2, c_[t10], t6);
+    let sums_2l3: f32 = select(t2, c_[t11], t7);
+    let t12: bool = gid0 < a_len;
+    let t13: u32 = select(0u, a_off + gid0, t12);
+    let t14: u32 = (line_ + word_) + 0u;
+    let t15: u32 = t14;
+    left_[t15] = select(0u, a_[t13], t12);
+    let t16: u32 = gid0 + 64u;
+    let t17: bool = t16 < a_len;
+    let t18: u32 = select(0u, a_off + t16, t17);
+    let t19: u32 = (line_ + word_) + 64u;
+    let t20: u32 = t19;
+    left_[t20] = select(0u, a_[t18], t17);
+    let t21: u32 = gid0 + 4u;
+    let t22: bool = t21 < a_len;
+    let t23: u32 = select(0u, a_off + t21, t22);
+    let t24: u32 = (line_ + word_) + 4u;
+    let t25: u32 = t24;
+    left_[t25] = select(0u, a_[t23], t22);
+    let t26: u32 = gid0 + 68u;
+    let t27: bool = t26 < a_len;
+    let t28: u32 = select(0u, a_off + t26, t27);
+    let t29: u32 = (line_ + word_) + 68u;
+    let t30: u32 = t29;
+    left_[t30] = select(0u, a_[t28], t27);
+    let t31: bool = gid0 < b_len;
+    let t32: u32 = select(0u, b_off + gid0, t31);
+    let t33: u32 = (line_2 + word_) + 0u;
+    let t34: u32 = t33;
+    right_[t34] = select(0u, b_[t32], t31);
+    let t35: u32 = gid0 + 4u;
+    let t36: bool = t35 < b_len;
+    let t37: u32 = select(0u, b_off + t35, t36);
+    let t38: u32 = (line_2 + word_) + 4u;
+    let t39: u32 = t38;
+    right_[t39] = select(0u, b_[t37], t36);
+    var sum_: f32 = sums_2l0;
+    var sum_2: f32 = sums_2l1;
+    var sum_3: f32 = sums_2l2;
+    var sum_4: f32 = sums_2l3;
+    storageBarrier();
+    workgroupBarrier();
+    for (var pair_: u32 = 0u; (pair_ < 8u); pair_ = pair_ + 1u) {
+        let t40: u32 = (line_ + pair_) + 0u;
+        let t41: u32 = t40;
+        let pair_2: u32 = left_[t41];
+        let t42: u32 = (line_ + pair_) + 64u;
+        let t43: u32 = t42;
+        let pair_3: u32 = left_[t43];
+        let t44: u32 = (line_3 + pair_) + 0u;
+        let t45: u32 = t44;
+        let pair_4: u32 = right_[t45];
+        let t46: u32 = (line_3 + pair_) + 8u;
+        let t47: u32 = t46;
+        let pair_5: u32 = right_[t47];
+        let pair_6: f32 = bf16_from_bits((pair_2 & 0xffffu) & 0xffffu);
+        let pair_7: f32 = bf16_from_bits((pair_3 & 0xffffu) & 0xffffu);
+        let pair_8: f32 = bf16_from_bits((pair_4 & 0xffffu) & 0xffffu);
+        let pair_9: f32 = bf16_from_bits((pair_5 & 0xffffu) & 0xffffu);
+        sum_ = sum_ + (pair_6 * pair_8);
+        sum_2 = sum_2 + (pair_6 * pair_9);
+        sum_3 = sum_3 + (pair_7 * pair_8);
+        sum_4 = sum_4 + (pair_7 * pair_9);
+        let pair_10: f32 = bf16_from_bits(((pair_2 >> 16u) & 0xffffu) & 0xffffu);
+        let pair_11: f32 = bf16_from_bits(((pair_3 >> 16u) & 0xffffu) & 0xffffu);
+        let pair_12: f32 = bf16_from_bits(((pair_4 >> 16u) & 0xffffu) & 0xffffu);
+        let pair_13: f32 = bf16_from_bits(((pair_5 >> 16u) & 0xffffu) & 0xffffu);
+        sum_ = sum_ + (pair_10 * pair_12);
+        sum_2 = sum_2 + (pair_10 * pair_13);
+        sum_3 = sum_3 + (pair_11 * pair_12);
+        sum_4 = sum_4 + (pair_11 * pair_13);
+    }
+    storageBarrier();
+    workgroupBarrier();
+    var t48: u32 = 0u;
+    let t49: u32 = t48;
+    sums_[t49] = sum_;
+    var t50: u32 = 1u;
+    let t51: u32 = t50;
+    sums_[t51] = sum_2;
+    var t52: u32 = 2u;
+    let t53: u32 = t52;
+    sums_[t53] = sum_3;
+    var t54: u32 = 3u;
+    let t55: u32 = t54;
+    sums_[t55] = sum_4;
+    var t56: u32 = 0u;
+    let t57: u32 = t56;
+    let t58: u32 = t56 + 1u;
+    let t59: u32 = t56 + 2u;
+    let t60: u32 = t56 + 3u;
+    let first_l0: f32 = sums_[t57];
+    let first_l1: f32 = sums_[t58];
+    let first_l2: f32 = sums_[t59];
+    let first_l3: f32 = sums_[t60];
+    let t61: bool = 0u < a_len;
+    let t62: u32 = select(0u, a_off + 0u, t61);
+    let t63: u32 = (line_ + word_) + 0u;
+    let t64: u32 = t63;
+    left_[t64] = select(0u, a_[t62], t61);
+    let t65: bool = 1u < a_len;
+    let t66: u32 = select(0u, a_off + 1u, t65);
+    let t67: u32 = (line_ + word_) + 64u;
+    let t68: u32 = t67;
+    left_[t68] = select(0u, a_[t66], t65);
+    let t69: bool = 2u < a_len;
+    let t70: u32 = select(0u, a_off + 2u, t69);
+    let t71: u32 = (line_ + word_) + 4u;
+    let t72: u32 = t71;
+    left_[t72] = select(0u, a_[t70], t69);
+    let t73: u32 = (line_ + word_) + 68u;
+    let t74: u32 = t73;
+    left_[t74] = 1006648320u;
+    let t75: bool = 0u < b_len;
+    let t76: u32 = select(0u, b_off + 0u, t75);
+    let t77: u32 = (line_2 + word_) + 0u;
+    let t78: u32 = t77;
+    right_[t78] = select(0u, b_[t76], t75);
+    let t79: bool = 1u < b_len;
+    let t80: u32 = select(0u, b_off + 1u, t79);
+    let t81: u32 = (line_2 + word_) + 4u;
+    let t82: u32 = t81;
+    right_[t82] = select(0u, b_[t80], t79);
+    var sum_5: f32 = first_l0;
+    var sum_6: f32 = first_l1;
+    var sum_7: f32 = first_l2;
+    var sum_8: f32 = first_l3;
+    storageBarrier();
+    workgroupBarrier();
+    for (var pair_14: u32 = 0u; (pair_14 < 8u); pair_14 = pair_14 + 1u) {
+        let t83: u32 = (line_ + pair_14) + 0u;
+        let t84: u32 = t83;
+        let pair_15: u32 = left_[t84];
+        let t85: u32 = (line_ + pair_14) + 64u;
+        let t86: u32 = t85;
+        let pair_16: u32 = left_[t86];
+        let t87: u32 = (line_3 + pair_14) + 0u;
+        let t88: u32 = t87;
+        let pair_17: u32 = right_[t88];
+        let t89: u32 = (line_3 + pair_14) + 8u;
+        let t90: u32 = t89;
+        let pair_18: u32 = right_[t90];
+        let pair_19: f32 = f16_from_bits((pair_15 & 0xffffu) & 0xffffu);
+        let pair_20: f32 = f16_from_bits((pair_16 & 0xffffu) & 0xffffu);
+        let pair_21: f32 = f16_from_bits((pair_17 & 0xffffu) & 0xffffu);
+        let pair_22: f32 = f16_from_bits((pair_18 & 0xffffu) & 0xffffu);
+        sum_5 = sum_5 + (pair_19 * pair_21);
+        sum_6 = sum_6 + (pair_19 * pair_22);
+        sum_7 = sum_7 + (pair_20 * pair_21);
+        sum_8 = sum_8 + (pair_20 * pair_22);
+        let pair_23: f32 = f16_from_bits(((pair_15 >> 16u) & 0xffffu) & 0xffffu);
+        let pair_24: f32 = f16_from_bits(((pair_16 >> 16u) & 0xffffu) & 0xffffu);
+        let pair_25: f32 = f16_from_bits(((pair_17 >> 16u) & 0xffffu) & 0xffffu);
+        let pair_26: f32 = f16_from_bits(((pair_18 >> 16u) & 0xffffu) & 0xffffu);
+        sum_5 = sum_5 + (pair_23 * pair_25);
+        sum_6 = sum_6 + (pair_23 * pair_26);
+        sum_7 = sum_7 + (pair_24 * pair_25);
+        sum_8 = sum_8 + (pair_24 * pair_26);
+    }
+    storageBarrier();
+    workgroupBarrier();
+    var t91: u32 = 0u;
+    let t92: u32 = t91;
+    sums_[t92] = sum_5;
+    var t93: u32 = 1u;
+    let t94: u32 = t93;
+    sums_[t94] = sum_6;
+    var t95: u32 = 2u;
+    let t96: u32 = t95;
+    sums_[t96] = sum_7;
+    var t97: u32 = 3u;
+    let t98: u32 = t97;
+    sums_[t98] = sum_8;
+    var t99: u32 = 0u;
+    let t100: u32 = t99;
+    let t101: u32 = t99 + 1u;
+    let t102: u32 = t99 + 2u;
+    let t103: u32 = t99 + 3u;
+    let both_l0: f32 = sums_[t100];
+    let both_l1: f32 = sums_[t101];
+    let both_l2: f32 = sums_[t102];
+    let both_l3: f32 = sums_[t103];
+    let t104: u32 = 4u * gid0;
+    let t105: u32 = select(0u, c_len - t104, t104 < c_len);
+    let t106: bool = 0u < t105;
+    let t107: bool = 1u < t105;
+    let t108: bool = 2u < t105;
+    let t109: bool = 3u < t105;
+    let t110: u32 = select(0u, c_off + t104, t106);
+    if t106 { c_[t110] = both_l0; }
+    let t111: u32 = select(0u, c_off + t104 + 1u, t107);
+    if t107 { c_[t111] = both_l1; }
+    let t112: u32 = select(0u, c_off + t104 + 2u, t108);
+    if t108 { c_[t112] = both_l2; }
+    let t113: u32 = select(0u, c_off + t104 + 3u, t109);
+    if t109 { c_[t113] = both_l3; }
+}
