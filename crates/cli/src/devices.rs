@@ -61,7 +61,12 @@ pub fn devices(arguments: &Arguments) -> Result<ExitCode> {
             .map(|one| {
                 let mut document = backend(one);
                 if let Ok(devices) = &one.state {
-                    document["devices"] = devices.iter().map(device).collect();
+                    let described = |one: &Device| {
+                        let mut document = device(one);
+                        document["same_as"] = report.same_as(one).map(Device::spelling).into();
+                        document
+                    };
+                    document["devices"] = devices.iter().map(described).collect();
                 }
                 document
             })
@@ -80,27 +85,36 @@ pub fn devices(arguments: &Arguments) -> Result<ExitCode> {
 /// How many devices of each kind, in one line each.
 pub fn summary(arguments: &Arguments) -> Result<ExitCode> {
     let report = asked()?;
-    let count = |backend: &Backend, software: bool| {
-        let devices = backend.state.iter().flatten();
-        devices.filter(|device| device.info().variant.is_none() && device.info().software == software).count()
+    let groups = [("hardware", "hardware"), ("same", "the same as above"), ("software", "software")];
+    // A GPU that a preferred interface reaches too is counted there.
+    let group = |device: &Device| match report.same_as(device) {
+        _ if device.info().software => 2,
+        Some(_) => 1,
+        None => 0,
     };
-    let kinds: Vec<(&Backend, usize, usize)> = report
-        .backends
-        .iter()
-        .map(|backend| (backend, count(backend, false), count(backend, true)))
-        .filter(|(_, hardware, software)| hardware + software > 0)
-        .collect();
+    let count = |backend: &Backend| {
+        let devices = backend.state.iter().flatten().filter(|device| device.info().variant.is_none());
+        devices.map(group).fold([0; 3], |mut counts, group| {
+            counts[group] += 1;
+            counts
+        })
+    };
+    let kinds: Vec<(&Backend, [usize; 3])> = report.backends.iter().map(|backend| (backend, count(backend))).collect();
+    let kinds: Vec<_> = kinds.into_iter().filter(|(_, counts)| counts.iter().any(|count| *count > 0)).collect();
     if arguments.json {
-        let document = |(backend, hardware, software): &(&Backend, usize, usize)| json!({"kind": backend.kind.name(), "hardware": hardware, "software": software});
+        let document = |(backend, counts): &(&Backend, [usize; 3])| {
+            let mut document = json!({"kind": backend.kind.name()});
+            groups.iter().zip(counts).for_each(|((key, _), count)| document[*key] = (*count).into());
+            document
+        };
         output::print_json(&json!({
             "schema": 1, "kinds": kinds.iter().map(document).collect::<Vec<Value>>(),
             "recommended": report.recommended.device.to_string(),
         }));
     } else {
-        for (backend, hardware, software) in &kinds {
-            let parts = [(hardware, "hardware"), (software, "software")];
-            let parts: Vec<String> =
-                parts.iter().filter(|(count, _)| **count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        for (backend, counts) in &kinds {
+            let parts = groups.iter().zip(counts).filter(|(_, count)| **count > 0);
+            let parts: Vec<String> = parts.map(|((_, what), count)| format!("{count} {what}")).collect();
             println!("{:<10} {}", backend.kind.title(), parts.join(", "));
         }
         println!("{} of {} kinds; recommended: {}", kinds.len(), report.backends.len(), report.recommended);

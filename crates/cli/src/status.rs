@@ -145,7 +145,8 @@ fn print_machine(machine: &Machine) {
     let cache = cache();
     println!("programs   {}", cache.as_deref().unwrap_or("not kept on disk"));
     for (name, value) in env::set() {
-        println!("setting    {name}={value}");
+        let nothing = if env::is_setting(&name) { "" } else { ", which is no setting: look at its spelling" };
+        println!("setting    {name}={value}{nothing}");
     }
 }
 
@@ -160,6 +161,7 @@ fn machine_json(machine: &Machine) -> Value {
         "system": machine.system, "container": machine.container, "programs": cache(),
         "cards": machine.cards.iter().map(card).collect::<Vec<Value>>(),
         "nodes": machine.nodes.iter().map(|node| json!({"path": node.path, "allowed": node.allowed})).collect::<Vec<Value>>(),
+        "no_settings": env::set().into_iter().map(|(name, _)| name).filter(|name| !env::is_setting(name)).collect::<Vec<String>>(),
         "settings": env::set().into_iter().collect::<BTreeMap<String, String>>(),
     })
 }

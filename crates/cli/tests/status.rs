@@ -64,6 +64,21 @@ fn doing_without_an_accelerator_is_a_failure_if_asked() {
 }
 
 #[test]
+fn a_setting_that_is_misspelled_is_named() {
+    let status = |json: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.arg("status").args(json).env_remove("PANOPLY_DEVICE");
+        String::from_utf8(command.envs([("PANOPLY_DEVCIE", "cpu"), ("PANOPLY_LOG", "warn")]).output().unwrap().stdout)
+            .unwrap()
+    };
+    let said = status(&[]);
+    assert!(said.contains("setting    PANOPLY_DEVCIE=cpu, which is no setting: look at its spelling\n"), "{said}");
+    assert!(said.contains("setting    PANOPLY_LOG=warn\n"), "{said}");
+    let document: Value = serde_json::from_str(&status(&["--json"])).unwrap();
+    assert!(document["no_settings"].as_array().unwrap().contains(&"PANOPLY_DEVCIE".into()), "{document}");
+}
+
+#[test]
 fn status_tries_every_device() {
     let status = json(&["status"], None);
     let cpu = kind(&status, "kinds", "cpu");

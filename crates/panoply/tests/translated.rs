@@ -1,6 +1,6 @@
 //! What `wgpu` hands to Apple's and to Microsoft's compiler for every kernel that ships: its translator makes Metal's language and HLSL
 //! of our WGSL, with the settings that it has on those systems. Metal's is C++, so clang reads it, with a header of ours
-//! (`metal/metal_stdlib`) in place of Apple's; nobody here reads HLSL. Neither is executed.
+//! (`metal/metal_stdlib`) in place of Apple's. HLSL is read by Khronos' glslang, as far as that knows it. Neither is executed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,58 +86,65 @@ fn direct3d(program: &Program, newer: bool) -> String {
     text
 }
 
-/// Has clang read Metal's language.
-fn read(folder: &Path, name: &str, text: &str) {
-    let file = folder.join(format!("{name}.metal"));
+/// Has a compiler read a text of a kernel.
+fn read(mut compiler: Command, folder: &Path, name: &str, text: &str) {
+    let file = folder.join(name);
     std::fs::write(&file, text).unwrap();
-    let headers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/metal");
-    let mut clang = Command::new("clang++-19");
-    clang.args([
-        "-x",
-        "c++",
-        "-std=c++17",
-        "-fsyntax-only",
-        "-nostdinc",
-        "-nostdinc++",
-        "-Wno-unknown-attributes",
-        "-I",
-    ]);
-    let output = clang.arg(headers).arg(&file).output().unwrap();
-    let log = String::from_utf8_lossy(&output.stderr);
+    let output = compiler.arg(&file).output().unwrap();
+    let log = [output.stdout, output.stderr].map(|log| String::from_utf8_lossy(&log).into_owned()).concat();
     assert!(output.status.success(), "{name}: {log}\n{text}");
 }
 
-fn clang() -> bool {
-    let here = Command::new("clang++-19").arg("--version").output().is_ok_and(|said| said.status.success());
+/// Reads Metal's language.
+fn clang() -> Command {
+    let headers = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/metal");
+    let mut clang = Command::new("clang++-19");
+    clang.args(["-x", "c++", "-std=c++17", "-fsyntax-only", "-nostdinc", "-nostdinc++", "-Wno-unknown-attributes"]);
+    clang.arg("-I").arg(headers);
+    clang
+}
+
+/// Reads HLSL.
+fn glslang(entry: &str) -> Command {
+    let mut glslang = Command::new("glslangValidator");
+    glslang.args(["-D", "-S", "comp", "-V", "-o", if cfg!(windows) { "NUL" } else { "/dev/null" }, "-e", entry]);
+    glslang
+}
+
+/// Whether a compiler is here; without it one loud line.
+fn is_here(compiler: &str, loses: &str) -> bool {
+    let here = Command::new(compiler).arg("--version").output().is_ok_and(|said| said.status.success());
     if !here {
-        eprintln!(
-            "SKIPPED: nobody read Metal's language: clang-19 is not installed; `cargo xtask install` installs it"
-        );
+        eprintln!("SKIPPED: nobody read {loses}: {compiler} is not installed; `cargo xtask install` installs it");
     }
     here
 }
 
 #[test]
 fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
-    let folder = std::env::temp_dir().join(format!("panoply-metal-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("panoply-translated-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let clang = clang();
+    let [clang_here, glslang_here] =
+        [("clang++-19", "Metal's language"), ("glslangValidator", "HLSL")].map(|(name, loses)| is_here(name, loses));
     let mut count = 0;
     for target in targets() {
         let shipped = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
-        let shipped =
-            shipped.map(|(name, build)| (name.to_string(), verify(build().expect("it builds")).expect("it verifies")));
+        let shipped = shipped.map(|(name, build)| (name.to_string(), build().expect("it builds"), true));
         let random = (1..=15).map(|seed| {
             let dtypes = DType::ALL.into_iter().filter(|dtype| *dtype != DType::F64).collect();
             let options = Random { dtypes, transcendentals: seed % 5 == 0, ..Random::default() };
-            (format!("random-{seed}"), case(seed, &options).kernel)
+            (format!("random-{seed}"), Kernel::clone(&case(seed, &options).kernel), false)
         });
-        for (name, kernel) in shipped.chain(random) {
-            let program = program(&kernel, &target);
+        for (name, kernel, ships) in shipped.chain(random) {
+            let program = program(&verify(kernel).expect("it verifies"), &target);
             let (metal, direct3d) = (metal(&program), direct3d(&program, target.int64));
             assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{name}: {metal}\n{direct3d}");
-            if clang {
-                read(&folder, &name, &metal);
+            if clang_here {
+                read(clang(), &folder, &format!("{name}.metal"), &metal);
+            }
+            // It knows neither integers of 64 bits nor the zero of an array as the translator writes it.
+            if glslang_here && ships && !target.int64 {
+                read(glslang(&program.entry), &folder, &format!("{name}.hlsl"), &direct3d);
             }
             count += 1;
         }

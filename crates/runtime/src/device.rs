@@ -123,6 +123,18 @@ impl Device {
         self.0.raw.products()
     }
 
+    /// Whether it can be used at all, which opens it. One that is full can.
+    pub(crate) fn opens(&self) -> Result<()> {
+        match self.0.raw.allocate(1) {
+            Ok(alloc) => {
+                self.0.raw.free(alloc);
+                Ok(())
+            }
+            Err(error) if error.is_out_of_memory() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits for everything submitted to every queue.
     pub fn synchronize(&self) -> Result<()> {
         self.0.raw.synchronize()

@@ -13,6 +13,7 @@
 //!
 //! A value that means nothing is an error of whatever first asks for a device, never ignored.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -85,6 +86,16 @@ pub fn set() -> Vec<(String, String)> {
         std::env::vars_os().map(text).filter(|(name, _)| name.starts_with("PANOPLY_")).collect();
     set.sort();
     set
+}
+
+/// Whether a variable is one of the settings.
+pub fn is_setting(name: &str) -> bool {
+    let asked = Cell::new(false);
+    let look = |known: &str| {
+        asked.set(asked.get() || known == name);
+        None
+    };
+    Settings::read(look).is_ok() && asked.get()
 }
 
 /// Whether a mistake should panic where it is made.
@@ -192,6 +203,14 @@ mod tests {
         assert_eq!(settings.log, Level::Warn);
         assert_eq!(settings.cache_dir, None);
         assert!(!settings.panic_on_mistake);
+    }
+
+    #[test]
+    fn settings_are_known_by_name() {
+        for name in ["DEVICE", "POOL", "CACHE_DIR", "THREADS", "ACCURACY", "TUNE", "LOG", "PANIC"] {
+            assert!(is_setting(&format!("PANOPLY_{name}")), "{name}");
+        }
+        assert!(!is_setting("PANOPLY_DEVCIE") && !is_setting(""));
     }
 
     #[test]

@@ -113,6 +113,12 @@ const TOOLS: &[Tool] = &[
         how: How::Apt(&["spirv-tools"]),
     },
     Tool {
+        name: "Khronos' glslang",
+        loses: "the reading of kernels in HLSL, as DirectX 12 is given them",
+        present: |_| on_path("glslangValidator"),
+        how: How::Apt(&["glslang-tools"]),
+    },
+    Tool {
         name: "clang for AMD's GPUs",
         loses: "the compilation of HIP kernels for every GPU from Vega to RDNA 4",
         present: |_| on_path("clang-19") && on_path("ld.lld-19"),

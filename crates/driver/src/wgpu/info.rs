@@ -60,6 +60,12 @@ pub fn info(place: &Place) -> DeviceInfo {
     let software = info.device_type == DeviceType::Cpu || is_program(&info.name);
     let vendor = VENDORS.iter().find(|(number, _)| *number == info.vendor);
     let has = |feature| if features.contains(feature) { "yes" } else { "no" };
+    let lanes = [info.subgroup_min_size, info.subgroup_max_size].map(|lanes| lanes.to_string());
+    let subgroups = match lanes {
+        _ if !place.adapter.features().contains(Features::SUBGROUP) => "no".to_string(),
+        [least, most] if least == most => format!("of {least}, not used"),
+        [least, most] => format!("of {least} to {most}, not used"),
+    };
     DeviceInfo {
         kind: place.kind,
         index: place.index,
@@ -77,6 +83,7 @@ pub fn info(place: &Place) -> DeviceInfo {
             ("f16".into(), has(Features::SHADER_F16).into()),
             ("f64".into(), has(Features::SHADER_F64).into()),
             ("64-bit integers".into(), has(Features::SHADER_INT64).into()),
+            ("subgroups".into(), subgroups),
             ("timestamps".into(), has(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS).into()),
             ("largest binding".into(), format!("{} bytes", limits.max_storage_buffer_binding_size)),
             ("groups along an axis".into(), limits.max_compute_workgroups_per_dimension.to_string()),

@@ -59,17 +59,21 @@ impl fmt::Display for Refusal {
 }
 
 impl Registry {
-    /// Asks every driver, all at once.
+    /// Asks every driver, all at once. No device is opened, so what is recommended is what works as far as its driver says.
     pub fn report(&self) -> Result<Report> {
+        let backends = self.backends();
+        let recommended = auto(&backends, |_| Ok(()))?;
+        Ok(Report { backends, recommended })
+    }
+
+    pub(super) fn backends(&self) -> Vec<Backend> {
         let answers = self.answers(|_| true);
         let backend = |kind| {
             let state = joined(kind, &answers).map_err(|error| Refusal::of(kind, &error));
             let refused = answers.iter().filter(|answer| answer.kind == kind).flat_map(|answer| &answer.refused);
             Backend { kind, state, refused: refused.map(|error| Refusal::of(kind, error)).collect() }
         };
-        let backends: Vec<Backend> = Kind::ALL.into_iter().map(backend).collect();
-        let recommended = auto(&backends)?;
-        Ok(Report { backends, recommended })
+        Kind::ALL.into_iter().map(backend).collect()
     }
 }
 
@@ -83,6 +87,12 @@ impl Report {
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.backends.iter().filter_map(|backend| backend.state.as_ref().ok()).flatten()
     }
+
+    /// The device through which a preferred interface reaches the same GPU, if one does.
+    pub fn same_as(&self, device: &Device) -> Option<&Device> {
+        let identity = device.info().identity.as_ref()?;
+        self.devices().find(|other| other.info().identity.as_ref() == Some(identity)).filter(|other| *other != device)
+    }
 }
 
 impl fmt::Display for Report {
@@ -90,7 +100,8 @@ impl fmt::Display for Report {
         for backend in &self.backends {
             writeln!(f, "{backend}")?;
             for device in backend.state.iter().flatten() {
-                writeln!(f, "    {}", line(device))?;
+                let same = self.same_as(device).map_or(String::new(), |other| format!(", the same GPU as {other}"));
+                writeln!(f, "    {}{same}", line(device))?;
                 device.products().map_or(Ok(()), |products| writeln!(f, "        matrix products: {products}"))?;
             }
             backend.objections().try_for_each(|line| writeln!(f, "    {line}"))?;

@@ -43,8 +43,8 @@ pub enum How {
     Auto,
 }
 
-/// The first hardware device in the order of preference. Software devices are never taken.
-pub(super) fn auto(backends: &[Backend]) -> Result<Selection> {
+/// The first hardware device in the order of preference that works. Software devices are never taken.
+pub(super) fn auto(backends: &[Backend], works: fn(&Device) -> Result<()>) -> Result<Selection> {
     let mut refused = Vec::new();
     for Backend { kind, state, .. } in backends {
         match state {
@@ -60,6 +60,8 @@ pub(super) fn auto(backends: &[Backend]) -> Result<Selection> {
                         }
                     } else if info.variant.is_some() {
                         continue;
+                    } else if let Err(error) = works(device) {
+                        Refusal::of(*kind, &error)
                     } else {
                         let (device, how) = (device.clone(), How::Auto);
                         return Ok(Selection { device, how, refused: refused.into(), degraded: *kind == Kind::Cpu });
@@ -74,12 +76,13 @@ pub(super) fn auto(backends: &[Backend]) -> Result<Selection> {
 }
 
 impl Registry {
-    /// What `auto` takes, and why nothing before it. After the first time this costs a few nanoseconds.
+    /// What `auto` takes, and why nothing before it: a device that cannot be opened is passed over, and so the next interface to the same
+    /// GPU is tried. After the first time this costs a few nanoseconds.
     pub fn recommend(&self) -> Result<Selection> {
         if let Some(selection) = &*self.recommended.read().unwrap_or_else(PoisonError::into_inner) {
             return Ok(selection.clone());
         }
-        let selection = self.report()?.recommended;
+        let selection = auto(&self.backends(), Device::opens)?;
         log::info(|| selection.to_string());
         *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = Some(selection.clone());
         Ok(selection)
@@ -192,12 +195,15 @@ impl Registry {
             format!("no device has room for {}; use a smaller batch or model", human(bytes)),
         );
         for device in hardware {
+            // Some drivers tell what is free of a device in use only.
+            let opened = device.opens();
             let memory = device.memory();
             let room = memory.free.unwrap_or(memory.total).min(device.stats().cap.unwrap_or(u64::MAX));
-            if bytes <= room {
-                return Ok(device.clone());
-            }
-            error = error.note(format!("{device}: {} free of {}", human(room), human(memory.total)));
+            error = match opened {
+                Ok(()) if bytes <= room => return Ok(device.clone()),
+                Ok(()) => error.note(format!("{device}: {} free of {}", human(room), human(memory.total))),
+                Err(why) => error.note(why.message()),
+            };
         }
         Err(error)
     }
