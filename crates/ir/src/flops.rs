@@ -68,7 +68,9 @@ fn expressions(exprs: &Exprs, roots: &[ExprId]) -> u64 {
             Expr::Alu(op, _) if exprs.ty(id).is_float() => {
                 (1 + u64::from(op == Alu::Fma)) * u64::from(exprs.ty(id).lanes())
             }
-            _ => 0,
+            Expr::Alu(..) | Expr::Cast(..) | Expr::Bitcast(..) | Expr::Splat(..) | Expr::Extract(..) => 0,
+            Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Builtin(_) | Expr::Len(_) => 0,
+            Expr::Local(_) | Expr::Load { .. } => 0,
         };
     }
     sum

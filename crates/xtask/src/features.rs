@@ -31,9 +31,8 @@ pub fn findings(place: &Place) -> Vec<String> {
 
 /// Which libraries of drivers a program that wants none gets all the same.
 pub fn pulled_in(place: &Place) -> Vec<String> {
-    let tree = ["tree", "--package", "panoply", "--no-default-features"];
-    let arguments = [&tree[..], &["--edges", "normal", "--prefix", "none", "--target", "all"]].concat();
-    match quiet(&mut cargo(place, &arguments)) {
+    let mut tree = cargo(place, &["tree", "--package", "panoply", "--no-default-features"]);
+    match quiet(tree.args(["--edges", "normal", "--prefix", "none", "--target", "all"])) {
         Ok(tree) => left(&tree, &optional(&manifest(place, "driver"))),
         Err(why) => vec![format!("no tree of the facade without features: {why}")],
     }

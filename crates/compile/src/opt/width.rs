@@ -97,7 +97,9 @@ fn same_in_32_bits(kernel: &Kernel, facts: &Facts<'_>, id: ExprId, signed: &Hash
     let (op, args) = match kernel.exprs.get(id) {
         Expr::Alu(op, args) => (op, args),
         Expr::Cast(_, x) => return natural(x),
-        _ => return true,
+        Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Builtin(_) | Expr::Len(_) => return true,
+        // An index that one of these refers to is looked at for itself.
+        Expr::Local(_) | Expr::Load { .. } | Expr::Bitcast(..) | Expr::Splat(..) | Expr::Extract(..) => return true,
     };
     match op {
         Alu::Shl | Alu::Shr if kernel.exprs.ty(id) == Type::Index => {
