@@ -172,7 +172,7 @@ fn what_a_device_lacks_is_named() {
         (
             &shared,
             Target { shared_bytes: 1000, ..minimum.clone() },
-            "kernel histogram has 1028 bytes of shared memory, opencl allows 1000 at most; use smaller shared arrays",
+            "kernel histogram has 1028 bytes of shared memory, opencl allows 1000 at most; use smaller shared arrays or groups",
         ),
         (
             &shared,

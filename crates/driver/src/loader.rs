@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,44 @@ pub struct Library {
     /// Where it really is, links followed.
     pub path: PathBuf,
     /// What is wrong with the file, if anything is.
-    pub flaw: Option<&'static str>,
+    pub flaw: Option<Flaw>,
+}
+
+/// What keeps a file from being loaded as a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flaw {
+    /// Nobody here may read it, or it is too short.
+    Unreadable,
+    /// It is another kind of file.
+    NoLibrary,
+    /// Another processor's.
+    Architecture,
+    /// It only names the functions of the real one.
+    Stub,
+}
+
+impl Flaw {
+    /// What mends it.
+    fn remedy(self) -> String {
+        match self {
+            Flaw::Unreadable => "look at who may read it".to_string(),
+            Flaw::NoLibrary => "install the package it belongs to again".to_string(),
+            Flaw::Architecture => format!("install the one for {}", std::env::consts::ARCH),
+            Flaw::Stub => "install the driver itself".to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Flaw {
+    /// What is said of the file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flaw::Unreadable => "cannot be read",
+            Flaw::NoLibrary => "is no library",
+            Flaw::Architecture => "is for another architecture",
+            Flaw::Stub => "is a stub for linking, not a driver",
+        })
+    }
 }
 
 /// The folders of a machine whose root folder this is, in the order in which they are looked through. What was asked for in
@@ -54,20 +92,20 @@ pub fn passed_over(names: &[&str]) -> Vec<String> {
     // Another name may lead to the same file.
     let here: BTreeSet<Library> = names.iter().filter_map(|name| find(&folders, name)).collect();
     let said = |Library { path, flaw }| {
-        let (path, flaw): (PathBuf, &str) = (path, flaw?);
-        Some(format!("{} {flaw}, so it is passed over; install the one for {}", path.display(), std::env::consts::ARCH))
+        let flaw = flaw?;
+        Some(format!("{} {}, so it is passed over; {}", path.display(), flaw, flaw.remedy()))
     };
     here.into_iter().filter_map(said).collect()
 }
 
 /// What keeps a file from being loaded as a library.
-fn flaw(path: &Path) -> Option<&'static str> {
+fn flaw(path: &Path) -> Option<Flaw> {
     let mut head = [0; 20];
     let Ok(()) = File::open(path).and_then(|mut file| file.read_exact(&mut head)) else {
-        return Some("cannot be read");
+        return Some(Flaw::Unreadable);
     };
     if &head[..4] != b"\x7fELF" {
-        return Some("is no library");
+        return Some(Flaw::NoLibrary);
     }
     let machine = u16::from_le_bytes([head[18], head[19]]);
     let ours = match std::env::consts::ARCH {
@@ -76,7 +114,7 @@ fn flaw(path: &Path) -> Option<&'static str> {
         _ => None,
     };
     if ours.is_some_and(|ours| ours != machine) || head[4] != 2 {
-        return Some("is for another architecture");
+        return Some(Flaw::Architecture);
     }
-    path.components().any(|part| part.as_os_str() == "stubs").then_some("is a stub for linking, not a driver")
+    path.components().any(|part| part.as_os_str() == "stubs").then_some(Flaw::Stub)
 }

@@ -8,7 +8,8 @@ pub enum Accuracy {
     /// Every operation is rounded as it is written, and sums are taken in an order that no device has a say in.
     Exact,
     /// Element by element as it is written. Sums and products of matrices are taken in an order of the device's own, the same in
-    /// every run, and a product of theirs may be rounded together with its addition.
+    /// every run, and a product of theirs may be rounded together with its addition; those of f16 and bf16 on tensor cores may add
+    /// several at once and truncate.
     #[default]
     Standard,
     /// The same, and any product is rounded with what is added to it, or without, whichever is quicker.

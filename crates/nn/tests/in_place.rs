@@ -71,6 +71,29 @@ fn a_step_holds_parameters_and_moments_once_if_the_loss_is_given_away() {
     }
 }
 
+/// Parameters that are not there yet are made before the first step, not in it, and what making them took goes back.
+#[test]
+fn the_first_step_takes_no_more_than_the_next() {
+    let _alone = alone();
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let mut rng = Rng::seed(4);
+        let x = rng.normal([3, 300]);
+        let (x, mut optimiser) = (x.eval().map(|()| x.detach()).unwrap(), AdamW::new(0.1));
+        device.trim();
+        device.reset_peaks();
+        let before = device.stats().allocated;
+        let mut model = Linear::new(300, 200, &mut rng);
+        let params = 4 * model.param_count() as u64;
+        adam(&mut optimiser, &mut model, &x, false);
+        let after = device.stats();
+        let peak = after.peak_allocated - before;
+        // The parameters, two moments of each, and its gradient.
+        assert!(peak < 4 * params + params / 10, "{peak} bytes for {params} of parameters");
+        assert!(after.reserved <= after.peak_allocated + params / 10, "{after:?}");
+    });
+}
+
 #[test]
 fn a_step_that_does_not_stand_leaves_what_it_would_have_written_over() {
     let _alone = alone();

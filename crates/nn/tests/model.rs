@@ -3,9 +3,9 @@
 use panoply_nn::data::Dataset;
 use panoply_nn::{
     AdamW, AdaptiveAveragePool, Average, BatchNorm, Conv2d, Embedding, Flatten, Layer, Linear, Loss, LossKind, Map,
-    MaxPool, Module, Pass, Sequential, Sgd, evaluate, init, sinusoidal_positions,
+    MaxPool, Module, Param, Pass, Sequential, Sgd, Visitor, VisitorMut, evaluate, init, sinusoidal_positions,
 };
-use panoply_tensor::{Device, Rng, Tensor};
+use panoply_tensor::{DType, Device, Result, Rng, Tensor};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -122,6 +122,49 @@ fn groups_move_at_their_own_rate() {
             let want = if i < 4 { before * 0.95 } else { *before };
             assert!((after - want).abs() < 1e-6, "element {i} went from {before} to {after}");
         }
+    });
+}
+
+/// Parameters and nothing else.
+#[derive(Clone)]
+struct Bare(Vec<Param>);
+
+impl Module for Bare {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        self.0.iter().zip(["a", "b", "c"]).for_each(|(param, name)| visitor.field(name, param));
+    }
+
+    fn visit_mut(&mut self, visitor: &mut VisitorMut<'_>) -> Result<()> {
+        self.0.iter_mut().zip(["a", "b", "c"]).try_for_each(|(param, name)| visitor.field(name, param))
+    }
+}
+
+/// A step of length 1 along gradients that are these numbers, limited to a length.
+fn slid(gradients: &[(DType, f64)], longest: f64) -> Result<Vec<f64>> {
+    let numbers = gradients.iter().map(|(dtype, _)| Param::new(Tensor::zeros([1], *dtype)));
+    let mut model = Bare(numbers.collect());
+    let parts = model.0.iter().zip(gradients);
+    let loss = parts.map(|(param, (_, slope))| (param.tensor().cast(DType::F64) * *slope).sum(..));
+    let loss = loss.reduce(|sum, part| sum + part).expect("there are parameters");
+    let mut rng = Rng::seed(0);
+    Sgd::new(1.0).clip_norm(longest).step(&mut model, loss, Pass::train(&mut rng))?;
+    model.0.iter().map(|param| param.tensor().item()).collect()
+}
+
+#[test]
+fn a_length_is_that_of_parameters_of_all_types() {
+    on_cpu(|| {
+        let gradients = [(DType::F16, 300.0), (DType::F64, 400.0), (DType::F32, 1200.0)];
+        for (slid, (_, slope)) in slid(&gradients, 13.0).unwrap().iter().zip(gradients) {
+            assert!((slid + slope / 100.0).abs() < 1e-3 * slope / 100.0, "{slid} along {slope}");
+        }
+        let halves = [(DType::BF16, 3.0), (DType::F16, 4.0)];
+        let half = slid(&halves, 2.5).unwrap();
+        assert!((half[0] + 1.5).abs() < 1e-2 && (half[1] + 2.0).abs() < 1e-3, "{half:?}");
+        // Each is a number, their length in f32 is none.
+        let error = slid(&[(DType::F32, 1e20), (DType::F32, 1.0)], 1.0).unwrap_err();
+        assert!(error.message().contains("but the gradients, as one vector, are too long for"), "{error}");
+        assert!(slid(&[(DType::F32, 1e20), (DType::F64, 1.0)], 1.0).is_ok());
     });
 }
 

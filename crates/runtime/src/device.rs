@@ -223,6 +223,11 @@ impl Device {
     /// Gives memory and programs that nobody holds back to the driver; returns the bytes of memory.
     pub fn trim(&self) -> u64 {
         self.0.programs.trim();
+        self.trim_memory()
+    }
+
+    /// Gives memory that nobody holds back to the driver; returns the bytes.
+    pub fn trim_memory(&self) -> u64 {
         self.0.pool.trim()
     }
 

@@ -59,7 +59,7 @@ fn lives(buffers: &[PlanBuffer], steps: &[PlanStep]) -> Vec<Life> {
     let mut lives = Vec::new();
     for (at, (buffer, span)) in buffers.iter().zip(spans).enumerate() {
         if let (Role::Temp { .. }, Some((first, last))) = (buffer.role, span) {
-            lives.push(Life { buffer: at, first, last, bytes: buffer.bytes().next_multiple_of(ALIGN) });
+            lives.push(Life { buffer: at, first, last, bytes: buffer.bytes() });
         }
     }
     lives
@@ -76,7 +76,7 @@ fn tightest_gap(life: &Life, placed: &[(u64, &Life)]) -> u64 {
                 best = Some((room, end));
             }
         }
-        end = end.max(offset + other.bytes);
+        end = end.max((offset + other.bytes).next_multiple_of(ALIGN));
     }
     best.map_or(end, |(_, offset)| offset)
 }

@@ -48,7 +48,7 @@ fn sizes(kernel: &Kernel, target: &Target) -> Result<()> {
         }
     }
     if kernel.shared_bytes() > target.shared_bytes as u64 {
-        let limit = format!("{} at most; use smaller shared arrays", target.shared_bytes);
+        let limit = format!("{} at most; use smaller shared arrays or groups", target.shared_bytes);
         return too_large(format!("{} bytes of shared memory", kernel.shared_bytes()), limit);
     }
     let buffers = kernel.mems.iter().filter(|mem| matches!(mem.space, Space::Buffer(_))).count();

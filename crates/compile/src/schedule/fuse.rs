@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, Node, NodeId, Op};
 use panoply_ir::reduce::ReduceOp;
-use panoply_ir::{DType, Target};
+use panoply_ir::{Accuracy, DType, Target};
 
 use super::affine::{Form, Var};
 use super::authored::Call;
@@ -45,6 +45,8 @@ const SMALL: u64 = 1 << 15;
 struct Fusion<'a> {
     graph: &'a Graph,
     target: &'a Target,
+    /// Whether the device multiplies matrices of 16-bit floats themselves.
+    halves: bool,
     waits: &'a [Vec<NodeId>],
     costs: Costs,
     groups: Vec<Group>,
@@ -56,10 +58,11 @@ struct Fusion<'a> {
 
 /// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes a routine.
 /// `waits` says for each node after which others it is computed.
-pub fn fuse(graph: &Graph, target: &Target, waits: &[Vec<NodeId>]) -> Vec<Group> {
+pub fn fuse(graph: &Graph, target: &Target, accuracy: Accuracy, waits: &[Vec<NodeId>]) -> Vec<Group> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
-    let mut fusion = Fusion { graph, target, waits, costs, groups: Vec::new(), users, combined };
+    let halves = target.mma && accuracy != Accuracy::Exact;
+    let mut fusion = Fusion { graph, target, halves, waits, costs, groups: Vec::new(), users, combined };
     let mut asked = vec![false; graph.nodes.len()];
     graph.outputs.iter().for_each(|output| asked[output.index()] = graph.node(*output).shape.elems() > 0);
     for at in (0..graph.nodes.len()).rev() {
@@ -280,11 +283,11 @@ impl Fusion<'_> {
         }
     }
 
-    /// Whether a node only widens halves, on a device that multiplies matrices of these themselves: stored, they would be lost.
+    /// Whether a node only widens halves where matrices of these themselves are multiplied: stored, they would be lost.
     fn widens_factor(&self, node: &Node) -> bool {
         let from = node.inputs.first().map(|input| self.graph.node(*input).dtype);
-        let halves = matches!(from, Some(DType::F16 | DType::BF16));
-        self.target.mma && node.op == Op::Cast && node.dtype == DType::F32 && halves
+        let widens = node.op == Op::Cast && node.dtype == DType::F32;
+        self.halves && widens && matches!(from, Some(DType::F16 | DType::BF16))
     }
 
     /// Whether a reduction, or what is computed from one, gives one number for each row of a group, and computing it there

@@ -102,7 +102,7 @@ pub fn schedule_to(
         Some(Whole::Kernel(call)) => Step::Kernel(call),
         None => Step::Nest(nest::nest(&graph, group)),
     };
-    let steps = fuse::fuse(&graph, target, &waits).into_iter().map(step).collect();
+    let steps = fuse::fuse(&graph, target, accuracy, &waits).into_iter().map(step).collect();
     Ok(Schedule { graph, steps })
 }
 

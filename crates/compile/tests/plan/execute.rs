@@ -23,15 +23,15 @@ impl Offers {
 }
 
 /// The targets every graph is planned for: lanes on a CPU, groups on a GPU, and a device that binds few buffers, all of them small.
-pub fn targets() -> [Target; 3] {
+pub fn targets() -> [Target; 4] {
     let few = Target {
         max_bindings: 5,
         max_group_items: 64,
         max_group: [64; 3],
-        max_buffer_bytes: 1024,
+        max_buffer_bytes: 1000,
         ..Target::opencl_minimum()
     };
-    [Target::cpu(), Target::opencl_minimum(), few]
+    [Target::cpu(), Target::opencl_minimum(), Target::cuda_minimum(80), few]
 }
 
 /// Plans a graph for every target, with and without routines, and compares all outputs with the graph interpreter's.
@@ -52,7 +52,7 @@ fn check_plans(name: &str, graph: &Graph, leaves: &[Array], slots: &[Scalar], wa
             let plan = plan(graph, &target, &|routine| offers.takes(routine)).unwrap();
             let bindings = |step: &PlanStep| step.buffers().count() as u32;
             assert!(plan.steps.iter().all(|step| bindings(step) <= target.max_bindings), "{name}: {plan}");
-            let alone = |bytes: &u64| plan.buffers.iter().any(|buffer| buffer.bytes().next_multiple_of(256) == *bytes);
+            let alone = |bytes: &u64| plan.buffers.iter().any(|buffer| buffer.bytes() == *bytes);
             let holds = |bytes: &u64| *bytes <= target.max_buffer_bytes || alone(bytes);
             assert!(plan.arenas.iter().all(holds), "{name}: {:?} in {plan}", plan.arenas);
             let have = run(&plan, leaves, slots).unwrap_or_else(|error| {

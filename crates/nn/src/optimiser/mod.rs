@@ -16,7 +16,7 @@ mod sgd;
 
 use std::collections::BTreeMap;
 
-use panoply_tensor::{DType, Device, Error, MemoryPlan, Result, Tensor, eval};
+use panoply_tensor::{DType, Device, Error, MemoryPlan, Result, Scalar, Tensor, eval};
 
 pub use adagrad::AdagradRule;
 pub use adam::{AdamRule, AdamWRule, Moments};
@@ -200,7 +200,8 @@ impl<R: Rule> Optimiser<R> {
     /// Divide the loss by the number of parts if the step is to follow their mean. On error nothing has changed. With a loss scale, a
     /// part whose gradients overflow takes the step of all of them with it.
     pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, pass: Pass<'_>) -> Result<f64> {
-        let trained = trained(model, &pass, loss)?;
+        let trained = trained(model, &pass)?;
+        made(&trained, loss)?;
         if self.spoilt {
             return self.sound(loss.cast(DType::F32).sum(..).item()?);
         }
@@ -234,11 +235,15 @@ impl<R: Rule> Optimiser<R> {
     /// the model, for one.
     pub fn step(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: Pass<'_>) -> Result<f64> {
         let loss = loss.into();
-        let trained = trained(model, &pass, &loss)?;
+        let trained = trained(model, &pass)?;
         if self.spoilt {
             let value = self.sound(loss.cast(DType::F32).sum(..).item()?)?;
             self.spoilt = false;
             return Ok(value);
+        }
+        if made(&trained, &loss)? && self.steps == 0 {
+            // What making them took is not wanted again.
+            loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
         let planned = self.plan(&trained, &loss)?;
         // What is held here besides would have to stay as it is.
@@ -259,7 +264,8 @@ impl<R: Rule> Optimiser<R> {
     /// What [`Optimiser::step`] would take of the device's memory if the loss were given away and nobody held the parameters besides.
     /// Parameters are made if they were not; nothing else runs.
     pub fn memory(&self, model: &dyn Module, loss: &Tensor, pass: &Pass<'_>) -> Result<MemoryPlan> {
-        let trained = trained(model, pass, loss)?;
+        let trained = trained(model, pass)?;
+        made(&trained, loss)?;
         let Planned { next, sounds, report } = self.plan(&trained, loss)?;
         let mut old: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         let followed = trained.iter().zip(&next).filter(|(_, next)| next.follows);
@@ -315,13 +321,18 @@ impl<R: Rule> Optimiser<R> {
                 Clipped { gradients: limited, signs: gradients }
             }
             Some(Clip::Norm(longest)) => {
-                let mut signs: Vec<Tensor> = gradients.iter().map(|gradient| gradient.square().sum(..)).collect();
-                let total = signs.iter().cloned().reduce(|sum, square| sum + square);
-                let Some(total) = total else { return Clipped { gradients, signs } };
+                let mut signs = gradients.clone();
+                let is_wide = gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
+                let wide = if is_wide { DType::F64 } else { DType::F32 };
+                let squares = gradients.iter().map(|gradient| gradient.cast(wide).square().sum(..));
+                let Some(total) = squares.reduce(|sum, square| sum + square) else {
+                    return Clipped { gradients, signs };
+                };
                 let length = total.sqrt();
                 // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
-                let factor = ((&length + 1e-6).recip() * longest).minimum(&Tensor::scalar(1f32));
-                let gradients = gradients.iter().map(|gradient| gradient * &factor).collect();
+                let factor = ((&length + 1e-6).recip() * longest).minimum(&Tensor::scalar(Scalar::from_f64(wide, 1.0)));
+                let shrunk = |gradient: &Tensor| (gradient.cast(wide) * &factor).cast(gradient.dtype());
+                let gradients = gradients.iter().map(shrunk).collect();
                 signs.push(length);
                 Clipped { gradients, signs }
             }
@@ -348,19 +359,16 @@ impl<R: Rule> Optimiser<R> {
             None if sound.is_finite() => Ok(Judged { loss, stands: true }),
             None => {
                 let message = format!(
-                    "the loss of step {step} is {loss}, but a gradient is no finite number{}; \
-                     the model is as the step before left it",
-                    first_not_finite(sounds)?
+                    "the loss of step {step} is {loss}, but {}; the model is as the step before left it",
+                    not_finite(sounds)?
                 );
                 Err(Error::mistake(message).note("a smaller learning rate or another form of the loss helps"))
             }
             Some(scale) => {
                 let stands = scale.observe(sound.is_finite());
                 if !stands && scale.factor < LossScale::SMALLEST {
-                    let message = format!(
-                        "gradients of step {step} are no finite numbers at any scale of the loss{}",
-                        first_not_finite(sounds)?
-                    );
+                    let message =
+                        format!("step {step} cannot be made at any scale of the loss: {}", not_finite(sounds)?);
                     return Err(Error::mistake(message).note("bf16 or f32 have the range for it"));
                 }
                 Ok(Judged { loss, stands })
@@ -394,19 +402,18 @@ impl Told {
     }
 }
 
-/// `, first that of fc1.weight`: the first parameter whose gradient is not finite.
-fn first_not_finite<'t>(sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<String> {
+/// What is not finite, of the sounds of gradients by name.
+fn not_finite<'t>(sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<String> {
     for (name, sound) in sounds {
         if !sound.item()?.is_finite() {
-            return Ok(format!(", first that of {name}"));
+            return Ok(format!("a gradient is no finite number, first that of {name}"));
         }
     }
-    Ok(String::new())
+    Ok("the gradients, as one vector, are too long for the length to be a number".to_string())
 }
 
-/// The parameters that move, by name, if the pass was one of training and fits the model. They have their values: made within the first
-/// step, they would be there beside what they become.
-fn trained(model: &dyn Module, pass: &Pass<'_>, loss: &Tensor) -> Result<Vec<(String, Tensor)>> {
+/// The parameters that move, by name, if the pass was one of training and fits the model.
+fn trained(model: &dyn Module, pass: &Pass<'_>) -> Result<Vec<(String, Tensor)>> {
     if !pass.is_training() {
         return Err(Error::mistake("a step needs a training pass: use `Pass::train(&mut rng)` for the forward pass"));
     }
@@ -419,18 +426,19 @@ fn trained(model: &dyn Module, pass: &Pass<'_>, loss: &Tensor) -> Result<Vec<(St
     }));
     let mut names: Vec<&str> = trained.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
-    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::mistake(format!("two parameters are called {}; give each a name of its own", pair[0])));
-    }
-    let values: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
-    let make = || -> Result<()> {
-        if values.iter().any(|value| !value.is_computed()) {
-            eval(&values)?;
-            // What only making them took is not wanted again.
-            Device::current()?.trim();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            Err(Error::mistake(format!("two parameters are called {}; give each a name of its own", pair[0])))
         }
-        Ok(())
-    };
+        None => Ok(trained),
+    }
+}
+
+/// Makes the parameters that are not there yet, on the loss's device: made within a step, they would be there beside what they become.
+/// Whether there were any.
+fn made(trained: &[(String, Tensor)], loss: &Tensor) -> Result<bool> {
+    let lacking: Vec<&Tensor> = trained.iter().map(|(_, value)| value).filter(|value| !value.is_computed()).collect();
+    let make = || eval(&lacking);
     loss.device().map_or_else(make, |device| device.scope(make))?;
-    Ok(trained)
+    Ok(!lacking.is_empty())
 }

@@ -145,7 +145,7 @@ pub const fn fragment_zero() -> Fragment {
     Fragment([0.0; 4])
 }
 
-/// An element of a fragment, 0 to 3, which is constant; the next multiple of 4 begins another fragment's.
+/// An element of a fragment, 0 to 3, which is constant.
 pub fn fragment_element(fragment: Fragment, number: usize) -> f32 {
     fragment.0[number % 4]
 }
@@ -171,7 +171,8 @@ macro_rules! products {
 products! {
     /// Adds the product of a matrix A of 16 × 16 elements of f16 and a matrix B of 16 × 8 to a matrix of 16 × 8 sums in f32. Every 32
     /// work-items of the group, by `local_index`, multiply matrices of their own, so the group has a multiple of 32. All of them
-    /// must come here. GPUs with tensor cores for it do it in one instruction.
+    /// must come here. GPUs with tensor cores for it do it in one instruction; elsewhere it takes 24 bytes of
+    /// shared memory for each work-item.
     ///
     /// A word is two elements, the first in its low half. With l the work-item's number among the 32, g = l / 4 and t = l % 4:
     ///

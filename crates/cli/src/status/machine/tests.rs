@@ -132,9 +132,9 @@ fn a_library_is_the_loaded_one_else_the_first_the_loader_finds() {
     fs::remove_file(root.path().join("usr/lib64/libcuda.so.1")).unwrap();
     let found = root.machine().library("libcuda.so.1").unwrap();
     assert!(found.path.ends_with("asked/libcuda.so.1"));
-    assert_eq!(found.flaw, Some("is for another architecture"));
+    assert_eq!(found.flaw, Some(Flaw::Architecture));
     root.file("asked/libcuda.so.1", "not a library, but long enough to be one");
-    assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, Some("is no library"));
+    assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, Some(Flaw::NoLibrary));
     root.file(
         "proc/self/maps",
         "7f00-7f01 r-xp 00000000 08:01 12  /opt/libcuda.so.550.54.14\n7f02-7f03 rw-p 0 0 0  [heap]\n",

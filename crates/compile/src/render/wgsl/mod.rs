@@ -39,7 +39,7 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Resu
     let bytes = memory::shared_bytes(kernel);
     if bytes > u64::from(target.shared_bytes) {
         return Err(Error::unsupported(format!(
-            "kernel {} has {bytes} bytes of shared memory as words, {} allows {} at most; use smaller shared arrays",
+            "kernel {} has {bytes} bytes of shared memory as words, {} allows {} at most; use smaller shared arrays or groups",
             kernel.name, target.name, target.shared_bytes
         )));
     }

@@ -51,7 +51,7 @@ pub fn finish(mut state: State<'_>) -> Result<Program> {
     let cells = cells(&body);
     let lives = lives(&body, &cells, state.registers.len());
     let (places, counts) = assign(&state.registers, &lives);
-    let lanes = lanes(&state, &counts, &body);
+    let lanes = lanes(&state, &counts);
     let frame = Frame::new(&state, &counts, lanes);
     if frame.bytes > MAX_FRAME_BYTES {
         return Err(Error::unsupported(format!(
@@ -182,7 +182,7 @@ fn class(register: Register) -> Class {
 }
 
 /// How many lanes a block has.
-fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>, body: &[Instr]) -> usize {
+fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>) -> usize {
     if let Cover::Group(group) = state.cover {
         return group.iter().map(|size| *size as usize).product();
     }
@@ -193,7 +193,7 @@ fn lanes(state: &State<'_>, counts: &HashMap<Class, u32>, body: &[Instr]) -> usi
         Space::Buffer(_) | Space::Shared(_) => 0,
     };
     let bytes = hot + state.kernel.mems.iter().map(private).sum::<usize>();
-    let parting = body.iter().any(|instr| matches!(instr, Instr::Narrow { from, to, .. } if from == to));
+    let parting = state.facts.loops.values().any(|turns| turns.live);
     let fitting = if parting { PARTING_BYTES } else { HOT_BYTES } / bytes.max(1);
     let power = if fitting == 0 { 1 } else { 1 << fitting.ilog2() };
     power.clamp(LANES.0, if bytes <= FEW_BYTES { LONG_LANES } else { LANES.1 })
