@@ -1,5 +1,7 @@
 //! Machines planted in a folder.
 
+use panoply::internal::loader::Flaw;
+
 use super::*;
 
 /// A root folder of a test's own, gone at its end.
