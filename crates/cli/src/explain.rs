@@ -1,5 +1,8 @@
 //! `panoply explain`: every stage, from the expression or the kernel to what the device runs.
 
+mod expression;
+
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -20,8 +23,11 @@ use crate::output::{self, DeviceChoice};
 /// Every stage of a kernel or tensor expression, down to the device's own text.
 #[derive(Args)]
 pub struct Arguments {
-    /// A shipped program (saxpy, reduction …), one of its kernels, or an expression (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
+    /// An expression, as "softmax(x @ w + b)" or "(x.matmul(&w) + &b).softmax(-1)"; a shipped program (saxpy, reduction …) or one of its kernels; or an example (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
     name: String,
+    /// The shapes of the tensors an expression names, as x=64x128,w=128x10; the others are 64 × 64.
+    #[arg(long = "shape", value_name = "NAME=LENGTHS", value_delimiter = ',')]
+    shapes: Vec<String>,
     /// Only this stage.
     #[arg(long, value_enum)]
     stage: Option<Stage>,
@@ -68,7 +74,7 @@ struct Section {
 /// Makes the tensors of an expression.
 type Expression = fn(&mut Rng) -> Vec<Tensor>;
 
-/// Expressions that can be explained by name.
+/// Examples that can be explained by name.
 const EXPRESSIONS: &[(&str, Expression)] = &[
     ("relu", |rng| vec![given(rng, &[64, 128]).relu()]),
     ("gelu", |rng| vec![given(rng, &[64, 128]).gelu()]),
@@ -110,7 +116,7 @@ fn given(rng: &mut Rng, shape: &[usize]) -> Tensor {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     let device = choice.device();
-    let sections = device.scope(|| sections(&arguments.name, device))?;
+    let sections = device.scope(|| sections(arguments, device))?;
     if let Some(stage) = arguments.stage
         && sections.iter().all(|section| section.stage != stage)
     {
@@ -133,8 +139,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(choice.exit_code())
 }
 
-fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
-    let mut sections = Vec::new();
+fn sections(arguments: &Arguments, device: &Device) -> Result<Vec<Section>> {
+    let (name, mut sections) = (arguments.name.as_str(), Vec::new());
+    if expression::is_expression(name) {
+        let expression::Expression { value, names } = expression::read(name, &arguments.shapes)?;
+        explain_expression(&[value], &names, device, &mut sections)?;
+        return Ok(sections);
+    }
+    if !arguments.shapes.is_empty() {
+        return Err(Error::mistake(format!("explain: --shape is for expressions, and {name} has shapes of its own")));
+    }
     // A program of several kernels is all of them, a kernel's own name that one.
     let is_program = ALL.iter().any(|shipped| shipped.name == name);
     let kernels = ALL.iter().flat_map(|shipped| shipped.kernels.iter().map(move |kernel| (shipped, kernel)));
@@ -147,14 +161,18 @@ fn sections(name: &str, device: &Device) -> Result<Vec<Section>> {
             explain_kernel(&verify(build()?)?, device, &mut sections)?;
         }
     } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
-        explain_expression(&expression(&mut Rng::seed(0)), device, &mut sections)?;
+        explain_expression(&expression(&mut Rng::seed(0)), &BTreeMap::new(), device, &mut sections)?;
     } else {
         let kernels = ALL.iter().flat_map(|shipped| shipped.kernels).map(|(known, _)| *known);
         let programs = ALL.iter().map(|shipped| shipped.name);
         let mut known: Vec<&str> = programs.chain(kernels).chain(EXPRESSIONS.iter().map(|(known, _)| *known)).collect();
         known.sort_unstable();
         known.dedup();
-        return Err(Error::mistake(format!("explain: nothing is called {name}; one of {}", known.join(", "))));
+        let message = format!(
+            "explain: nothing is called {name}; give an expression, as `relu(x)`, or one of {}",
+            known.join(", ")
+        );
+        return Err(Error::mistake(message));
     }
     Ok(sections)
 }
@@ -169,7 +187,25 @@ fn function(source: &str, name: &str) -> String {
     lines[start..end].iter().map(|(number, line)| format!("{:>4}  {line}\n", number + 1)).collect()
 }
 
-fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Section>) -> Result<()> {
+/// Which leaf of a graph is which tensor: a line for each that has a name.
+fn legend(traced: &Traced<'_>, names: &BTreeMap<String, Tensor>) -> Result<String> {
+    let mut lines = String::new();
+    for (leaf, storage) in traced.leaves.iter().enumerate() {
+        for (name, tensor) in names {
+            if tensor.storage()?.overlaps(storage) {
+                lines += &format!("leaf {leaf} is {name}, {}{}\n", tensor.dtype(), tensor.shape()?);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+fn explain_expression(
+    roots: &[Tensor],
+    names: &BTreeMap<String, Tensor>,
+    device: &Device,
+    sections: &mut Vec<Section>,
+) -> Result<()> {
     roots.iter().try_for_each(Tensor::check)?;
     let traced = Traced::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
     let (target, offers) = (device.target(), |routine: &_| device.offers(routine));
@@ -177,7 +213,7 @@ fn explain_expression(roots: &[Tensor], device: &Device, sections: &mut Vec<Sect
     let scheduled = schedule_to(options.accuracy, &traced.graph, target, &offers)?;
     let planned = plan_with(&options, &traced.graph, target, &offers)?;
     let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });
-    add(Stage::Graph, "what was asked for", traced.graph.to_string());
+    add(Stage::Graph, "what was asked for", format!("{}{}", legend(&traced, names)?, traced.graph));
     add(Stage::Schedule, "what shares a kernel", scheduled.to_string());
     add(Stage::Plan, "buffers and launches", planned.to_string());
     let mut shown: Vec<&str> = Vec::new();

@@ -24,16 +24,17 @@ impl Shape {
         self.0.len()
     }
 
-    /// How many elements.
+    /// How many elements; the largest number where there are more.
     pub fn elems(&self) -> usize {
-        self.0.iter().product()
+        let product = self.0.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
+        product.unwrap_or(if self.0.contains(&0) { 0 } else { usize::MAX })
     }
 
     /// Elements from one position to the next along each axis, row-major.
     pub fn strides(&self) -> Vec<usize> {
-        let mut strides = vec![1; self.rank()];
+        let mut strides = vec![1usize; self.rank()];
         for axis in (1..self.rank()).rev() {
-            strides[axis - 1] = strides[axis] * self.0[axis];
+            strides[axis - 1] = strides[axis].saturating_mul(self.0[axis]);
         }
         strides
     }

@@ -11,6 +11,7 @@ mod flows;
 mod forward;
 
 use std::collections::HashMap;
+use std::panic::Location;
 use std::sync::Arc;
 
 use panoply_ir::graph::{Op, Slice};
@@ -25,7 +26,13 @@ pub(crate) use forward::push_forward;
 
 impl Tensor {
     /// The derivatives of this single number with respect to each of `wanted`, in their shapes.
+    #[track_caller]
     pub fn gradients(&self, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let place = Location::caller();
+        self.differentiated(wanted).map_err(|error| error.at(place))
+    }
+
+    fn differentiated(&self, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
         self.has_derivatives("gradients", wanted)?;
         if self.0.shape.elems() != 1 {
             return Err(Error::mistake(format!(

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
 use panoply_ir::graph::{Graph, NodeId, Op};
@@ -42,11 +43,12 @@ impl Tensor {
     }
 
     /// The elements in row-major order. `T` must be the element type.
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check()?;
         if T::DTYPE != self.dtype() {
             let message = format!("to_vec: {self:?} does not hold {}; cast it first", T::DTYPE);
-            return Err(Error::mistake(message));
+            return Err(Error::mistake(message).at(Location::caller()));
         }
         let mut elements = vec![bytemuck::Zeroable::zeroed(); self.0.shape.elems()];
         self.storage()?.read_bytes(bytemuck::cast_slice_mut(&mut elements))?;
@@ -54,10 +56,12 @@ impl Tensor {
     }
 
     /// The only element, as f64.
+    #[track_caller]
     pub fn item(&self) -> Result<f64> {
         self.check()?;
         if self.0.shape.elems() != 1 {
-            return Err(Error::mistake(format!("item: {self:?} is not a single number")));
+            let message = format!("item: {self:?} is not a single number");
+            return Err(Error::mistake(message).at(Location::caller()));
         }
         let mut word = [0; 8];
         self.storage()?.read_bytes(&mut word[..self.dtype().bytes()])?;

@@ -91,7 +91,7 @@ impl Tensor {
     #[track_caller]
     pub fn from_bytes(bytes: &[u8], shape: impl Into<Shape>, dtype: DType) -> Tensor {
         let shape = shape.into();
-        if bytes.len() != shape.elems() * dtype.bytes() {
+        if bytes.len() != shape.elems().saturating_mul(dtype.bytes()) {
             return Tensor::mistake(Error::mistake(format!("{} bytes do not fill {dtype}{shape}", bytes.len())));
         }
         match Device::current() {
@@ -107,7 +107,7 @@ impl Tensor {
     #[track_caller]
     pub fn from_storage(storage: Storage, shape: impl Into<Shape>, dtype: DType) -> Tensor {
         let shape = shape.into();
-        if storage.bytes() != (shape.elems() * dtype.bytes()) as u64 {
+        if storage.bytes() != shape.elems().saturating_mul(dtype.bytes()) as u64 {
             let message = format!("a buffer of {} bytes does not hold {dtype}{shape}", storage.bytes());
             return Tensor::mistake(Error::mistake(message));
         }
@@ -156,6 +156,11 @@ impl Tensor {
         dtype: DType,
         device: Option<Device>,
     ) -> Tensor {
+        if !fits(&shape, dtype) {
+            return Tensor::mistake(Error::mistake(format!(
+                "{dtype}{shape} has more elements than there are addresses"
+            )));
+        }
         let (place, serial, depth) = (Location::caller(), Node::next_serial(), Node::depth_over(&inputs));
         let value = OnceLock::new();
         let tensor = Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, serial, depth, value }));
@@ -177,6 +182,12 @@ impl Tensor {
     /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
     #[track_caller]
     pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        let adds = matches!(op, Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_));
+        if adds && dtype == DType::Bool && !inputs.iter().any(|input| input.is_mistake()) {
+            let notes = inputs.iter().map(|input| format!("operand {input:?}"));
+            let error = Error::mistake(format!("{op}: is not defined for bool; cast it, for example to i32"));
+            return Tensor::mistake(notes.fold(error, Error::note));
+        }
         Tensor::step(Source::Op(op), inputs, shape.into(), dtype)
     }
 
@@ -222,8 +233,8 @@ impl Tensor {
     /// Lengths of exactly N axes.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
-        let shape = self.shape()?;
-        let wrong = |_| Error::mistake(format!("{self:?} has {} axes, not {N}", shape.rank())).at(Location::caller());
+        let (shape, place) = (self.shape()?, Location::caller());
+        let wrong = |_| Error::mistake(format!("{self:?} has {} axes, not {N}", shape.rank())).at(place);
         shape.dims().try_into().map_err(wrong)
     }
 
@@ -254,6 +265,12 @@ impl Tensor {
     pub fn is_same(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+/// Whether as many elements can be counted in bytes.
+pub(crate) fn fits(shape: &Shape, dtype: DType) -> bool {
+    let elems = shape.elems();
+    elems < usize::MAX && (elems as u64).checked_mul(dtype.bytes() as u64).is_some_and(|bytes| bytes <= i64::MAX as u64)
 }
 
 /// Another handle to the same: for what takes a tensor, or keeps it for its owner.

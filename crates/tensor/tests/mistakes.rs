@@ -1,6 +1,6 @@
 //! What wrong expressions get: one sentence with the operands and the line, and never a panic.
 
-use panoply_tensor::{Attention, Conv, DType, Device, Fft, Put, Tensor, Triangle, Window, eval, plan_counts};
+use panoply_tensor::{Attention, Conv, DType, Device, Ends, Fft, Put, Tensor, Triangle, Window, eval, plan_counts};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -12,11 +12,18 @@ fn ones(shape: &[usize]) -> Tensor {
 
 #[track_caller]
 fn check(wrong: &Tensor, message: &str) {
+    assert_eq!(told(wrong).message(), message);
+}
+
+/// The mistake that a tensor carries, which ends with the line of this file where it was made.
+#[track_caller]
+fn told(wrong: &Tensor) -> panoply_tensor::Error {
     let error = wrong.check().unwrap_err();
     assert!(error.is_mistake(), "{error}");
-    assert_eq!(error.message(), message);
     let text = error.to_string();
-    assert!(text.contains("mistakes.rs:"), "the caller's line is told: {text}");
+    let last = text.lines().last().unwrap_or_default().trim();
+    assert!(last.contains(file!()), "the caller's line is told: {text}");
+    error
 }
 
 #[test]
@@ -65,7 +72,7 @@ fn mistakes_of_functions_name_their_operands() {
             (a.eigh().0, "eigh: needs square matrices, not f32[4, 6]"),
             (a.kron(&a.matmul(&b)), "matmul: inner dimensions 6 and 5 differ"),
         ] {
-            let error = wrong.check().unwrap_err();
+            let error = told(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
         // The error of the empty transform is told before anything runs.
@@ -89,7 +96,7 @@ fn movement_mistakes_name_their_operand() {
             (Tensor::concat(&[], 0), "concat: no tensors were given"),
             (a.squeeze(0), "squeeze: axis 0"),
         ] {
-            let error = wrong.check().unwrap_err();
+            let error = told(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
     });
@@ -160,9 +167,95 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (matrix.bin_count(3), "scatter_add: positions are f32[24]"),
             (matrix.move_axis(0, 2), "move_axis: axis 2 is out of range"),
         ] {
-            let error = wrong.check().unwrap_err();
+            let error = told(&wrong);
             assert!(error.message().contains(part), "{error}");
-            assert!(error.to_string().contains("mistakes.rs:"), "the caller's line is told: {error}");
+        }
+    });
+}
+
+#[test]
+fn sizes_that_nothing_holds_are_mistakes() {
+    const MOST: usize = usize::MAX;
+    on_cpu(|| {
+        let (a, image, filters) = (ones(&[4]), ones(&[2, 3, 4, 4]), ones(&[3, 3, 2, 2]));
+        let conv = |conv: Conv<2>| image.conv(&filters, &conv);
+        for (wrong, part) in [
+            (ones(&[MOST, 2]), "f32[18446744073709551615, 2] has more elements than there are addresses"),
+            (ones(&[1 << 62]).exp(), "has more elements than there are addresses"),
+            (a.reshape([isize::MAX, 3]), "reshape: f32[4]"),
+            (a.unflatten(0, &[MOST, 3]), "unflatten: axis 0 of f32[4]"),
+            (a.narrow(0, MOST, 2), "narrow: 18446744073709551615 .. "),
+            (a.pad(&[(MOST, 1)]), "has more elements"),
+            (a.tile(MOST, 0), "has more elements"),
+            (a.repeat_each(MOST, 0), "has more elements"),
+            (a.split(&[MOST, 5], 0).remove(0), "do not add up to axis 0"),
+            (a.expand_to(&[MOST, 4].into()), "has more elements"),
+            (Tensor::iota(MOST), "has more elements"),
+            (Tensor::iota(4).one_hot(MOST, DType::F32), "has more elements"),
+            (Tensor::eye(MOST, DType::F32), "has more elements"),
+            (Tensor::linspace(0.0, 1.0, MOST, DType::F32), "has more elements"),
+            (Tensor::from_slice(&[1f32], [MOST, 4]), "1 elements do not fill"),
+            (Tensor::from_bytes(&[1], [MOST, 4], DType::F32), "1 bytes do not fill"),
+            (conv(Conv { padding: [MOST, 1], ..Conv::default() }), "conv: Conv { stride: [1, 1], padding: [1844"),
+            (conv(Conv { dilation: [MOST, 1], ..Conv::default() }), "makes more elements"),
+            (conv(Conv { groups: MOST, ..Conv::default() }), "makes more elements"),
+            (
+                image.conv_transposed(&filters, &Conv { stride: [MOST, 1], ..Conv::default() }, [0, 0]),
+                "makes more elements",
+            ),
+            (image.conv_transposed(&filters, &Conv::default(), [MOST, 0]), "more elements along the axes"),
+            (image.max_pool(&Window::new([MOST, 2]), [0, 0]), "windows of size"),
+            (image.max_pool(&Window { dilation: [MOST, 1], ..Window::new([2, 2]) }, [0, 0]), "windows of size"),
+            (image.average_pool(&Window::new([2, 2]), [MOST, 0]), "has more elements"),
+        ] {
+            let error = told(&wrong);
+            assert!(error.message().contains(part), "{error}");
+        }
+        assert_eq!(a.roll(isize::MIN, 0).to_vec::<f32>().unwrap(), [1.0; 4]);
+        let eight = Tensor::iota(5).roll(isize::MIN, 0).to_vec::<i32>().unwrap();
+        // -2⁶³ is 2 more than a multiple of 5.
+        assert_eq!(eight, Tensor::iota(5).roll(2, 0).to_vec::<i32>().unwrap());
+    });
+}
+
+#[test]
+fn a_mask_or_a_type_that_does_not_fit_is_said_by_the_operation() {
+    on_cpu(|| {
+        let (q, image) = (ones(&[1, 2, 3, 4]), ones(&[2, 3, 4, 4]));
+        let masked = |mask: &Tensor| q.attention(&q, &q, &Attention { mask: Some(mask), ..Attention::default() });
+        let (half, flags) = (image.cast(DType::F16), ones(&[2, 2]).cast(DType::Bool));
+        for (wrong, part) in [
+            (masked(&ones(&[5, 5])), "attention: the mask f32[5, 5]"),
+            (masked(&ones(&[2, 1, 1, 3, 3])), "that broadcasts to scores [1, 2, 3, 3]"),
+            (masked(&ones(&[3, 3]).cast(DType::I32)), "attention: the mask i32[3, 3]"),
+            (
+                q.attention(&q.cast(DType::F16), &q, &Attention::default()),
+                "attention: queries, keys and values are floats",
+            ),
+            (half.conv(&ones(&[3, 3, 2, 2]), &Conv::<2>::default()), "conv: element types f16 and f32 differ"),
+            (flags.sum(..), "sum over [0, 1]: is not defined for bool; cast it, for example to i32"),
+            (flags.cumsum(0), "running sum along 0: is not defined for bool"),
+            (flags.matmul(&flags), "matmul: is not defined for bool"),
+            (flags.scatter_add(0, &Tensor::iota(2), &flags), "scatter_add along 0: is not defined for bool"),
+            (flags.max_pool(&Window::new([9, 9]), [0, 0]), "windows of size"),
+            (Tensor::iota(4).resize_linear([2], Ends::Edges), "resize_linear: needs floats, not i32[4]"),
+            (
+                Tensor::einsum("ij,jk,kl", &[&flags, &flags, &flags]),
+                "operands are numbers of one type, not bool and bool",
+            ),
+            (Tensor::einsum("ij,jk", &[&flags.cast(DType::F32), &flags.cast(DType::F64)]), "not f32 and f64"),
+            (ones(&[3, 4]).sum([0, -2]), "sum: axis 0 of f32[3, 4]"),
+            (ones(&[3]).huber(&ones(&[3]), -1.0), "huber: delta is -1, not above 0"),
+            (Tensor::stack(&[ones(&[2])], 4), "unsqueeze: axis 4 is out of range"),
+            (ones(&[3]).t(), "transpose: axis -2 is out of range"),
+        ] {
+            let error = told(&wrong);
+            assert!(error.message().contains(part), "{error}");
+        }
+        for failed in
+            [ones(&[2]).item().map(|_| ()), ones(&[2]).to_vec::<f64>().map(|_| ()), ones(&[2]).dims::<2>().map(|_| ())]
+        {
+            assert!(failed.unwrap_err().to_string().contains(file!()));
         }
     });
 }

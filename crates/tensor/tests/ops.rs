@@ -1,4 +1,5 @@
-//! The op table on every device, against the f64 graph interpreter; gradients against finite differences.
+//! The op table on every device, against the f64 graph interpreter; gradients against finite differences; random expressions, fused and
+//! one step after another.
 //!
 //! The rows are [`panoply_tensor::conformance`]'s; this file says which devices they are asked of.
 
@@ -6,11 +7,11 @@ use std::sync::{Arc, Once};
 
 use panoply_driver::{CudaDriver, HipDriver, OneApiDriver};
 use panoply_ir::DType;
-use panoply_runtime::Registry;
+use panoply_runtime::{Kind, Registry};
 use panoply_tensor::conformance::oracle::values;
 use panoply_tensor::conformance::row::{Input, weighted};
-use panoply_tensor::conformance::{Outcome, functions, rows};
-use panoply_tensor::{Device, Tensor};
+use panoply_tensor::conformance::{Outcome, Row, functions, rows};
+use panoply_tensor::{Device, Tensor, eval};
 
 /// Puts a CUDA device beside those of this machine that runs its PTX on an interpreter, and a ROCm device for whose HIP C++ clang makes
 /// code for the host, and a oneAPI device that is Intel's CPU runtime for OpenCL.
@@ -54,17 +55,31 @@ fn devices() -> Vec<Device> {
     found.collect()
 }
 
-/// A row holds, or goes by way of f64 on a device that has none.
+/// Whether a row holds; if not it goes by way of f64, on a device that has none.
 #[track_caller]
-fn passed(device: &Device, outcome: &Outcome) {
+fn passed(device: &Device, outcome: &Outcome) -> bool {
     if let Err(error) = &outcome.worst
         && error.is_unsupported()
         && !device.target().f64
     {
         eprintln!("SKIPPED: {} on {device} ({}): it has no f64", outcome.name, device.info().name);
-        return;
+        return false;
     }
     assert!(outcome.passed(), "{} on {device}: {outcome}", outcome.name);
+    true
+}
+
+/// Says which of the table's rows passed, for the list of operations that `cargo xtask devices` writes.
+fn report(device: &Device, what: &str, all: &[&str], passed: &[&str]) {
+    let left: Vec<&str> = all.iter().filter(|name| !passed.contains(name)).copied().collect();
+    let info = device.info();
+    let words = match (passed.len(), left.len()) {
+        (_, 0) => format!("all {}", all.len()),
+        (some, few) if few < some => format!("{some} of {}, not {}", all.len(), left.join(", ")),
+        (few, _) => format!("{few} of {}: {}", all.len(), passed.join(", ")),
+    };
+    let variant = info.variant.as_ref().map_or(String::new(), |variant| format!(":{variant}"));
+    eprintln!("TESTED {what} | {}{variant} | {} ({}) | {words}", info.kind, info.name.trim(), info.driver);
 }
 
 /// Whether the device is SwiftShader, the poorest, whose compiler takes seconds for many a kernel and minutes for some.
@@ -79,13 +94,15 @@ const SMALL: [&str; 8] = ["tril", "triu", "diagonal", "eye", "roll", "outer prod
 fn every_op_agrees_with_the_oracle_on_every_device() {
     for device in devices() {
         let chosen = |name: &str| !is_slow(&device) || SMALL.contains(&name);
+        let all: Vec<&str> = rows().map(|row| row.name).collect();
         let asked: Vec<_> = rows().filter(|row| chosen(row.name)).collect();
         assert!(asked.len() >= SMALL.len(), "the table lost some of {SMALL:?}");
-        let left = rows().count() - asked.len();
+        let left = all.len() - asked.len();
         if left > 0 {
             eprintln!("SKIPPED: {left} tensor ops on {device}: SwiftShader is too slow");
         }
-        asked.iter().for_each(|row| passed(&device, &row.value(&device)));
+        let passed = asked.iter().filter(|row| passed(&device, &row.value(&device))).map(|row| row.name);
+        report(&device, "results", &all, &passed.collect::<Vec<&str>>());
     }
 }
 
@@ -96,7 +113,9 @@ fn every_gradient_agrees_with_the_oracle_on_every_device() {
             eprintln!("SKIPPED: gradients on {device}: SwiftShader is too slow");
             continue;
         }
-        rows().filter_map(|row| row.gradient(&device)).for_each(|outcome| passed(&device, &outcome));
+        let all: Vec<&str> = rows().filter(|row| row.differentiable).map(|row| row.name).collect();
+        let has = |row: &&Row| row.gradient(&device).is_some_and(|outcome| passed(&device, &outcome));
+        report(&device, "gradients", &all, &rows().filter(has).map(|row| row.name).collect::<Vec<&str>>());
     }
 }
 
@@ -106,7 +125,7 @@ fn every_function_keeps_the_numeric_contract_on_every_device() {
         let mut errors = 0.0;
         for outcome in functions(&device) {
             println!("{} on {device}: {outcome}", outcome.name);
-            passed(&device, &outcome);
+            assert!(passed(&device, &outcome), "functions need no f64");
             errors += outcome.worst.unwrap().error;
         }
         // No device rounds twelve functions right everywhere: without any error nothing was compared.
@@ -150,5 +169,96 @@ fn every_gradient_agrees_with_finite_differences() {
             "gradient of {}: {along} along a direction, {slope} by differences",
             row.name
         );
+    }
+}
+
+/// Numbers below a bound, the same for a seed.
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    }
+}
+
+/// One more matrix, of one or two that are there: views of views, sums of them, products. Nothing jumps where a number is off by little.
+fn next_of(of: &[Tensor], number: &mut impl FnMut(usize) -> usize) -> Tensor {
+    let (x, y) = (&of[number(of.len())], &of[number(of.len())]);
+    let [rows, columns] = x.dims().unwrap();
+    let (same, axis) = (x.shape().unwrap() == y.shape().unwrap(), number(2));
+    let (along, length) = (axis as isize, [rows, columns][axis]);
+    match number(18) {
+        0 => x.tanh(),
+        1 => (x.square() + 0.5).ln(),
+        2 => x.sigmoid() * -0.7,
+        3 if same => x * 0.5 + y,
+        3 => x + y.mean(..),
+        4 => x.narrow(1, columns - 1, 1) * y.narrow(0, 0, 1).tanh(),
+        5 if columns == y.dims::<2>().unwrap()[1] => x.matmul(&y.t()) * (1.0 / columns as f64),
+        5 => x.t().matmul(x) * (1.0 / rows as f64),
+        6 => x.t(),
+        7 => x.reshape([columns as isize, rows as isize]),
+        8 => x.flip(along),
+        9 => x.narrow(along, length / 2, length - length / 2),
+        10 => x.pad(&[(number(2), number(3)), (1, 0)]).narrow(0, 0, rows).narrow(1, 0, columns),
+        11 => Tensor::concat(&[x.narrow(along, 0, 1), x * 0.5], along).narrow(along, 0, length),
+        12 => x.softmax(along),
+        13 => x.cumsum(along) * (1.0 / length as f64),
+        14 => x.mean(along).unsqueeze(along),
+        15 => x.max(along).unsqueeze(along) - x,
+        16 => x.index_select(along, &(Tensor::iota(1 + number(6)) * 5.0 % Tensor::scalar(length as i32))),
+        _ => x.where_(&Tensor::iota(columns).lt(&Tensor::scalar(number(6) as i32)), &x.roll(1, along)),
+    }
+}
+
+/// A random expression of some fourteen steps; `see` is given each as it is made.
+fn expression(seed: u64, see: fn(Tensor) -> Tensor) -> Vec<Tensor> {
+    let mut number = numbers(seed);
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let [rows, columns] = [0; 2].map(|_| 1 + number(6));
+        let data: Vec<f32> = (0..rows * columns).map(|_| number(4001) as f32 / 1000.0 - 2.0).collect();
+        made.push(Tensor::from_slice(&data, [rows, columns]));
+    }
+    for _ in 0..14 {
+        let next = see(next_of(&made, &mut number));
+        made.push(next);
+    }
+    made.split_off(2)
+}
+
+#[test]
+fn random_expressions_are_the_same_fused_and_step_by_step_on_every_device() {
+    for device in devices().iter().filter(|device| !is_slow(device)) {
+        // Device compilers take most of a second for some expressions.
+        let count = match (device.info().kind, set("PANOPLY_TEST_FULL")) {
+            (Kind::Cpu, _) => 100,
+            (_, true) => 20,
+            (_, false) => 3,
+        };
+        device.scope(|| {
+            for seed in 0..count {
+                let whole = expression(seed, |step| step);
+                let roots: Vec<&Tensor> = whole.iter().collect();
+                // The truth first: what has a value is memory from then on.
+                let want = values(&roots).unwrap();
+                eval(&roots).unwrap();
+                let apart = expression(seed, |step| {
+                    step.eval().unwrap();
+                    step.detach()
+                });
+                for (step, want) in want.iter().enumerate() {
+                    let most = want.iter().fold(1.0f64, |most, value| most.max(value.abs()));
+                    for (how, made) in [("fused", &whole), ("apart", &apart)] {
+                        let have = made[step].to_vec::<f32>().unwrap();
+                        assert_eq!(have.len(), want.len(), "seed {seed}, step {step}, {how}, on {device}");
+                        for (have, want) in have.iter().zip(want) {
+                            let off = (f64::from(*have) - want).abs() / most;
+                            assert!(off <= 2e-5, "seed {seed}, step {step}, {how}, on {device}: {have} for {want}");
+                        }
+                    }
+                }
+            }
+        });
     }
 }

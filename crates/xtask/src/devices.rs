@@ -1,10 +1,11 @@
-//! `cargo xtask devices`: README's table of devices, from what the last `cargo xtask test` ran on.
+//! `cargo xtask devices`: README's table of devices, and that of `docs/ops.md`, from what the last `cargo xtask test` ran on.
 //!
-//! The conformance suite prints a line `TESTED kind | device` for each device it passed on; `test` keeps those lines in
-//! `target/tested`. What nobody ran on is in the table as untested, whatever the code says.
+//! The conformance suite prints a line `TESTED kind | device` for each device it passed on, the op table `TESTED results | kind |
+//! device | which` and `TESTED gradients | …`; `test` keeps those lines in `target/tested`. What nobody ran on is in the first table
+//! as untested, whatever the code says, and not in the second.
 
 use crate::place::Place;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A kind of device: its names, how it is reached, and what a machine without the hardware leaves open.
 struct Row {
@@ -55,7 +56,7 @@ const ROWS: &[Row] = &[
 const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the last test run -->";
 const END: &str = "<!-- end of devices -->";
 
-/// Rewrites the table.
+/// Rewrites the tables.
 pub fn run(place: &Place) -> bool {
     match write(place) {
         Ok(()) => true,
@@ -75,10 +76,32 @@ pub fn keep(place: &Place, tested: &[String]) -> std::io::Result<()> {
 fn write(place: &Place) -> Result<(), String> {
     let tested = std::fs::read_to_string(place.target().join("tested"))
         .map_err(|_| "no test run to read; run `cargo xtask test` first".to_string())?;
-    let readme = place.root.join("README.md");
-    let text = std::fs::read_to_string(&readme).map_err(|error| format!("README.md: {error}"))?;
-    let new = replaced(&text, &table(&tested)).ok_or_else(|| format!("README.md lacks {BEGIN} or {END}"))?;
-    std::fs::write(readme, new).map_err(|error| format!("README.md: {error}"))
+    for (name, table) in [("README.md", table(&tested)), ("docs/ops.md", operations(&tested))] {
+        let path = place.root.join(name);
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
+        let new = replaced(&text, &table).ok_or_else(|| format!("{name} lacks {BEGIN} or {END}"))?;
+        std::fs::write(path, new).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Which rows of the op table passed where.
+fn operations(tested: &str) -> String {
+    let mut ran: BTreeMap<(&str, &str), [&str; 2]> = BTreeMap::new();
+    for line in tested.lines() {
+        let (at, rest) = match (line.strip_prefix("TESTED results | "), line.strip_prefix("TESTED gradients | ")) {
+            (Some(rest), _) => (0, rest),
+            (_, Some(rest)) => (1, rest),
+            (None, None) => continue,
+        };
+        if let [kind, device, which] = rest.splitn(3, " | ").collect::<Vec<&str>>()[..] {
+            ran.entry((kind, device)).or_insert(["–"; 2])[at] = which;
+        }
+    }
+    let head = String::from("| device | tested on | results | gradients |\n|---|---|---|---|\n");
+    ran.into_iter().fold(head, |table, ((kind, device), [results, gradients])| {
+        table + &format!("| `{kind}` | {device} | {results} | {gradients} |\n")
+    })
 }
 
 fn table(tested: &str) -> String {
@@ -115,6 +138,10 @@ mod tests {
             let Row { how, open, .. } = ROWS.iter().find(|row| row.kinds == [kind]).unwrap();
             assert!(table.contains(&format!("| `{kind}` | {how} | {ran} | {open} |\n")), "{table}");
         }
+        let lines = "TESTED results | cpu | Xeon | all 2\nTESTED cpu | Xeon\nTESTED gradients | cpu | Xeon | 1 of 2, not exp\n\
+                     TESTED results | vulkan | Mesa | all 2";
+        let rows = "| `cpu` | Xeon | all 2 | 1 of 2, not exp |\n| `vulkan` | Mesa | all 2 | – |\n";
+        assert!(operations(lines).ends_with(rows), "{}", operations(lines));
         let text = format!("a\n{BEGIN}\nold\n{END}\nb");
         assert_eq!(replaced(&text, "new\n"), Some(format!("a\n{BEGIN}\n\nnew\n\n{END}\nb")));
         assert_eq!(replaced("a", "new"), None);

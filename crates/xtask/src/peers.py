@@ -74,6 +74,11 @@ def tensors():
     yield "attention, 16 × 1024 × 64, causal", lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
     image, kernel = uniform(8, 64, 56, 56), uniform(64, 64, 3, 3)
     yield "conv 64→64, 3×3, 56², batch 8", lambda: F.conv2d(image, kernel, padding=1)
+    left, right, heavy = uniform(512, 512), uniform(512, 512), 64 * torch.eye(512)
+    yield "cholesky of x xᵀ, 512", lambda: torch.linalg.cholesky(left @ left.T + heavy)
+    yield "triangular solve, 512", lambda: torch.linalg.solve_triangular(left + heavy, right, upper=False)
+    yield "lu, 512", lambda: torch.linalg.lu(left + heavy)
+    yield "qr, 512", lambda: torch.linalg.qr(left + heavy)
     small, other = uniform(32), uniform(32)
     yield "add of two f32[32]", lambda: small + other
     yield "add of two f32[32], captured", lambda: small + other

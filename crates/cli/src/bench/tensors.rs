@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use panoply::{Attention, Conv, DType, Device, Profile, Result, Tensor, capture_with_state, eval};
+use panoply::{Attention, Conv, DType, Device, Profile, Result, Tensor, Triangle, capture_with_state, eval};
 use serde_json::json;
 
 use super::limits::Limits;
@@ -48,6 +48,24 @@ const fn small(
     captured: bool,
 ) -> Row {
     Row { name, inputs, op, captured, ..PLAIN }
+}
+
+/// A factorisation that takes so many n³ floating-point operations.
+const fn factoring(name: &'static str, op: fn(&[Tensor]) -> Tensor, cubes: f64) -> Row {
+    const N: usize = 512;
+    Row {
+        name,
+        inputs: &[&[N, N], &[N, N]],
+        op,
+        bytes: (12 * N * N) as f64,
+        flops: cubes * (N * N * N) as f64,
+        ..PLAIN
+    }
+}
+
+/// Matrices that can be factored: with a heavy diagonal.
+fn heavy(x: &Tensor) -> Tensor {
+    x + Tensor::eye(512, DType::F32) * 64.0
 }
 
 /// A hundred nodes of the graph beside the inputs, a third of them products.
@@ -115,6 +133,10 @@ const ROWS: &[Row] = &[
         flops: 2.0 * 8.0 * 3136.0 * 64.0 * 576.0,
         ..PLAIN
     },
+    factoring("cholesky of x xᵀ, 512", |x| heavy(&x[0].matmul(&x[0].t())).cholesky(), 2.0 + 1.0 / 3.0),
+    factoring("triangular solve, 512", |x| heavy(&x[0]).solve_triangular(&x[1], Triangle::Lower), 1.0),
+    factoring("lu, 512", |x| heavy(&x[0]).lu().1, 2.0 / 3.0),
+    factoring("qr, 512", |x| heavy(&x[0]).qr().0, 8.0 / 3.0),
     small("add of two f32[32]", &[&[32], &[32]], |x| &x[0] + &x[1], false),
     small("add of two f32[32], captured", &[&[32], &[32]], |x| &x[0] + &x[1], true),
     small("100 nodes of f32[8, 8]", &[&[8, 8], &[8, 8], &[8, 8]], hundred, false),

@@ -79,15 +79,15 @@ fn positive(x: &Tensor) -> Tensor {
     steady(&x.matmul(&x.t()))
 }
 
-/// Matrices whose eigenvalues are far from each other.
+/// Matrices whose eigenvalues are far from each other; a mistake stays one.
 fn apart(x: &Tensor) -> Tensor {
-    let &[.., size, _] = x.0.shape.dims() else { unreachable!("the rows above have matrices") };
+    let &[.., size, _] = x.0.shape.dims() else { return x.clone() };
     x / 16.0 + Tensor::iota(size).cast(x.dtype()).diagonal_matrix()
 }
 
-/// Matrices with a heavy diagonal.
+/// Matrices with a heavy diagonal; a mistake stays one.
 fn steady(x: &Tensor) -> Tensor {
-    let &[.., rows, columns] = x.0.shape.dims() else { unreachable!("the rows above have matrices") };
+    let &[.., rows, columns] = x.0.shape.dims() else { return x.clone() };
     let places = [rows, columns].map(Tensor::iota);
     let scale = rows.max(columns) as f64;
     x / scale.sqrt() + places[0].unsqueeze(1).eq(&places[1]).cast(x.dtype()) * (scale.sqrt() + 1.0)

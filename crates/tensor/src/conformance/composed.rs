@@ -43,6 +43,10 @@ pub const ROWS: &[Row] = &[
     smooth("conv2d transposed", &[any(&[1, 4, 4, 3]), any(&[4, 2, 2, 3])], |x| {
         x[0].conv_transposed(&x[1], &Conv { stride: [2, 3], dilation: [2, 1], groups: 2, ..Conv::default() }, [0, 0])
     }),
+    smooth("conv3d transposed", &[any(&[1, 2, 3, 2, 3]), any(&[2, 3, 2, 3, 2])], |x| {
+        let conv = Conv { stride: [2, 1, 2], padding: [1, 0, 0], dilation: [1, 2, 1], groups: 1 };
+        x[0].conv_transposed(&x[1], &conv, [1, 0, 0])
+    }),
     smooth("max_pool", &[IMAGE], |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
     smooth("max_pool side by side", &[IMAGE], |x| {
         x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])

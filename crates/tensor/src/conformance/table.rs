@@ -47,6 +47,10 @@ pub const ROWS: &[Row] = &[
     smooth("where", &[A, B], |x| x[0].where_(&x[0].lt(&x[1]), &x[1])),
     flat("compare", &[A, B], |x| x[0].le(&x[1]).bitor(&x[0].gt(&x[1])).bitand(&x[0].ne(&x[1]))),
     flat("integers", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| (&x[0] / &x[1]) * &x[1] + &x[0] % &x[1]),
+    flat("bits", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| {
+        x[0].bitxor(&x[1]).shl(&x[1]).bitor(&x[0].logical_not().shr(&x[1])).bitand(&x[0])
+    }),
+    flat("bitcast", &[A], |x| x[0].bitcast(if x[0].dtype() == DType::F64 { DType::I64 } else { DType::I32 })),
     flat("cast", &[within(&[40], -50.0, 50.0)], |x| x[0].cast(DType::I32)),
     smooth("cast and back", &[any(&[33])], |x| x[0].cast(DType::F64).exp().cast(x[0].dtype())),
     // Movement.

@@ -81,7 +81,7 @@ impl Tensor {
         if length == 0 {
             return self.clone();
         }
-        let cut = (-shift).rem_euclid(length as isize) as usize;
+        let cut = (length - shift.rem_euclid(length as isize) as usize) % length;
         if cut == 0 {
             return self.clone();
         }
@@ -98,7 +98,7 @@ impl Tensor {
         };
         let dims = self.0.shape.dims();
         let repeated = Shape::new([&dims[..place], &[times], &dims[place..]].concat());
-        let joined = Shape::new([&dims[..place], &[times * dims[place]], &dims[place + 1..]].concat());
+        let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
         self.unsqueeze(place as isize).expand_to(&repeated).reshaped(joined)
     }
 
@@ -109,7 +109,7 @@ impl Tensor {
             Ok(place) => place,
             Err(mistake) => return vec![mistake; lengths.len()],
         };
-        if lengths.iter().sum::<usize>() != self.0.shape.dims()[place] {
+        if lengths.iter().fold(0usize, |sum, length| sum.saturating_add(*length)) != self.0.shape.dims()[place] {
             let message = format!("split: {lengths:?} do not add up to axis {axis} of {self:?}");
             return vec![Tensor::mistake(Error::mistake(message)); lengths.len()];
         }
@@ -129,7 +129,7 @@ impl Tensor {
         };
         let dims = self.0.shape.dims();
         let repeated = Shape::new([&dims[..=place], &[times], &dims[place + 1..]].concat());
-        let joined = Shape::new([&dims[..place], &[times * dims[place]], &dims[place + 1..]].concat());
+        let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
         self.unsqueeze(place as isize + 1).expand_to(&repeated).reshaped(joined)
     }
 
@@ -153,8 +153,8 @@ impl Tensor {
     pub fn meshgrid(vectors: &[&Tensor]) -> Vec<Tensor> {
         let wrong = vectors.iter().find(|vector| vector.is_mistake() || vector.0.shape.rank() != 1);
         if let Some(wrong) = wrong {
-            let message = || Tensor::mistake(Error::mistake(format!("meshgrid: {wrong:?} is no vector")));
-            let mistake = if wrong.is_mistake() { (*wrong).clone() } else { message() };
+            let message = format!("meshgrid: {wrong:?} is no vector");
+            let mistake = if wrong.is_mistake() { (*wrong).clone() } else { Tensor::mistake(Error::mistake(message)) };
             return vec![mistake; vectors.len()];
         }
         let shape = Shape::new(vectors.iter().map(|vector| vector.0.shape.elems()).collect::<Vec<usize>>());

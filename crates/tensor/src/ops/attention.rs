@@ -2,9 +2,11 @@
 //!
 //! Sources: Vaswani et al., Attention Is All You Need, 2017; Ainslie et al., GQA, 2023; Su et al., RoFormer, 2021.
 
+use std::panic::Location;
+
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::{self, Mask, Routine};
-use panoply_ir::{DType, Error, Scalar};
+use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::call::Operation;
 use crate::tensor::Tensor;
@@ -43,9 +45,10 @@ impl Tensor {
         }
         let (q, k, v) = (self.0.shape.dims(), keys.0.shape.dims(), values.0.shape.dims());
         let rank = q.len();
+        let place = Location::caller();
         let wrong = |what: &str| {
             let note = format!("queries {self:?}, keys {keys:?}, values {values:?}");
-            Tensor::mistake(Error::mistake(format!("attention: {what}")).note(note))
+            Tensor::mistake(Error::mistake(format!("attention: {what}")).note(note).at(place))
         };
         if rank < 3 || k.len() != rank || v.len() != rank {
             return wrong("needs [heads, length, width] and equal leading axes on all three");
@@ -56,6 +59,17 @@ impl Tensor {
         let (heads, shared, width) = (q[rank - 3], k[rank - 3], q[rank - 1]);
         if shared == 0 || !heads.is_multiple_of(shared) {
             return wrong(&format!("{heads} heads are not a multiple of {shared} key heads"));
+        }
+        let dtype = self.dtype();
+        if !dtype.is_float() || keys.dtype() != dtype || values.dtype() != dtype {
+            return wrong("queries, keys and values are floats of one type");
+        }
+        if let Some(mask) = attention.mask {
+            let scores = Shape::new([&q[..rank - 1], &[k[rank - 2]]].concat());
+            let fits = mask.0.shape.broadcast(&scores).is_ok_and(|shape| shape == scores);
+            if !fits || ![DType::Bool, dtype].contains(&mask.dtype()) {
+                return wrong(&format!("the mask {mask:?} is no bool or {dtype} that broadcasts to scores {scores}"));
+            }
         }
         let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
         let settings = (attention.causal, attention.past, scale);
@@ -96,10 +110,6 @@ impl Tensor {
             Some(mask) if mask.dtype() == DType::Bool => scores = scores.where_(mask, &never),
             Some(mask) => scores = scores + mask,
             None => {}
-        }
-        if scores.is_mistake() || scores.0.shape != self.0.shape {
-            let message = format!("attention: the mask {:?} does not broadcast to the scores", mask);
-            return Tensor::mistake(Error::mistake(message).note(format!("scores {self:?}")));
         }
         let Some(past) = past else { return scores };
         let dims = self.0.shape.dims();

@@ -5,13 +5,15 @@
 //! product of the filters with the windows of the input as columns; where no routine takes that either, the windows are
 //! index arithmetic inside the kernel and are never stored.
 
+use std::panic::Location;
+
 use panoply_ir::routine::{self, ConvAxis, Routine};
 use panoply_ir::{DType, Error, Shape};
 
 use super::window::Window;
 use crate::call::Operation;
 use crate::settings::Settings;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, fits};
 
 /// How filters move over N axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +43,25 @@ impl<const N: usize> Conv<N> {
     /// Positions of a filter along each axis; none if it does not fit.
     fn positions(&self, lengths: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
         let window = self.window(sizes);
-        (0..N).map(|along| window.count(along, lengths[along] + 2 * self.padding[along])).collect()
+        let padded = |along: usize| self.padding[along].checked_mul(2)?.checked_add(lengths[along]);
+        (0..N).map(|along| window.count(along, padded(along)?)).collect()
     }
 }
 
 impl<const N: usize> Conv<N> {
+    /// Whether nothing on the way has more bytes than there are addresses: no axis is longer than all strides, paddings and filters
+    /// along it together, and no element is there more often than filters have elements.
+    fn stays_small(&self, x: &[usize], w: &[usize]) -> bool {
+        let lengths = (0..N).map(|along| {
+            let (outside, apart) =
+                (self.padding[along].saturating_mul(2), x[along + 2].saturating_mul(self.stride[along]));
+            self.window(&w[2..]).span(along).saturating_add(outside).saturating_add(apart)
+        });
+        let channels = x[1].max(w[0]).max(w[1].saturating_mul(self.groups));
+        let most = [&[x[0], channels], &w[2..]].concat().into_iter().chain(lengths);
+        fits(&Shape::new(most.map(|length| length.max(1)).collect::<Vec<usize>>()), DType::F64)
+    }
+
     /// What a device may do whole with an input and filters of these lengths; none beyond three axes.
     fn routine(&self, dtype: DType, x: &[usize], w: &[usize]) -> Option<routine::Conv> {
         let positions = self.positions(&x[2..], &w[2..])?;
@@ -221,8 +237,13 @@ impl Tensor {
         let mut lengths = [0; N];
         for along in 0..N {
             let apart = x[along + 2].checked_sub(1).map_or(0, |gaps| gaps * conv.stride[along] + 1);
-            let whole = apart + (w[along + 2] - 1) * conv.dilation[along] + extra[along];
-            lengths[along] = whole.saturating_sub(2 * conv.padding[along]);
+            let whole = apart + (w[along + 2] - 1) * conv.dilation[along];
+            lengths[along] = whole.saturating_add(extra[along]).saturating_sub(2 * conv.padding[along]);
+        }
+        let whole = [&[x[0], w[1] * conv.groups], &w[2..], &lengths].concat();
+        if !fits(&Shape::new(whole), DType::F64) {
+            let message = format!("conv_transposed: {extra:?} more elements along the axes of {self:?} are too many");
+            return Tensor::mistake(Error::mistake(message));
         }
         if lengths.contains(&0) {
             let message = format!("conv_transposed: padding {:?} leaves nothing of {self:?}", conv.padding);
@@ -248,10 +269,14 @@ impl Tensor {
             return Err(mistake.clone());
         }
         let (x, w) = (self.0.shape.dims(), filters.0.shape.dims());
+        let place = Location::caller();
         let wrong = |what: String| {
             let note = format!("left {self:?}, right {filters:?}");
-            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note)))
+            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).at(place)))
         };
+        if self.dtype() != filters.dtype() {
+            return wrong(format!("element types {} and {} differ", self.dtype(), filters.dtype()));
+        }
         if x.len() != N + 2 || w.len() != N + 2 {
             return wrong(format!("needs [batch, channels] and {N} more axes on both sides"));
         }
@@ -259,7 +284,10 @@ impl Tensor {
         if numbers.into_iter().any(|number| *number == 0) {
             return wrong("stride, dilation, groups and filter sizes are at least 1".to_string());
         }
-        let seen = if axis == 1 { w[1] * conv.groups } else { w[0] };
+        if !conv.stays_small(x, w) {
+            return wrong(format!("{conv:?} makes more elements than there are addresses"));
+        }
+        let seen = if axis == 1 { w[1].saturating_mul(conv.groups) } else { w[0] };
         if x[1] != seen || !w[0].is_multiple_of(conv.groups) {
             return wrong(format!("{} channels and {} groups do not fit these filters", x[1], conv.groups));
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use panoply_ir::kernel::ReduceOp;
-use panoply_ir::{Error, Shape};
+use panoply_ir::{DType, Error, Shape};
 
 use crate::tensor::Tensor;
 
@@ -38,12 +38,21 @@ impl Tensor {
                 return Tensor::mistake(error);
             }
         };
+        let first = operands.first().map_or(DType::F32, |operand| operand.dtype());
+        if let Some(other) = operands.iter().find(|operand| operand.dtype() != first || first == DType::Bool) {
+            let message =
+                format!("einsum: `{formula}`: operands are numbers of one type, not {first} and {}", other.dtype());
+            return Tensor::mistake(Error::mistake(message).note(format!("operand {other:?}")));
+        }
         let terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(operand, labels, &lengths));
         let mut terms: Vec<Term> = terms.collect();
         while let Some((left, right)) = cheapest(&terms, &lengths) {
             let (right, left) = (terms.remove(right), terms.remove(left));
             let later = |label: &char| result.contains(label) || terms.iter().any(|term| term.labels.contains(label));
             let product = left.times(&right, &later);
+            if product.tensor.is_mistake() {
+                return product.tensor;
+            }
             terms.push(product);
         }
         match terms.pop() {

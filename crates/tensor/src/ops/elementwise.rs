@@ -70,7 +70,7 @@ impl Tensor {
             return self.clone();
         }
         if self.dtype().bits() != dtype.bits() {
-            return Tensor::mistake(Error::mistake(format!("the bits of {} cannot be read as {dtype}", self.dtype())));
+            return Tensor::mistake(Error::mistake(format!("bitcast: the bits of {self:?} cannot be read as {dtype}")));
         }
         Tensor::primitive(Op::Bitcast, &[self], self.0.shape.clone(), dtype)
     }

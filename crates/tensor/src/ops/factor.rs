@@ -15,6 +15,8 @@ mod eigen;
 mod kernels;
 mod lu;
 
+use std::panic::Location;
+
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Scalar, Shape};
 
@@ -189,9 +191,10 @@ impl Tensor {
         if right.is_mistake() {
             return Err(right.clone());
         }
+        let place = Location::caller();
         let wrong = |what: String| {
             let note = format!("left {self:?}, right {right:?}");
-            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note)))
+            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).at(place)))
         };
         let column = if right.0.shape.rank() == 1 { right.unsqueeze(1) } else { right.clone() };
         let (a, b) = (self.0.shape.dims(), column.0.shape.dims());

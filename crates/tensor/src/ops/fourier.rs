@@ -72,7 +72,7 @@ impl Tensor {
     /// Products of complex numbers, `[…, 2]` each; the axes before the last broadcast.
     #[track_caller]
     pub fn complex_mul(&self, other: &Tensor) -> Tensor {
-        if let Some(mistake) = [self, other].into_iter().find_map(|x| x.pairs("complex_mul").err()) {
+        if let Err(mistake) = self.pairs("complex_mul").and(other.pairs("complex_mul")) {
             return mistake;
         }
         let signs = Tensor::iota(2).cast(self.dtype()) * self.literal(2.0) - self.literal(1.0);

@@ -102,6 +102,9 @@ impl Tensor {
     #[track_caller]
     pub fn huber(&self, target: &Tensor, delta: f64) -> Tensor {
         let distance = (self - target).abs();
+        if !distance.is_mistake() && (delta.is_nan() || delta <= 0.0) {
+            return Tensor::mistake(Error::mistake(format!("huber: delta is {delta}, not above 0")));
+        }
         let delta = distance.slot(delta);
         let near = distance.square() * distance.literal(0.5);
         let far = &delta * (&distance - &delta * distance.literal(0.5));

@@ -115,7 +115,8 @@ impl Tensor {
             return self.clone();
         }
         let elems = self.0.shape.elems();
-        let known: usize = dims.iter().filter(|dim| **dim >= 0).map(|dim| *dim as usize).product();
+        let known = dims.iter().filter(|dim| **dim >= 0).map(|dim| *dim as usize);
+        let known = Shape::new(known.collect::<Vec<usize>>()).elems();
         let open = dims.iter().filter(|dim| **dim == -1).count();
         let fits = if open == 1 { known > 0 && elems.is_multiple_of(known) } else { open == 0 && known == elems };
         if !fits || dims.iter().any(|dim| *dim < -1) {
@@ -143,7 +144,7 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         let (kept, merged) = self.0.shape.dims().split_at(axis);
-        let dims: Vec<usize> = kept.iter().copied().chain([merged.iter().product()]).collect();
+        let dims: Vec<usize> = kept.iter().copied().chain([Shape::from(merged).elems()]).collect();
         self.reshaped(Shape::new(dims))
     }
 
@@ -155,7 +156,7 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         let dims = self.0.shape.dims();
-        if into.iter().product::<usize>() != dims[axis] {
+        if Shape::from(into).elems() != dims[axis] {
             return Tensor::mistake(Error::mistake(format!(
                 "unflatten: axis {axis} of {self:?} is not the product of {into:?}"
             )));
@@ -248,7 +249,9 @@ impl Tensor {
         if widths.iter().all(|width| *width == (0, 0)) {
             return self.clone();
         }
-        let padded = self.0.shape.dims().iter().zip(widths).map(|(dim, (before, after))| dim + before + after);
+        let longer =
+            |(dim, (before, after)): (&usize, &(usize, usize))| dim.saturating_add(*before).saturating_add(*after);
+        let padded = self.0.shape.dims().iter().zip(widths).map(longer);
         Tensor::primitive(Op::Pad(widths.to_vec()), &[self], padded.collect::<Vec<usize>>(), self.dtype())
     }
 
@@ -315,8 +318,9 @@ impl Tensor {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
-        if start + len > self.0.shape.dims()[axis] {
-            let message = format!("narrow: {start} .. {} does not fit axis {axis} of {self:?}", start + len);
+        let end = start.saturating_add(len);
+        if end > self.0.shape.dims()[axis] {
+            let message = format!("narrow: {start} .. {end} does not fit axis {axis} of {self:?}");
             return Tensor::mistake(Error::mistake(message));
         }
         let mut slices = self.whole();
@@ -383,7 +387,10 @@ impl Tensor {
     /// Tensors of one shape along a new axis.
     #[track_caller]
     pub fn stack(tensors: &[Tensor], axis: isize) -> Tensor {
-        let expanded: Vec<Tensor> = tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect();
+        let mut expanded = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            expanded.push(tensor.unsqueeze(axis));
+        }
         Tensor::concat(&expanded, axis)
     }
 
@@ -393,9 +400,12 @@ impl Tensor {
         if self.is_mistake() {
             return Err(self.clone());
         }
-        self.0.shape.axis(axis).map_err(|error| {
-            let message = format!("{op}: {}", error.message());
-            Tensor::mistake(Error::mistake(message).note(format!("operand {self:?}")))
-        })
+        match self.0.shape.axis(axis) {
+            Ok(position) => Ok(position),
+            Err(error) => {
+                let message = format!("{op}: {}", error.message());
+                Err(Tensor::mistake(Error::mistake(message).note(format!("operand {self:?}"))))
+            }
+        }
     }
 }

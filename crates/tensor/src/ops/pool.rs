@@ -17,7 +17,7 @@ impl Tensor {
     /// extremes share the gradient.
     #[track_caller]
     pub fn max_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
-        if (0..N).any(|along| padding[along] * 2 > window.size[along]) {
+        if (0..N).any(|along| padding[along] > window.size[along] / 2) {
             let message = format!("max_pool: padding {padding:?} is more than half a window of {:?}", window.size);
             return if self.is_mistake() { self.clone() } else { Tensor::mistake(Error::mistake(message)) };
         }
@@ -75,6 +75,9 @@ impl Tensor {
         }
         let mut pooled = self.clone();
         for (along, parts) in sizes.into_iter().enumerate() {
+            if pooled.is_mistake() {
+                return pooled;
+            }
             pooled = pooled.parts_along(rank - N + along, parts, op);
         }
         pooled
@@ -115,6 +118,9 @@ impl Tensor {
         let lead = self.0.shape.rank() - N;
         let mut pooled = self.clone();
         for (along, count) in counts.into_iter().enumerate() {
+            if pooled.is_mistake() {
+                return pooled;
+            }
             let part = |element: usize| {
                 let mut slices = pooled.whole();
                 let start = element * window.dilation[along];

@@ -2,7 +2,7 @@
 
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::ReduceOp;
-use panoply_ir::{DType, Shape};
+use panoply_ir::{DType, Error, Shape};
 
 use crate::tensor::Tensor;
 
@@ -55,7 +55,10 @@ impl Tensor {
             axes.push(self.axis(op, axis)?);
         }
         axes.sort_unstable();
-        axes.dedup();
+        if let Some(twice) = axes.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("{op}: axis {} of {self:?} is named twice", twice[0]);
+            return Err(Tensor::mistake(Error::mistake(message)));
+        }
         Ok(axes)
     }
 

@@ -29,6 +29,9 @@ impl Tensor {
     /// near they are.
     #[track_caller]
     pub fn resize_linear<const N: usize>(&self, lengths: [usize; N], ends: Ends) -> Tensor {
+        if !self.is_mistake() && !self.dtype().is_float() {
+            return Tensor::mistake(Error::mistake(format!("resize_linear: needs floats, not {self:?}")));
+        }
         self.resized(lengths, |x, axis, length| {
             let old = x.0.shape.dims()[axis];
             let places = Tensor::iota(length).cast(x.dtype());

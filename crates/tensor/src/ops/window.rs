@@ -31,7 +31,7 @@ impl<const N: usize> Window<N> {
 
     /// How many elements a window has.
     pub(crate) fn elems(&self) -> usize {
-        self.size.iter().product()
+        Shape::from(self.size).elems()
     }
 
     /// Whether windows stand side by side.
@@ -55,7 +55,7 @@ impl<const N: usize> Window<N> {
 
     /// Elements from a window's first to its last along an axis.
     pub(super) fn span(&self, along: usize) -> usize {
-        (self.size[along] - 1) * self.dilation[along] + 1
+        (self.size[along] - 1).saturating_mul(self.dilation[along]).saturating_add(1)
     }
 
     /// How many windows fit along an axis of this length; none if not one does.
@@ -108,11 +108,12 @@ impl Tensor {
         }
         let rank = self.0.shape.rank();
         let counts = (0..N).map(|i| window.count(i, self.0.shape.dims().get((rank + i).checked_sub(N)?).copied()?));
-        counts.collect::<Option<Vec<usize>>>().ok_or_else(|| {
+        let Some(counts) = counts.collect::<Option<Vec<usize>>>() else {
             let message = format!("windows of size {:?} do not fit the last {N} axes of {self:?}", window.size);
             let note = format!("stride {:?}, dilation {:?}", window.stride, window.dilation);
-            Tensor::mistake(Error::mistake(message).note(note))
-        })
+            return Err(Tensor::mistake(Error::mistake(message).note(note)));
+        };
+        Ok(counts)
     }
 
     /// One axis as two: the element within a window, then the window.

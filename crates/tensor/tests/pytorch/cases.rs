@@ -108,6 +108,15 @@ const CASES: &[Case] = &[
     ("conv2d transposed, all padded", |x| {
         x[0].conv_transposed(&x[1], &Conv { padding: [2, 1], ..Conv::default() }, [0, 0])
     }),
+    ("conv3d transposed", |x| {
+        let conv = Conv { stride: [2, 1, 2], padding: [1, 0, 1], ..Conv::default() };
+        x[0].conv_transposed(&x[1], &conv, [1, 0, 1])
+    }),
+    ("conv3d transposed in groups", |x| {
+        x[0].conv_transposed(&x[1], &Conv { dilation: [1, 2, 1], groups: 2, ..Conv::default() }, [0; 3])
+    }),
+    ("max_pool3d", |x| x[0].max_pool(&Window { stride: [1, 2, 1], ..Window::new([2, 3, 2]) }, [1, 1, 0])),
+    ("average_pool3d", |x| x[0].average_pool(&Window { stride: [2, 1, 2], ..Window::new([2, 2, 2]) }, [1, 0, 1])),
     ("max_pool", |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
     ("max_pool side by side", |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])),
     ("average_pool", |x| x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
