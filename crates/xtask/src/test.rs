@@ -63,12 +63,18 @@ const NO_VULKAN: &str = "PANOPLY_TEST_NO_VULKAN";
 /// The libraries that find the drivers of both.
 const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
-/// Test programs that the inner loop does without: they wait for compilers, or train until something is learned.
-const SLOW: [&str; 4] = [
+/// Test programs that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
+/// few changes touch.
+const SLOW: [&str; 9] = [
+    "crates/cli/tests/kinds.rs",
+    "crates/cli/tests/sequences.rs",
+    "crates/nn/tests/digits.rs",
     "crates/nn/tests/learning.rs",
     "crates/panoply/tests/hip.rs",
     "crates/panoply/tests/kernel_mistakes.rs",
     "crates/panoply/tests/network_mistakes.rs",
+    "crates/tensor/tests/factor.rs",
+    "crates/tensor/tests/fourier.rs",
 ];
 
 /// How a stage ended.

@@ -233,7 +233,8 @@ fn graph(seed: u64) -> Graph {
 fn random_graphs() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let first = number("PANOPLY_SEED").unwrap_or(0);
-    for seed in first..first + number("PANOPLY_GRAPHS").unwrap_or(150) {
+    let count = if number("PANOPLY_TEST_QUICK") == Some(1) { 40 } else { 150 };
+    for seed in first..first + number("PANOPLY_GRAPHS").unwrap_or(count) {
         check(&format!("random graph, seed {seed}"), &graph(seed));
     }
 }
