@@ -65,7 +65,7 @@ const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// Test programs that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
-const SLOW: [&str; 9] = [
+const SLOW: [&str; 10] = [
     "crates/cli/tests/kinds.rs",
     "crates/cli/tests/sequences.rs",
     "crates/nn/tests/digits.rs",
@@ -73,6 +73,7 @@ const SLOW: [&str; 9] = [
     "crates/panoply/tests/hip.rs",
     "crates/panoply/tests/kernel_mistakes.rs",
     "crates/panoply/tests/network_mistakes.rs",
+    "crates/tensor/tests/exchange.rs",
     "crates/tensor/tests/factor.rs",
     "crates/tensor/tests/fourier.rs",
 ];
