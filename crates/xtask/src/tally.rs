@@ -3,6 +3,9 @@
 //! libtest swallows what a passing test prints, and a skipped back end is a passing test. So tests run with
 //! `--show-output`, and of the section in which libtest repeats what passing tests said only the loud lines are shown.
 
+/// An assertion's sentence, its left and its right side.
+const LINES_OF_A_PANIC: usize = 3;
+
 /// What the output has said so far.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -14,7 +17,11 @@ pub struct Tally {
     pub skipped: Vec<String>,
     /// Lines that begin with `TESTED`: the devices that tests ran on.
     pub tested: Vec<String>,
+    /// A line for each test that failed: its name, and where and how it panicked.
+    pub failures: Vec<String>,
     repeating_successes: bool,
+    /// How many of the next lines belong to the last of `failures`.
+    of_a_failure: usize,
 }
 
 impl Tally {
@@ -37,12 +44,29 @@ impl Tally {
             "failures:" => self.repeating_successes = false,
             _ => {}
         }
+        self.watch_failure(trimmed);
         if let Some((passed, failed)) = result(trimmed) {
             self.passed += passed;
             self.failed += failed;
             self.repeating_successes = false;
         }
         loud || !(self.repeating_successes || says_nothing(trimmed))
+    }
+
+    fn watch_failure(&mut self, line: &str) {
+        let section = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
+        if let Some(name) = section.filter(|_| !self.repeating_successes) {
+            self.failures.push(format!("FAILED: {name}"));
+        } else if let Some(failure) = self.failures.last_mut() {
+            // Whatever else the test wrote stands before it.
+            if let Some((_, place)) = line.split_once("' panicked at ").or(line.split_once(") panicked at ")) {
+                *failure += &format!(": {place}");
+                self.of_a_failure = LINES_OF_A_PANIC;
+            } else if self.of_a_failure > 0 {
+                *failure += &format!(" {line}");
+                self.of_a_failure -= 1;
+            }
+        }
     }
 }
 
@@ -86,7 +110,11 @@ successes:
 failures:
 
 ---- a::bad stdout ----
+seed 9
+
+thread 'a::bad' (4711) panicked at tests/a.rs:7:5:
 assertion failed
+note: run with `RUST_BACKTRACE=1`
 
 failures:
     a::bad
@@ -104,6 +132,12 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let shown: Vec<&str> = OUTPUT.lines().filter(|line| tally.watch(line)).collect();
         assert_eq!((tally.passed, tally.failed), (3, 1));
         assert_eq!(tally.skipped, ["SKIPPED: opencl on intel: no such driver"]);
+        assert_eq!(tally.failures.len(), 1);
+        assert!(
+            tally.failures[0].starts_with("FAILED: a::bad: tests/a.rs:7:5: assertion failed"),
+            "{:?}",
+            tally.failures
+        );
         assert!(shown.contains(&"assertion failed") && shown.contains(&"test a::bad ... FAILED"), "{shown:?}");
         assert!(!shown.contains(&"seed 7") && !shown.contains(&"test a::fine ... ok"), "{shown:?}");
     }

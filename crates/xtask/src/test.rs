@@ -125,7 +125,7 @@ fn summary(ends: &[(&str, Outcome, Duration)], tally: &Tally, total: Duration) {
         println!("{name:<18} {word:<8} {:>7.1} s", took.as_secs_f64());
     }
     println!("{:<18} {:<8} {:>7.1} s", "all", "", total.as_secs_f64());
-    for line in &tally.skipped {
+    for line in tally.skipped.iter().chain(&tally.failures) {
         println!("{line}");
     }
     let failed: Vec<&str> = ends.iter().filter(|end| end.1 == Outcome::Failed).map(|end| end.0).collect();
@@ -164,7 +164,9 @@ impl Run<'_> {
                 outcome = Outcome::Failed;
                 // A program that died, be it after its tests, has no line of results that says so.
                 if tally.failed == failed_before {
-                    println!("FAILED: {} did not end as a program does that succeeds", end.name);
+                    let line = format!("FAILED: {} did not end as a program does that succeeds", end.name);
+                    println!("{line}");
+                    tally.failures.push(line);
                     tally.failed += 1;
                 }
             }
