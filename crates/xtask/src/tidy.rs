@@ -68,6 +68,7 @@ const RULES: &[Rule] = &[
         check: Check::File(text::unwrap),
     },
     Rule { name: "home-path", reason: "it exists on one machine only", check: Check::File(text::home_path) },
+    Rule { name: "indented-code", reason: "documents' code is compiled", check: Check::File(text::indented_code) },
 ];
 
 /// Runs all rules on the repository.

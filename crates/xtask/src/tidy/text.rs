@@ -166,6 +166,20 @@ pub fn home_path(source: &Source) -> Vec<Finding> {
     lines.map(|(index, _)| finding(source, index, "an absolute path into a home folder")).collect()
 }
 
+/// No code by indentation in documents whose code is compiled: rustdoc takes it for Rust, whatever it is.
+pub fn indented_code(source: &Source) -> Vec<Finding> {
+    let compiled = source.path == "README.md" || source.path.starts_with("docs/guide/");
+    let (mut fenced, mut after_blank, mut findings) = (false, true, Vec::new());
+    for (index, line) in source.text.lines().enumerate().filter(|_| compiled) {
+        fenced ^= line.trim_start().starts_with("```");
+        if after_blank && !fenced && line.starts_with("    ") {
+            findings.push(finding(source, index, "code by indentation; put it between fences that name its language"));
+        }
+        after_blank = line.trim().is_empty();
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::check;
@@ -277,5 +291,11 @@ mod tests {
             &[("README.md", concat!("$HO", "ME/x, ~/x, https://a.org/ho", "me/b, x/ro", "ot/y\n"))],
             &[],
         );
+    }
+
+    #[test]
+    fn code_in_documents_says_what_it_is() {
+        let text = "# A\n\n    ls\n    ls\n\n```sh\n\n    ls\n```\n- b\n    c\n";
+        check("indented-code", &[("docs/guide/a.md", text), ("docs/b.md", text)], &["docs/guide/a.md:3"]);
     }
 }
