@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::panic::Location;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use panoply_ir::graph::Call;
 use panoply_ir::kernel::ReduceOp;
@@ -48,8 +48,8 @@ pub(crate) struct Body {
     outputs: Vec<Tensor>,
     /// What it does, as a graph.
     pub call: Arc<Call>,
-    /// What flows back from each output, once somebody asked.
-    flows: Vec<OnceLock<Option<Flows>>>,
+    /// What flows back from outputs together, once somebody asked; none if nothing does.
+    flows: Mutex<HashMap<Vec<u32>, Option<Arc<Flows>>>>,
     /// How an output moves when these inputs do, from the inputs and how those move; none if it does not.
     moves: Mutex<Moves>,
     /// What flows back if its author says so.
@@ -142,9 +142,17 @@ fn rule<S: Settings + Clone + Send + Sync + 'static, const N: usize>(gradient: G
 /// The same with its settings filled in.
 type Rule = Box<dyn Fn(&[Tensor], &Tensor, &Tensor) -> Vec<Option<Tensor>> + Send + Sync>;
 
-/// Where the derivative by an output goes.
+/// An output of a call, and what flows into it.
+pub(crate) struct Given {
+    /// Which of the outputs.
+    pub output: u32,
+    pub tensor: Tensor,
+    pub flow: Tensor,
+}
+
+/// Where the derivatives by some outputs go.
 struct Flows {
-    /// From the inputs and the derivative by the output to the derivatives by some inputs.
+    /// From the inputs and the derivatives by the outputs to the derivatives by some inputs.
     body: Arc<Body>,
     /// For each input, which output of that; none where nothing flows.
     to: Vec<Option<u32>>,
@@ -266,8 +274,7 @@ impl Body {
     fn new(name: &str, inputs: Vec<Tensor>, traced: Traced, rule: Option<Rule>) -> Result<Body> {
         let Traced { outputs, routine, again } = traced;
         let call = Arc::new(Call::offered(name, describe(name, &outputs)?, routine));
-        let flows = outputs.iter().map(|_| OnceLock::new()).collect();
-        Ok(Body { inputs, outputs, call, flows, moves: Mutex::default(), rule, again })
+        Ok(Body { inputs, outputs, call, flows: Mutex::default(), moves: Mutex::default(), rule, again })
     }
 
     /// An output of the operation on these inputs.
@@ -278,33 +285,53 @@ impl Body {
         Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype())
     }
 
-    /// What flows to each input when `g` flows into `y`, an output on these inputs; none at all if there is no derivative.
-    pub fn flows(&self, output: u32, inputs: &[Tensor], y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
-        if let (0, Some(rule)) = (output, &self.rule) {
-            let flows = rule(inputs, y, g);
-            for (flow, input) in flows.iter().zip(inputs) {
-                let Some(flow) = flow else { continue };
-                flow.check()?;
-                if (&flow.0.shape, flow.dtype()) != (&input.0.shape, input.dtype()) {
-                    let name = &self.call.name;
-                    return Err(Error::mistake(format!(
-                        "gradient of {name}: {flow:?} does not fit its input {input:?}"
-                    )));
-                }
+    /// What flows to each input when something flows into outputs on these inputs; none at all if there is no derivative.
+    /// What flows into several outputs goes back together, or all that they share would be computed for each.
+    pub fn flows(&self, inputs: &[Tensor], given: &[Given]) -> Result<Option<Vec<Option<Tensor>>>> {
+        let by_rule = |of: &&Given| of.output == 0 && self.rule.is_some();
+        let ruled = given.iter().find(by_rule).map(|of| self.ruled(inputs, of)).transpose()?;
+        let rest: Vec<&Given> = given.iter().filter(|of| !by_rule(of)).collect();
+        let derived = if rest.is_empty() { None } else { self.derived(inputs, &rest)? };
+        Ok(match (ruled, derived) {
+            (Some(ruled), Some(derived)) => {
+                let both =
+                    |(one, other): (Option<Tensor>, Option<Tensor>)| one.into_iter().chain(other).reduce(|a, b| a + b);
+                Some(ruled.into_iter().zip(derived).map(both).collect())
             }
-            return Ok(Some(flows));
+            (ruled, derived) => ruled.or(derived),
+        })
+    }
+
+    /// What its author says flows back from the first output.
+    fn ruled(&self, inputs: &[Tensor], Given { tensor, flow, .. }: &Given) -> Result<Vec<Option<Tensor>>> {
+        let rule = self.rule.as_ref().expect("it is asked of bodies with a rule");
+        let flows = rule(inputs, tensor, flow);
+        for (flow, input) in flows.iter().zip(inputs) {
+            let Some(flow) = flow else { continue };
+            flow.check()?;
+            if (&flow.0.shape, flow.dtype()) != (&input.0.shape, input.dtype()) {
+                let name = &self.call.name;
+                return Err(Error::mistake(format!("gradient of {name}: {flow:?} does not fit its input {input:?}")));
+            }
         }
-        let slot = &self.flows[output as usize];
-        let flows = match slot.get() {
+        Ok(flows)
+    }
+
+    fn derived(&self, inputs: &[Tensor], given: &[&Given]) -> Result<Option<Vec<Option<Tensor>>>> {
+        let outputs: Vec<u32> = given.iter().map(|of| of.output).collect();
+        let known = || self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().get(&outputs).cloned();
+        // Derived without the lock: bodies call others.
+        let flows = match found {
             Some(flows) => flows,
             None => {
-                let derived = self.derive(output)?;
-                slot.get_or_init(|| derived)
+                let derived = self.derive(&outputs)?.map(Arc::new);
+                known().entry(outputs).or_insert(derived).clone()
             }
         };
-        let Some(Flows { body, to }) = flows else { return Ok(None) };
-        let given: Vec<&Tensor> = inputs.iter().chain([g]).collect();
-        Ok(Some(to.iter().map(|to| to.map(|output| body.apply(&given, output))).collect()))
+        let Some(flows) = flows else { return Ok(None) };
+        let given: Vec<&Tensor> = inputs.iter().chain(given.iter().map(|of| &of.flow)).collect();
+        Ok(Some(flows.to.iter().map(|to| to.map(|output| flows.body.apply(&given, output))).collect()))
     }
 
     /// How `y`, an output on these inputs, moves when they do, none where one does not; none if there is no derivative.
@@ -347,11 +374,11 @@ impl Body {
     /// What its author says flows back is linear in what flows in, whatever that is: how the output moves is the transpose.
     fn transposed(&self, inputs: &[Tensor], y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         let g = y.zeros_like();
-        let Some(flows) = self.flows(0, inputs, y, &g)? else { return Ok(None) };
+        let flows = self.ruled(inputs, &Given { output: 0, tensor: y.clone(), flow: g.clone() })?;
         let mut sum: Option<Tensor> = None;
         for (flow, moved) in flows.iter().zip(moves) {
             let (Some(flow), Some(moved)) = (flow, moved) else { continue };
-            let term = pull_back(flow, moved.clone(), &[&g])?.flows.remove(0);
+            let term = pull_back(&[(flow, moved.clone())], &[&g])?.flows.remove(0);
             sum = sum.into_iter().chain(term).reduce(|sum, term| sum + term);
         }
         Ok(sum)
@@ -407,11 +434,13 @@ impl Body {
         flows.iter().zip(each).map(flow).collect()
     }
 
-    fn derive(&self, output: u32) -> Result<Option<Flows>> {
-        let result = &self.outputs[output as usize];
-        let g = result.stand_in(self.inputs.len() as u32);
+    fn derive(&self, outputs: &[u32]) -> Result<Option<Flows>> {
+        let results = || outputs.iter().map(|output| &self.outputs[*output as usize]);
+        let given: Vec<Tensor> =
+            results().zip(self.inputs.len() as u32..).map(|(result, n)| result.stand_in(n)).collect();
         let wanted: Vec<&Tensor> = self.inputs.iter().collect();
-        let flows = pull_back(result, g.clone(), &wanted)?.flows;
+        let into: Vec<(&Tensor, Tensor)> = results().zip(given.iter().cloned()).collect();
+        let flows = pull_back(&into, &wanted)?.flows;
         let mut outputs: Vec<Tensor> = Vec::new();
         let to = flows.into_iter().map(|flow| {
             outputs.push(flow?);
@@ -421,7 +450,7 @@ impl Body {
         if outputs.is_empty() {
             return Ok(None);
         }
-        let inputs = self.inputs.iter().cloned().chain([g]).collect();
+        let inputs = self.inputs.iter().cloned().chain(given).collect();
         let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs.into(), None)?;
         Ok(Some(Flows { body: Arc::new(body), to }))
     }

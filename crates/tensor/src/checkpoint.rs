@@ -71,7 +71,7 @@ pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Opti
     let (result, edges) = operands.split_first().expect("a checkpoint has a result");
     let late: Vec<Tensor> = edges[..from].iter().map(|input| input.after(g)).collect();
     let instead: Vec<&Tensor> = late.iter().chain(&edges[from..]).collect();
-    let flows = pull_back(&rebuilt(result, edges, &instead), g.clone(), &instead)?.flows;
+    let flows = pull_back(&[(&rebuilt(result, edges, &instead), g.clone())], &instead)?.flows;
     let any = flows.iter().any(Option::is_some);
     Ok(any.then(|| [None].into_iter().chain(flows).collect()))
 }

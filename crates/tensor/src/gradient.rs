@@ -18,6 +18,7 @@ use panoply_ir::graph::{Op, Slice};
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{Alu, Error, Math, Result, Shape};
 
+use crate::call::{Body, Given};
 use crate::capture::{Piece, State};
 use crate::checkpoint;
 use crate::tensor::{Node, Source, Tensor};
@@ -72,28 +73,47 @@ pub(crate) struct PulledBack {
     pub cut: Option<Tensor>,
 }
 
-/// What flows to the wanted tensors when `g` flows into `y`: the vector-Jacobian product.
-pub(crate) fn pull_back(y: &Tensor, g: Tensor, wanted: &[&Tensor]) -> Result<PulledBack> {
-    let order = reverse_order(y);
+/// What flows to the wanted tensors when these flows go into these tensors: the vector-Jacobian product.
+pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<PulledBack> {
+    let order = reverse_order(&into.iter().map(|(tensor, _)| *tensor).collect::<Vec<&Tensor>>());
     let reaches = reaching(&order, wanted);
+    let mut siblings = siblings(&order);
     let mut flows = Flows::default();
-    flows.add(y, g);
+    into.iter().for_each(|(tensor, flow)| flows.add(tensor, flow.clone()));
     let mut cut: Option<Tensor> = None;
     for tensor in &order {
-        let Some(flow) = flows.of(tensor) else { continue };
         let inputs = &tensor.0.inputs;
         if !inputs.iter().any(|input| reaches.contains_key(&key(input))) {
             continue;
         }
-        if flows.add_part(tensor, &flow) {
-            continue;
-        }
-        if let (Source::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
-            && reaches.contains_key(&key(right))
-        {
-            flows.add_product(right, left, &flow);
-        }
-        let Some(back) = adjoint(tensor, &flow)? else {
+        let back = if let Source::Call(body, _) = &tensor.0.source {
+            // With the last of its outputs all that flows into the others is known.
+            let mut given: Vec<Given> = Vec::new();
+            for output in siblings.remove(&key(tensor)).unwrap_or_default() {
+                let (Source::Call(_, number), Some(flow)) = (&output.0.source, flows.of(&output)) else { continue };
+                match given.last_mut().filter(|before| before.output == *number) {
+                    // The same call, written twice.
+                    Some(before) => before.flow = &before.flow + flow,
+                    None => given.push(Given { output: *number, tensor: output.clone(), flow }),
+                }
+            }
+            if given.is_empty() {
+                continue;
+            }
+            body.flows(inputs, &given)?
+        } else {
+            let Some(flow) = flows.of(tensor) else { continue };
+            if flows.add_part(tensor, &flow) {
+                continue;
+            }
+            if let (Source::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
+                && reaches.contains_key(&key(right))
+            {
+                flows.add_product(right, left, &flow);
+            }
+            adjoint(tensor, &flow)?
+        };
+        let Some(back) = back else {
             cut.get_or_insert_with(|| tensor.clone());
             continue;
         };
@@ -104,6 +124,27 @@ pub(crate) fn pull_back(y: &Tensor, g: Tensor, wanted: &[&Tensor]) -> Result<Pul
         }
     }
     Ok(PulledBack { flows: wanted.iter().map(|tensor| flows.of(tensor)).collect(), cut })
+}
+
+/// The outputs of each call, in the order of their numbers, by the last of them that occurs.
+fn siblings(users_first: &[Tensor]) -> HashMap<*const Node, Vec<Tensor>> {
+    let mut calls: HashMap<(*const Body, Vec<*const Node>), Vec<Tensor>> = HashMap::new();
+    for tensor in users_first {
+        if let Source::Call(body, _) = &tensor.0.source {
+            let inputs = tensor.0.inputs.iter().map(key).collect();
+            calls.entry((Arc::as_ptr(body), inputs)).or_default().push(tensor.clone());
+        }
+    }
+    let number = |tensor: &Tensor| match tensor.0.source {
+        Source::Call(_, number) => number,
+        _ => 0,
+    };
+    let by_last = |mut outputs: Vec<Tensor>| {
+        let last = outputs.last().map_or(std::ptr::null(), key);
+        outputs.sort_by_key(number);
+        (last, outputs)
+    };
+    calls.into_values().map(by_last).collect()
 }
 
 fn no_path(op: &str, from: &Tensor, to: &Tensor, cut: Option<&Tensor>) -> Error {
@@ -130,9 +171,9 @@ fn key(tensor: &Tensor) -> *const Node {
     Arc::as_ptr(&tensor.0)
 }
 
-/// Everything the root depends on, users before inputs.
-fn reverse_order(root: &Tensor) -> Vec<Tensor> {
-    let mut order = crate::realize::inputs_first(&[root], |_| false);
+/// Everything the roots depend on, users before inputs.
+fn reverse_order(roots: &[&Tensor]) -> Vec<Tensor> {
+    let mut order = crate::realize::inputs_first(roots, |_| false);
     order.reverse();
     order
 }
@@ -154,7 +195,6 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
         Source::Op(op) => op,
-        Source::Call(body, output) => return body.flows(*output, inputs, y, g),
         Source::Checkpoint(given) => return checkpoint::flows(inputs, *given, g),
         _ => return Ok(None),
     };

@@ -24,8 +24,10 @@ use format::{Bf16, Bytes, F16, Format, Plain};
 use pack::Matrix;
 use part::{End, Part};
 
-/// Rows and columns of a part are a multiple of this, to fit tiles.
+/// Rows and columns of a part are at least so many,
 const TILE: usize = 48;
+/// and a multiple of this, to fill vectors.
+const FULL: usize = 16;
 /// Columns below which rows fill vectors better.
 const FEW: usize = 16;
 /// Rows up to which a product is one of a matrix with vectors, which comes from memory only once.
@@ -161,8 +163,8 @@ impl Tiles {
             }
             if gemm.m / rows >= gemm.n / columns { rows += 1 } else { columns += 1 }
         }
-        let m = gemm.m.div_ceil(rows).next_multiple_of(TILE).min(gemm.m).max(1);
-        let n = gemm.n.div_ceil(columns).next_multiple_of(TILE).min(gemm.n).max(1);
+        let m = gemm.m.div_ceil(rows).next_multiple_of(FULL).min(gemm.m).max(1);
+        let n = gemm.n.div_ceil(columns).next_multiple_of(FULL).min(gemm.n).max(1);
         Tiles { batches: gemm.batch, rows: gemm.m.div_ceil(m), columns: gemm.n.div_ceil(n), m, n }
     }
 
@@ -207,6 +209,8 @@ mod tests {
             [2, 3, 4, 0],
             [1030, 20, 3, 1],
             [2, 1200, 35, 1],
+            [32, 70, 530, 1],
+            [13, 600, 20, 2],
         ]
         .into_iter()
         .enumerate()

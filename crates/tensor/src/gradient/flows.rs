@@ -7,8 +7,6 @@ use panoply_ir::graph::{Op, Slice};
 use super::key;
 use crate::tensor::{Node, Source, Tensor};
 
-/// Slices of one tensor from which flows are joined rather than padded and added: each addition goes over the whole tensor.
-const FEW: usize = 4;
 /// Products with one matrix from which what flows to it is one product of all their rows, rather than a sum of products.
 const FEW_PRODUCTS: usize = 4;
 
@@ -76,7 +74,8 @@ impl Flows {
             products.iter().for_each(|[left, flow]| self.add(tensor, left.t().matmul(flow)));
         }
         if !parts.is_empty() {
-            let joined = if parts.len() > FEW && are_apart(&parts) {
+            // Each addition of padded parts would go over the whole tensor.
+            let joined = if parts.len() > 1 && are_apart(&parts) {
                 let write = |whole: Tensor, part: &Part| whole.written(part.axis, part.start, &part.flow);
                 parts.iter().fold(tensor.zeros_like(), write)
             } else {

@@ -68,7 +68,7 @@ impl Tensor {
     /// The second derivatives of this single number with respect to another tensor, whose axes they have twice.
     pub fn hessian(&self, wanted: &Tensor) -> Result<Tensor> {
         let slope = self.gradients(&[wanted])?.remove(0);
-        let PulledBack { flows, cut } = pull_back(&slope, slope.zeros_like(), &[wanted])?;
+        let PulledBack { flows, cut } = pull_back(&[(&slope, slope.zeros_like())], &[wanted])?;
         match (&flows[..], cut) {
             // The same slope everywhere.
             ([None], None) => Ok(Tensor::zeros([slope.0.shape.dims(); 2].concat(), slope.dtype())),
@@ -78,7 +78,7 @@ impl Tensor {
 
     /// The flows to wanted tensors, or why there are none.
     pub(super) fn pulled(&self, op: &str, weights: Tensor, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
-        let PulledBack { flows, cut } = pull_back(self, weights, wanted)?;
+        let PulledBack { flows, cut } = pull_back(&[(self, weights)], wanted)?;
         let result = flows.into_iter().zip(wanted).map(|(flow, tensor)| match flow {
             Some(gradient) => gradient.check().map(|()| gradient),
             None => Err(no_path(op, self, tensor, cut.as_ref())),

@@ -28,6 +28,12 @@ impl<T> Matrix<T> {
     pub fn from(self, row: usize, column: usize) -> Matrix<T> {
         Matrix { start: self.start.wrapping_add(row * self.row + column * self.column), ..self }
     }
+
+    /// The transposed matrix.
+    #[inline(always)]
+    pub fn turned(self) -> Matrix<T> {
+        Matrix { start: self.start, row: self.column, column: self.row }
+    }
 }
 
 /// Makes lanes of so many rows of a matrix, each row's side by side.
@@ -95,8 +101,11 @@ fn squares<M: Machine, F: Format>(distance: usize, count: usize, depth: usize) -
 }
 
 /// Turns a square of lanes.
+///
+/// # Safety
+/// There is room for it; the machine has the instructions.
 #[inline(always)]
-unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>, to: Matrix<F::Sum>) {
+pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>, to: Matrix<F::Sum>) {
     let lanes = F::Vector::<M>::LANES;
     // SAFETY: the caller's promise.
     unsafe {

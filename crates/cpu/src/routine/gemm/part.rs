@@ -66,6 +66,32 @@ impl<F: Format> Task for Part<'_, F> {
             return unsafe { dots::write::<M, F>(&self) };
         }
         let lanes = F::Vector::<M>::LANES;
+        let turns = self.turns(lanes);
+        let part = if turns { self.turned() } else { self };
+        // SAFETY: the caller's promise.
+        unsafe { part.bands::<M>(turns) }
+    }
+}
+
+impl<F: Format> Part<'_, F> {
+    /// Whether the right operand is better read as the left one of the transposed product: where it lies, while packing it would cost more
+    /// than it takes to multiply it by a few rows. Those are columns then, which fill vectors but for a fifth at most.
+    fn turns(&self, lanes: usize) -> bool {
+        let filled = self.m.next_multiple_of(lanes) * 4 <= self.m * 5;
+        let lies = self.b.row == 1 && self.b.column > 1 && F::step(1).is_some() && self.k.is_multiple_of(F::DEPTH);
+        lies && filled && self.m <= FEW_ROWS && self.n >= self.m
+    }
+
+    /// The transposed product.
+    fn turned(self) -> Self {
+        Part { m: self.n, n: self.m, a: self.b.turned(), b: self.a.turned(), c: self.c.turned(), ..self }
+    }
+
+    /// # Safety
+    /// As [`Task::run`].
+    #[inline(always)]
+    unsafe fn bands<M: Machine>(self, turned: bool) {
+        let lanes = F::Vector::<M>::LANES;
         let vectors = self.n.div_ceil(lanes);
         let thin = self.few && self.b.column == 1;
         let (most, block) = if thin { (THIN_VECTORS, THIN_DEPTH) } else { (BAND_VECTORS, BLOCK_DEPTH) };
@@ -74,14 +100,16 @@ impl<F: Format> Task for Part<'_, F> {
         // What results go through likes long rows, for which there is room where there are few numbers along `k`.
         let most = if self.end.is_some() { most * (block / depth).clamp(1, 2) } else { most };
         let width = lanes * vectors.div_ceil(vectors.div_ceil(most).max(1));
-        let whole = depth * F::DEPTH >= self.k;
-        let summed = if whole { most_rows::<F::Vector<M>>() } else { height };
-        let ended = if self.end.is_some() { width } else { 0 };
-        let sizes = [width * depth, GROUP_ROWS.min(self.m) * depth, width * summed, ended];
+        let whole = depth * F::DEPTH >= self.k && !turned;
+        let summed = if whole { most_rows::<F::Vector<M>>() } else { height.next_multiple_of(lanes) };
+        let (turns, length) = if turned { (lanes * summed, summed) } else { (0, width) };
+        let ended = if self.end.is_some() { length } else { 0 };
+        let sizes = [width * depth, GROUP_ROWS.min(self.m) * depth, width * summed, turns, ended];
         let mut scratch = self.pool.scratch().take::<F::Sum>(sizes.iter().sum());
         let right = scratch.start();
         let left = right.wrapping_add(sizes[0]);
         let sums = Matrix { start: left.wrapping_add(sizes[1]), row: if whole { 0 } else { width }, column: 1 };
+        let lines = sums.start.wrapping_add(sizes[2]);
         for column in (0..self.n).step_by(width.max(1)) {
             let columns = width.min(self.n - column);
             for row in (0..self.m).step_by(BAND_ROWS) {
@@ -97,7 +125,8 @@ impl<F: Format> Task for Part<'_, F> {
                     left,
                     right,
                     sums,
-                    ended: sums.start.wrapping_add(sizes[2]).cast(),
+                    turned: turned.then_some(Matrix { start: lines, row: summed, column: 1 }),
+                    ended: lines.wrapping_add(turns).cast(),
                     end: self.end.as_ref(),
                 };
                 // SAFETY: the caller's promise; the scratch memory is as long as that.
@@ -124,6 +153,8 @@ struct Band<'a, 'e, F: Format> {
     /// A block of the right operand, packed: parts of a few vectors side by side, each with its rows one after the other.
     right: *mut F::Sum,
     sums: Matrix<F::Sum>,
+    /// Where the product is the transposed one: room for a few columns of its sums, which are rows of the result.
+    turned: Option<Matrix<F::Sum>>,
     /// A row of results on their way through what is behind them.
     ended: *mut F::Result,
     end: Option<&'a RefCell<End<'e, F::Result>>>,
@@ -146,6 +177,10 @@ impl<F: Format> Band<'_, '_, F> {
                 // SAFETY: the caller's promise.
                 unsafe { self.group::<M>(&block) };
             }
+        }
+        if let Some(lines) = self.turned {
+            // SAFETY: the caller's promise.
+            unsafe { self.finish_turned::<M>(lines) };
         }
     }
 
@@ -170,7 +205,7 @@ impl<F: Format> Band<'_, '_, F> {
                 };
                 let panel = Block { row: block.row + row, rows, ..*block };
                 self.add::<M>(&panel, left);
-                if first + depth == self.depth {
+                if first + depth == self.depth && self.turned.is_none() {
                     self.finish(&panel);
                 }
             }
@@ -223,21 +258,45 @@ impl<F: Format> Band<'_, '_, F> {
     unsafe fn finish(&self, panel: &Block) {
         for row in 0..panel.rows {
             let sums = self.sums.from(panel.row, 0).start.wrapping_add(row * self.width);
-            let c = self.c.from(panel.row + row, 0);
-            let end = self.end.map(RefCell::borrow_mut);
             // SAFETY: the caller's promise.
+            unsafe { self.finish_row(sums, self.c.from(panel.row + row, 0), self.columns) };
+        }
+    }
+
+    /// Writes the results of a transposed product: its sums are turned in squares, a few rows of the result at a time.
+    #[inline(always)]
+    unsafe fn finish_turned<M: Machine>(&self, lines: Matrix<F::Sum>) {
+        let lanes = F::Vector::<M>::LANES;
+        for column in (0..self.columns).step_by(lanes) {
+            // SAFETY: the caller's promise; sums stand in whole squares.
             unsafe {
-                if end.as_ref().is_none_or(|end| end.keeps) {
-                    match c.column {
-                        1 => (0..self.columns).for_each(|at| *c.start.add(at) = F::narrow(*sums.add(at))),
-                        by => (0..self.columns).for_each(|at| *c.start.add(at * by) = F::narrow(*sums.add(at))),
-                    }
+                for row in (0..self.rows).step_by(lanes) {
+                    let sums = self.sums.from(row, column);
+                    pack::square::<M, F>(|i| F::Vector::<M>::load(sums.from(i, 0).start), lines.from(0, row));
                 }
-                if let Some(mut end) = end {
-                    (0..self.columns).for_each(|at| *self.ended.add(at) = F::narrow(*sums.add(at)));
-                    let first = (c.start.addr() - end.result.addr()) / size_of::<F::Result>();
-                    (end.run)(first as u64, self.columns, self.ended.cast());
+                for line in 0..lanes.min(self.columns - column) {
+                    self.finish_row(lines.from(line, 0).start, self.c.turned().from(column + line, 0), self.rows);
                 }
+            }
+        }
+    }
+
+    /// Writes so many results that follow one another.
+    #[inline(always)]
+    unsafe fn finish_row(&self, sums: *const F::Sum, c: Matrix<F::Result>, count: usize) {
+        let end = self.end.map(RefCell::borrow_mut);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if end.as_ref().is_none_or(|end| end.keeps) {
+                match c.column {
+                    1 => (0..count).for_each(|at| *c.start.add(at) = F::narrow(*sums.add(at))),
+                    by => (0..count).for_each(|at| *c.start.add(at * by) = F::narrow(*sums.add(at))),
+                }
+            }
+            if let Some(mut end) = end {
+                (0..count).for_each(|at| *self.ended.add(at) = F::narrow(*sums.add(at)));
+                let first = (c.start.addr() - end.result.addr()) / size_of::<F::Result>();
+                (end.run)(first as u64, count, self.ended.cast());
             }
         }
     }
