@@ -217,6 +217,24 @@ impl Tensor {
         }
     }
 
+    /// [`Tensor::call_with_gradient`] where only the program that runs knows how many inputs there are.
+    #[track_caller]
+    pub(crate) fn call_of<S: Settings + Clone + Send + Sync + 'static>(
+        name: &'static str,
+        inputs: &[&Tensor],
+        settings: S,
+        body: fn(&[Tensor], &S) -> Tensor,
+        gradient: fn(&[Tensor], &Tensor, &S) -> Vec<Option<Tensor>>,
+    ) -> Tensor {
+        let run = |stand_ins: &[Tensor]| vec![body(stand_ins, &settings)].into();
+        let known = settings.clone();
+        let rule: Rule = Box::new(move |inputs, _, g| gradient(inputs, g, &known));
+        match Body::of(name, (body as usize, Some(gradient as usize)), &settings, inputs, run, Some(rule)) {
+            Ok(body) => body.apply(inputs, 0),
+            Err(mistake) => mistake,
+        }
+    }
+
     /// [`Tensor::calls`] where only the program that runs knows how many inputs and results there are.
     #[track_caller]
     pub fn calls_of<S: Settings>(
@@ -443,8 +461,12 @@ impl Body {
         let flows = pull_back(&into, &wanted)?.flows;
         let mut outputs: Vec<Tensor> = Vec::new();
         let to = flows.into_iter().map(|flow| {
-            outputs.push(flow?);
-            Some(outputs.len() as u32 - 1)
+            let flow = flow?;
+            let known = outputs.iter().position(|known| Arc::ptr_eq(&known.0, &flow.0));
+            Some(known.unwrap_or_else(|| {
+                outputs.push(flow);
+                outputs.len() - 1
+            }) as u32)
         });
         let to: Vec<Option<u32>> = to.collect();
         if outputs.is_empty() {

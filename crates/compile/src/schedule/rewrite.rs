@@ -126,7 +126,10 @@ impl Rewriter {
             (Op::Pad(widths), Some(_)) if widths.iter().all(|width| *width == (0, 0)) => first,
             (Op::Slice(slices), Some(input)) => {
                 let whole = |(slice, dim): (&Slice, &usize)| slice.len == *dim && (slice.step == 1 || *dim == 1);
-                slices.iter().zip(input.shape.dims()).all(whole).then_some(first?)
+                if slices.iter().zip(input.shape.dims()).all(whole) {
+                    return first;
+                }
+                self.sliced(first?, slices)
             }
             (Op::Cast | Op::Bitcast, Some(input)) if input.dtype == node.dtype => first,
             (Op::Reduce(op, axes), Some(input)) => {
@@ -141,6 +144,66 @@ impl Rewriter {
             (Op::Alu(alu), Some(_)) => self.identity(*alu, node),
             _ => None,
         }
+    }
+
+    /// A slice of what was put together, where it is one of a part of that; none if it is not.
+    fn sliced(&mut self, whole: NodeId, slices: &[Slice]) -> Option<NodeId> {
+        if slices.iter().any(|slice| slice.len == 0) {
+            return None;
+        }
+        let mut from = whole;
+        loop {
+            let Node { op, inputs, shape, dtype } = self.node(from).clone();
+            let part = match op {
+                Op::Permute(perm) => {
+                    let mut before = slices.to_vec();
+                    perm.iter().zip(slices).for_each(|(axis, slice)| before[*axis] = *slice);
+                    let part = self.sliced(inputs[0], &before);
+                    part.map(|part| self.add(Op::Permute(perm), &[part], lengths(slices), dtype))
+                }
+                Op::Pad(widths) => {
+                    let inner = self.node(inputs[0]).shape.clone();
+                    let axes = || slices.iter().zip(widths.iter().map(|(before, _)| *before));
+                    let within =
+                        axes().zip(inner.dims()).map(|((slice, start), length)| Within::of(slice, start, *length));
+                    match within.max() {
+                        Some(Within::Beside) => Some(self.fill(Scalar { dtype, bits: 0 }, &lengths(slices).into())),
+                        Some(Within::All) => {
+                            let moved = axes().map(|(slice, start)| Slice { start: slice.start - start, ..*slice });
+                            Some(self.slice(inputs[0], moved.collect()))
+                        }
+                        _ => None,
+                    }
+                }
+                Op::Write(axis) => {
+                    let length = self.node(inputs[1]).shape.dims()[axis];
+                    let at = match self.node(inputs[2]).op {
+                        Op::Const(at) => usize::try_from(at.to_i128()).ok(),
+                        _ => None,
+                    };
+                    let whole = at.filter(|at| at + length <= shape.dims()[axis]);
+                    match whole.map(|at| (at, Within::of(&slices[axis], at, length))) {
+                        Some((_, Within::Beside)) => {
+                            from = inputs[0];
+                            continue;
+                        }
+                        Some((at, Within::All)) => {
+                            let mut part = slices.to_vec();
+                            part[axis].start -= at;
+                            Some(self.slice(inputs[1], part))
+                        }
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            return part.or_else(|| (from != whole).then(|| self.slice(from, slices.to_vec())));
+        }
+    }
+
+    fn slice(&mut self, from: NodeId, slices: Vec<Slice>) -> NodeId {
+        let (dims, dtype) = (lengths(&slices), self.node(from).dtype);
+        self.add(Op::Slice(slices), &[from], dims, dtype)
     }
 
     /// What an operation gives when an operand is the number that changes nothing.
@@ -180,6 +243,32 @@ impl Rewriter {
         };
         Some(self.fill(value, &node.shape))
     }
+}
+
+/// How much of a slice lies in a part of its axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Within {
+    All,
+    Partly,
+    Beside,
+}
+
+impl Within {
+    fn of(slice: &Slice, start: usize, length: usize) -> Within {
+        let first = slice.start as i128;
+        let last = first + slice.step as i128 * (slice.len as i128 - 1);
+        let (low, high) = (first.min(last), first.max(last));
+        let (start, end) = (start as i128, (start + length) as i128);
+        match () {
+            () if low >= start && high < end => Within::All,
+            () if high < start || low >= end => Within::Beside,
+            () => Within::Partly,
+        }
+    }
+}
+
+fn lengths(slices: &[Slice]) -> Vec<usize> {
+    slices.iter().map(|slice| slice.len).collect()
 }
 
 /// The nodes an output needs, renumbered.

@@ -1,7 +1,7 @@
 //! Recurrent layers: plain, LSTM and GRU; several layers, both directions. Weights and equations are PyTorch's.
 //!
-//! What a sequence's inputs contribute is one matrix product for all times; a step is one product with the hidden state and
-//! one kernel of what follows. The graph grows with the length of the sequence.
+//! What a sequence's inputs contribute is one matrix product for all times, of which those of a time stand together; a step is one
+//! product with the hidden state and one kernel of what follows. The graph grows with the length of the sequence.
 //!
 //! Sources: Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al. 2014.
 
@@ -149,7 +149,8 @@ impl Recurrent {
                 "a recurrent network needs layers and at least one step, not {input:?}"
             )));
         }
-        let (mut sequence, mut last) = (pass.cast(input), Vec::new());
+        // `[time, batch, features]`.
+        let (mut sequence, mut last) = (pass.cast(input).transpose(0, 1), Vec::new());
         for (depth, layer) in self.layers.iter().enumerate() {
             if depth > 0 {
                 sequence = sequence.dropout(self.dropout, pass);
@@ -164,11 +165,12 @@ impl Recurrent {
                     None => (zeros(), zeros()),
                 };
                 let (outputs, state) = self.along(direction, &sequence, runs, state, side == 1, pass);
-                sides.push(Tensor::stack(&outputs, 1));
+                sides.push(Tensor::stack(&outputs, 0));
                 last.push(state);
             }
             sequence = Tensor::concat(&sides, 2);
         }
+        let sequence = sequence.transpose(0, 1);
         let (hidden, cell): (Vec<Tensor>, Vec<Tensor>) = last.into_iter().unzip();
         (sequence, Memory { hidden: Tensor::stack(&hidden, 0), cell: Tensor::stack(&cell, 0) })
     }
@@ -183,16 +185,22 @@ impl Recurrent {
         backwards: bool,
         pass: &Pass<'_>,
     ) -> (Vec<Tensor>, (Tensor, Tensor)) {
-        let inputs =
-            sequence.matmul(&pass.cast(weights.input_weight.tensor()).t()) + pass.cast(weights.input_bias.tensor());
-        let recurrent = pass.cast(weights.hidden_weight.tensor()).t();
-        let hidden_bias = pass.cast(weights.hidden_bias.tensor());
-        let time = inputs.dims::<3>().map_or(0, |dims| dims[1]);
+        let [time, batch, features] = sequence.dims::<3>().unwrap_or_default();
+        let cast = |weight: &Param| pass.cast(weight.tensor());
+        let (recurrent, hidden_bias) = (cast(&weights.hidden_weight).t(), cast(&weights.hidden_bias));
+        // A GRU's hidden part is weighed before it is added to the inputs'.
+        let (bias, hidden_bias) = match self.cell {
+            Cell::Plain | Cell::Lstm => (cast(&weights.input_bias) + hidden_bias, None),
+            Cell::Gru => (cast(&weights.input_bias), Some(hidden_bias)),
+        };
+        let rows = sequence.reshape([time * batch, features].map(|length| length as isize));
+        let inputs = rows.matmul(&cast(&weights.input_weight).t()) + bias;
         let mut outputs = Vec::with_capacity(time);
         for step in 0..time {
             let at = if backwards { time - 1 - step } else { step };
-            let input = inputs.narrow(1, at, 1).squeeze(1);
-            let back = state.0.matmul(&recurrent) + &hidden_bias;
+            let input = inputs.narrow(0, at * batch, batch);
+            let back = state.0.matmul(&recurrent);
+            let back = hidden_bias.iter().fold(back, |back, bias| back + bias);
             let next = self.step(&input, &back, &state);
             let Some(runs) = runs else {
                 outputs.push(next.0.clone());

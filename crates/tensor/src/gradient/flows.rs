@@ -68,21 +68,15 @@ impl Flows {
         let (parts, products) = (std::mem::take(&mut flow.parts), std::mem::take(&mut flow.products));
         if products.len() > FEW_PRODUCTS && tensor.0.shape.rank() == 2 {
             // Each sum goes once over all rows, and no product of a few of them is ever stored.
-            let [left, flow] = [0, 1].map(|side| products.iter().map(|of| of[side].clone()).collect::<Vec<Tensor>>());
+            // In the program's order, as parts are: what flows into both is then joined once.
+            let [left, flow] =
+                [0, 1].map(|side| products.iter().rev().map(|of| of[side].clone()).collect::<Vec<Tensor>>());
             self.add(tensor, Tensor::concat(&left, 0).t().matmul(&Tensor::concat(&flow, 0)));
         } else {
             products.iter().for_each(|[left, flow]| self.add(tensor, left.t().matmul(flow)));
         }
         if !parts.is_empty() {
-            // Each addition of padded parts would go over the whole tensor.
-            let joined = if parts.len() > 1 && are_apart(&parts) {
-                let write = |whole: Tensor, part: &Part| whole.written(part.axis, part.start, &part.flow);
-                parts.iter().fold(tensor.zeros_like(), write)
-            } else {
-                let padded = parts.iter().map(|part| part.padded(tensor));
-                padded.reduce(|sum, part| sum + part).expect("there is a part")
-            };
-            self.add(tensor, joined);
+            self.add(tensor, whole(tensor, parts));
         }
         self.found[&key(tensor)].sum.clone()
     }
@@ -101,9 +95,24 @@ impl Part {
     }
 }
 
-/// Whether the parts lie along one axis and no two have an element in common.
-fn are_apart(parts: &[Part]) -> bool {
-    let mut spans: Vec<(usize, usize)> = parts.iter().map(|part| (part.start, part.end())).collect();
-    spans.sort_unstable();
-    parts.iter().all(|part| part.axis == parts[0].axis) && spans.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+/// What flows into all of a tensor, from what flows into parts of it.
+fn whole(tensor: &Tensor, mut parts: Vec<Part>) -> Tensor {
+    parts.sort_by_key(|part| (part.axis, part.start));
+    let axis = parts[0].axis;
+    let along = parts.iter().all(|part| part.axis == axis);
+    if !along || parts.windows(2).any(|pair| pair[0].end() > pair[1].start) {
+        let padded = parts.iter().map(|part| part.padded(tensor));
+        return padded.reduce(|sum, part| sum + part).expect("there is a part");
+    }
+    // They are apart. Added, each would be an addition over the whole tensor.
+    let ends = [0].into_iter().chain(parts.iter().map(Part::end));
+    let starts = parts.iter().map(|part| part.start).chain([tensor.0.shape.dims()[axis]]);
+    if ends.eq(starts) {
+        let flows: Vec<Tensor> = parts.into_iter().map(|part| part.flow).collect();
+        return Tensor::concat(&flows, axis as isize);
+    }
+    if let [part] = &parts[..] {
+        return part.padded(tensor);
+    }
+    parts.iter().fold(tensor.zeros_like(), |whole, part| whole.written(part.axis, part.start, &part.flow))
 }

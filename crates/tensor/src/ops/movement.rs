@@ -373,15 +373,15 @@ impl Tensor {
         if let [only] = tensors {
             return only.clone();
         }
-        let mut dims = first.0.shape.dims().to_vec();
-        dims[axis] = tensors.iter().map(|tensor| tensor.0.shape.dims()[axis]).sum();
-        let mut joined = Tensor::zeros(dims, first.dtype());
-        let mut before = 0;
-        for tensor in tensors {
-            joined = joined.written(axis, before, tensor);
-            before += tensor.0.shape.dims()[axis];
+        if tensors.len() <= FEW_PARTS {
+            return joined(tensors, &axis);
         }
-        joined
+        let parts: Vec<&Tensor> = tensors.iter().collect();
+        Tensor::call_of("concat", &parts, axis, joined, |parts, g, axis| {
+            let length = |part: &Tensor| part.0.shape.dims()[*axis];
+            let starts = parts.iter().scan(0, |end, part| Some(std::mem::replace(end, *end + length(part))));
+            starts.zip(parts).map(|(start, part)| Some(g.narrow(*axis as isize, start, length(part)))).collect()
+        })
     }
 
     /// Tensors of one shape along a new axis.
@@ -408,4 +408,20 @@ impl Tensor {
             }
         }
     }
+}
+
+/// Parts up to which they are joined where they are used, without a node that stands for all of that.
+const FEW_PARTS: usize = 4;
+
+/// The parts one after another along an axis.
+fn joined(parts: &[Tensor], axis: &usize) -> Tensor {
+    let length = |part: &Tensor| part.0.shape.dims()[*axis];
+    let mut dims = parts[0].0.shape.dims().to_vec();
+    dims[*axis] = parts.iter().map(length).sum();
+    let (mut whole, mut before) = (Tensor::zeros(dims, parts[0].dtype()), 0);
+    for part in parts {
+        whole = whole.written(*axis, before, part);
+        before += length(part);
+    }
+    whole
 }
