@@ -95,7 +95,7 @@ pub enum Op {
     /// shape. A position out of range is dropped. Deterministic.
     ScatterAdd(usize),
     /// x with y in place of what stands from position z on along an axis, z a single i32 or i64. y's other axes are x's. What
-    /// would lie beyond x is dropped.
+    /// would lie beyond x is dropped. More pairs of a y of the same shape and its z may follow, each after those before.
     Write(usize),
     /// x. What reads it is computed after y, of any shape and type: an order, no value. Two of the same x with other y are
     /// computed apart, which is how a value is computed anew instead of being kept.

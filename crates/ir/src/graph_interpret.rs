@@ -201,12 +201,15 @@ fn evaluate(node: &Node, inputs: &[&Array]) -> Array {
             result
         }
         Op::Write(axis) => {
-            let (mut result, start) = (inputs[0].clone(), inputs[2].get(0).int());
-            for (from, mut at) in coordinates(&inputs[1].shape).enumerate() {
-                let position = usize::try_from(start + at[*axis] as i128).ok();
-                if let Some(position) = position.filter(|position| *position < shape.dims()[*axis]) {
-                    at[*axis] = position;
-                    result.set(offset(shape, &at), inputs[1].get(from));
+            let mut result = inputs[0].clone();
+            for pair in inputs[1..].chunks(2) {
+                let start = pair[1].get(0).int();
+                for (from, mut at) in coordinates(&pair[0].shape).enumerate() {
+                    let position = usize::try_from(start + at[*axis] as i128).ok();
+                    if let Some(position) = position.filter(|position| *position < shape.dims()[*axis]) {
+                        at[*axis] = position;
+                        result.set(offset(shape, &at), pair[0].get(from));
+                    }
                 }
             }
             result

@@ -51,7 +51,8 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => 0,
         Op::Alu(alu) => alu.arity(),
         Op::MatMul | Op::Gather(_) | Op::After => 2,
-        Op::ScatterAdd(_) | Op::Write(_) => 3,
+        Op::ScatterAdd(_) => 3,
+        Op::Write(_) => inputs.len().max(3).next_multiple_of(2) - 1,
         Op::Cast | Op::Bitcast | Op::Reduce(..) | Op::Scan(..) | Op::Reshape | Op::Permute(_) | Op::Expand => 1,
         Op::Pad(_) | Op::Slice(_) => 1,
         Op::Call(..) | Op::Kernel(..) => inputs.len(),
@@ -140,9 +141,12 @@ fn result(node: &Node, inputs: &[&Node]) -> Result<(Shape, DType), String> {
             let others = (0..whole.len()).filter(|other| other != axis);
             rule(others.into_iter().all(|other| whole[other] == part[other]), "other axes are equal")?;
             rule(part[*axis] <= whole[*axis], "what is written is no longer than the axis")?;
-            rule(inputs[0].dtype == inputs[1].dtype, "both have one type")?;
-            let position = dims(2).is_empty() && matches!(inputs[2].dtype, DType::I32 | DType::I64);
-            rule(position, "the position is a single i32 or i64")?;
+            for pair in inputs[1..].chunks(2) {
+                rule(pair[0].shape == inputs[1].shape, "parts have one shape")?;
+                rule(pair[0].dtype == inputs[0].dtype, "both have one type")?;
+                let position = pair[1].shape.rank() == 0 && matches!(pair[1].dtype, DType::I32 | DType::I64);
+                rule(position, "the position is a single i32 or i64")?;
+            }
             Ok(first())
         }
         Op::After => Ok(first()),
@@ -270,6 +274,10 @@ mod tests {
         check(Op::Write(1), &[(&[2, 5], F32), (&[2, 6], F32), (&[], I32)], &[2, 5], F32, Some("no longer"));
         check(Op::Write(0), &[(&[2, 5], F32), (&[2, 3], F32), (&[], I32)], &[2, 5], F32, Some("other axes"));
         check(Op::Write(0), &[(&[5], F32), (&[3], F32), (&[1], I32)], &[5], F32, Some("single"));
+        let parts = |other: &'static [usize]| [(&[5][..], F32), (&[2], F32), (&[], I32), (other, F32), (&[], I32)];
+        check(Op::Write(0), &parts(&[2]), &[5], F32, None);
+        check(Op::Write(0), &parts(&[3]), &[5], F32, Some("one shape"));
+        check(Op::Write(0), &parts(&[2])[..4], &[5], F32, Some("takes 5 inputs"));
         check(Op::Iota, &[], &[3], F32, Some("gives i32"));
         check(Op::Cast, &[], &[3], F32, Some("takes 1 inputs"));
     }

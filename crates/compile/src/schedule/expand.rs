@@ -5,7 +5,7 @@
 //! accumulate f16 and bf16 in f32, as sums do. A few writes at known positions are selections, which fuse with what comes
 //! before and after; many, or one at a position of the launch, change memory.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use panoply_ir::DType;
@@ -16,6 +16,7 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::Routine;
 
 use super::claim;
+use super::pull;
 use super::rewrite::Rewriter;
 
 /// The same values, simplified, with bodies in place of the calls that no routine takes, in their own type or a wider one:
@@ -116,9 +117,7 @@ fn claims(call: &Call, offers: &dyn Fn(&Routine) -> bool) -> bool {
 /// The same values, where a product that is only wanted transposed is one of transposed operands: routines read operands in
 /// any layout, while whoever reads a transposed product walks it against its rows.
 pub fn turn_products(graph: &Graph) -> Graph {
-    let mut uses = vec![0; graph.nodes.len()];
-    let used = graph.nodes.iter().flat_map(|node| &node.inputs).chain(&graph.outputs);
-    used.for_each(|id| uses[id.index()] += 1);
+    let uses = uses(graph);
     rewrite(graph, |rewriter, id, inputs| {
         let node = graph.node(id);
         let Op::Permute(perm) = &node.op else { return None };
@@ -140,10 +139,20 @@ pub fn turn_products(graph: &Graph) -> Graph {
 /// The same values without the matrix products that nobody offers to do, without scatters of few columns, and without
 /// writes that are cheaper as selections.
 pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
-    let chains = chains(graph);
+    let (chains, joins) = (chains(graph), joins(graph));
+    let mut parts: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
     rewrite(graph, |rewriter, id, inputs| {
         let node = graph.node(id);
         match node.op {
+            Op::Write(axis) if joins.contains_key(&id) => {
+                let mut all = parts.remove(&node.inputs[0]).unwrap_or_else(|| inputs[..1].to_vec());
+                all.extend(&inputs[1..]);
+                if joins[&id] != id {
+                    parts.insert(id, all);
+                    return Some(inputs[0]);
+                }
+                Some(rewriter.add(Op::Write(axis), &all, node.shape.clone(), node.dtype))
+            }
             Op::Write(axis) => {
                 let Op::Const(at) = graph.node(node.inputs[2]).op else { return None };
                 let many = chains[id.index()] > FEW_WRITES && node.shape.elems() > SHORT;
@@ -168,6 +177,14 @@ pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
     })
 }
 
+/// How often each node is read or asked for.
+fn uses(graph: &Graph) -> Vec<usize> {
+    let mut uses = vec![0; graph.nodes.len()];
+    let used = graph.nodes.iter().flat_map(|node| &node.inputs).chain(&graph.outputs);
+    used.for_each(|id| uses[id.index()] += 1);
+    uses
+}
+
 /// Writes one after another that are cheaper as selections than as kernels of their own.
 const FEW_WRITES: usize = 4;
 /// Elements up to which selecting among all parts for each costs less than launching a kernel for each part.
@@ -187,6 +204,61 @@ fn chains(graph: &Graph) -> Vec<usize> {
         }
     }
     chains
+}
+
+/// A few parts of one shape that are joined where memory is wanted, such as for a product: one kernel makes all of them where they
+/// are to stand. Of such writes each, with the last of them.
+fn joins(graph: &Graph) -> HashMap<NodeId, NodeId> {
+    let uses = uses(graph);
+    let mut stored = vec![false; graph.nodes.len()];
+    graph.outputs.iter().for_each(|output| stored[output.index()] = true);
+    let mut joins = HashMap::new();
+    for (at, node) in graph.nodes.iter().enumerate().rev() {
+        let binds = match &node.op {
+            Op::MatMul | Op::Call(..) | Op::Kernel(..) => true,
+            op => pull::is_movement(op) && stored[at],
+        };
+        node.inputs.iter().for_each(|input| stored[input.index()] |= binds);
+        let mut chain = vec![NodeId(at as u32)];
+        if !matches!(node.op, Op::Write(_)) || !stored[at] || joins.contains_key(&chain[0]) {
+            continue;
+        }
+        let shape = |write: &Node| graph.node(write.inputs[1]).shape.clone();
+        while chain.len() < FEW_WRITES {
+            let before = graph.node(*chain.last().expect("it begins with one")).inputs[0];
+            let other = graph.node(before);
+            if other.op != node.op || uses[before.index()] > 1 || shape(other) != shape(node) {
+                break;
+            }
+            chain.push(before);
+        }
+        let pairs = chain.iter().rev().flat_map(|write| &graph.node(*write).inputs[1..3]);
+        if chain.len() > 1 && are_whole(graph, node, &pairs.copied().collect::<Vec<NodeId>>()) {
+            joins.extend(chain.iter().map(|write| (*write, chain[0])));
+        }
+    }
+    joins
+}
+
+/// Whether a write leaves nothing of what it is given.
+pub fn covers(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    are_whole(graph, node, &node.inputs[1..])
+}
+
+/// Whether these parts and positions are all of what a write gives, each element once.
+fn are_whole(graph: &Graph, node: &Node, pairs: &[NodeId]) -> bool {
+    let Op::Write(axis) = node.op else { return false };
+    let length = graph.node(pairs[0]).shape.dims()[axis] as i128;
+    let start = |pair: &[NodeId]| match graph.node(pair[1]).op {
+        Op::Const(at) => Some(at.to_i128()),
+        _ => None,
+    };
+    let Some(mut starts) = pairs.chunks(2).map(start).collect::<Option<Vec<i128>>>() else { return false };
+    starts.sort_unstable();
+    let next = (0..).map(|part| part * length);
+    length * starts.len() as i128 == node.shape.dims()[axis] as i128
+        && starts.into_iter().eq(next.take(pairs.len() / 2))
 }
 
 /// What is written selected where it goes.

@@ -7,6 +7,7 @@ use panoply_ir::graph::{Graph, NodeId, Op};
 use super::affine::{Form, Var};
 use super::authored::Call;
 use super::claim::Claim;
+use super::expand;
 use super::pull::{self, Coords};
 
 /// A kernel to be: what it computes, where, and what it reads and writes.
@@ -120,11 +121,17 @@ impl Group {
                 vec![(node.inputs[0], coords.clone()), read, (node.inputs[2], row)]
             }
             Op::Write(_) => {
-                let read = (node.inputs[2], Coords::new());
-                if !self.reads.contains(&read) {
-                    self.reads.push(read.clone());
+                let mut inputs = Vec::with_capacity(node.inputs.len());
+                for pair in node.inputs[1..].chunks(2) {
+                    let read = (pair[1], Coords::new());
+                    if !self.reads.contains(&read) {
+                        self.reads.push(read.clone());
+                    }
+                    inputs.extend([(pair[0], coords.clone()), read]);
                 }
-                vec![(node.inputs[1], coords.clone()), read, (node.inputs[0], Coords::new())]
+                // What is written over everywhere is not bound.
+                inputs.extend((!expand::covers(graph, id)).then(|| (node.inputs[0], Coords::new())));
+                inputs
             }
             Op::Leaf(_) | Op::MatMul | Op::Call(..) | Op::Kernel(..) | Op::After => {
                 unreachable!("never computed inside a group")

@@ -14,6 +14,7 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Scalar};
 
 use super::affine::{Atom, Form, Var};
+use super::expand;
 use super::group::Group;
 use super::pull::{self, Bound, Coords};
 
@@ -286,8 +287,8 @@ impl Maker<'_> {
                     continue;
                 }
                 Op::Write(axis) => {
-                    stores.push(self.written(node, axis));
-                    changes = Some((self.graph.node(node).inputs[0], node));
+                    stores.extend(self.written(node, axis));
+                    changes = (!expand::covers(self.graph, node)).then(|| (self.graph.node(node).inputs[0], node));
                     continue;
                 }
                 _ => {}
@@ -323,12 +324,18 @@ impl Maker<'_> {
         ]
     }
 
-    /// The store of a write: an element of what is written goes where its position and the first one lead.
-    fn written(&mut self, id: NodeId, axis: usize) -> Store {
-        let node = self.graph.node(id);
+    /// The stores of a write: an element of what is written goes where its position and the first one lead.
+    fn written(&mut self, id: NodeId, axis: usize) -> Vec<Store> {
         let coords = self.group.written_coords();
+        let parts = self.graph.node(id).inputs.len() / 2;
         let from = self.group.inputs(self.graph, id, &coords);
-        let (value, start) = (self.made[&from[0]], self.made[&from[1]]);
+        let pairs = from.chunks_exact(2).take(parts).map(|pair| (self.made[&pair[0]], self.made[&pair[1]]));
+        let pairs: Vec<(ValueId, ValueId)> = pairs.collect();
+        pairs.into_iter().map(|(value, start)| self.placed(id, axis, value, start)).collect()
+    }
+
+    fn placed(&mut self, id: NodeId, axis: usize, value: ValueId, start: ValueId) -> Store {
+        let (node, coords) = (self.graph.node(id), self.group.written_coords());
         let (length, ty) = (node.shape.dims()[axis], self.values[start].1);
         let mut target = coords.clone();
         let condition = if let Value::Const(at) = self.values[start].0 {

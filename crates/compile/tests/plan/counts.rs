@@ -59,6 +59,30 @@ fn many_writes_change_one_array() {
 }
 
 #[test]
+fn a_few_parts_of_one_shape_are_joined_where_they_are_made() {
+    // In any order, along any axis; a part that is there twice, or one that is missing, is selected as before.
+    for (axis, places) in [(1, [48, 0, 32, 16]), (0, [0, 16, 32, 48]), (0, [0, 16, 16, 48])] {
+        let mut b = Build::default();
+        let dims = |length: usize| if axis == 0 { [length, 30] } else { [30, length] };
+        let whole = b.leaf(&dims(64), DType::F32);
+        let mut joined = b.like(whole, 0.5);
+        let shared = b.f32(&dims(16));
+        let mut values = vec![shared];
+        for (place, math) in places.into_iter().zip([Math::Tanh, Math::Exp, Math::Sin, Math::Cos]) {
+            let (own, at) = (b.f32(&dims(16)), b.number(place));
+            let part = b.alu(Alu::Math(math), &[own]);
+            values.push(b.alu(Alu::Add, &[part, shared]));
+            joined = b.write(joined, *values.last().unwrap(), at, axis);
+        }
+        let w = b.f32(&[dims(64)[1], 20]);
+        let product = b.matmul(joined, w);
+        // One of the parts is wanted besides: it is stored where it is made, or the parts are made twice.
+        let graph = b.done(&[product, values[4]]);
+        expect("joined parts", graph, if places == [0, 16, 16, 48] { 2 } else { 1 }, 1);
+    }
+}
+
+#[test]
 fn row_statistics_stay_in_the_kernel() {
     for axis in [0, 1] {
         let mut b = Build::default();
