@@ -7,6 +7,7 @@ use clap::Args;
 use panoply::nn::data::source::{Right, Source, Unlabelled};
 use panoply::nn::data::{Targets, digits, text};
 use panoply::nn::generate::{Sampling, continue_text};
+use panoply::nn::metrics;
 use panoply::nn::{Loss, Model, evaluate, predict};
 use panoply::{Error, Result, Rng};
 use serde_json::json;
@@ -234,7 +235,7 @@ fn judge_text(
 ) -> Result<()> {
     let data = text::windows(&text::load(path)?, letters, time, path)?;
     let found = evaluate(model, &data, &Loss::default())?;
-    let (characters, perplexity) = (data.features.len(), found.loss.exp());
+    let (characters, perplexity) = (data.features.len(), metrics::perplexity(found.loss));
     if arguments.json {
         output::print_json(&json!({
             "schema": 1, "device": choice.device().to_string(), "characters": characters, "loss": found.loss,

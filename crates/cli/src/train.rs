@@ -24,11 +24,12 @@ use std::time::Instant;
 use panoply::nn::data::source::{self, Labelled, Reading, Source};
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::reads_ahead;
+use panoply::nn::metrics::perplexity;
 use panoply::nn::optimiser::Rule;
 use panoply::nn::{
     LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Scale, Standardise, Training, checkpoint,
 };
-use panoply::{Error, Result, Rng};
+use panoply::{Error, ErrorKind, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, Choice};
@@ -175,6 +176,11 @@ impl Job {
         let file = folder.training();
         if file.exists() {
             run.load(&file)?;
+        } else if let Some(left) = folder.left() {
+            let message = format!("{} is missing, beside {}", file.display(), left.display());
+            return Err(Error::mistake(message).note("put it back, or start another run; nothing was changed"));
+        } else {
+            eprintln!("nothing of {} was saved before it ended; it begins again", folder.0.display());
         }
         let settings = &mut manifest.settings;
         let said = arguments.recipe.length.epochs(train.len(), settings.batch);
@@ -227,12 +233,14 @@ impl Job {
             settings.model,
             self.manifest.parameters,
         );
-        let absent = absent(&self.train, &data.classes);
-        if !absent.is_empty() {
-            let more = absent.len().saturating_sub(ABSENT_NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let named: Vec<&str> = absent.into_iter().take(ABSENT_NAMED).collect();
-            eprintln!("no example to learn from is of class {}{more}", named.join(", "));
+        for (examples, which) in [(&self.train, "to learn from"), (&self.held, "held out")] {
+            let absent = absent(examples, &data.classes);
+            if !absent.is_empty() {
+                let more = absent.len().saturating_sub(ABSENT_NAMED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let named: Vec<&str> = absent.into_iter().take(ABSENT_NAMED).collect();
+                eprintln!("no example {which} is of class {}{more}", named.join(", "));
+            }
         }
         if done >= settings.epochs {
             let message = format!(
@@ -263,7 +271,13 @@ impl Job {
             Err(_) => String::new(),
         };
         let resume = &self.manifest.commands.resume;
-        error.note(format!("{kept}what was saved stands; `{resume}` goes on from there"))
+        let then = match (error.kind(), self.folder.training().exists()) {
+            // The same numbers again come to the same.
+            (ErrorKind::Mistake, _) => "another run may take a smaller `--learning-rate`, or `--clip-norm`".to_string(),
+            (_, true) => format!("what was saved stands; `{resume}` goes on from there"),
+            (_, false) => format!("nothing was saved to go on from; `{resume}` begins again"),
+        };
+        error.note(format!("{kept}{then}"))
     }
 
     /// Writes the best model and what it takes for what.
@@ -301,7 +315,7 @@ impl Job {
                 "epochs": self.run.progress.history, "best_epoch": best.epoch, "accuracy": score(Measure::Accuracy),
                 "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "auc": measures.auc,
                 "r2": score(Measure::R2), "absolute_error": measures.absolute_error, "each": measures.each,
-                "perplexity": text.then_some(best.validation_loss.exp()), "skipped_steps": result.skipped_steps, "seconds": seconds,
+                "perplexity": text.then_some(perplexity(best.validation_loss)), "skipped_steps": result.skipped_steps, "seconds": seconds,
                 "folder": self.folder.0, "model": self.folder.model(), "interrupted": result.interrupted, "commands": commands,
             }));
             return;

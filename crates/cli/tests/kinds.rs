@@ -205,7 +205,7 @@ fn a_text_is_learned_judged_and_written() {
         "{refusal}"
     );
     place.write("bytes.txt", [0xff, 0xfe, 0x00]);
-    assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt: invalid utf-8"));
+    assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt:1: byte 0xff is no UTF-8"));
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(place.0.join("runs/licence-1/manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["data"]["source"]["time"], 24);

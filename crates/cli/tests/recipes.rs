@@ -383,7 +383,7 @@ fn a_run_that_breaks_keeps_its_best_model() {
         "{refusal}"
     );
     assert!(
-        refusal.contains("the best model so far is in run; what was saved stands; `panoply train --resume run`"),
+        refusal.contains("the best model so far is in run; another run may take a smaller `--learning-rate`"),
         "{refusal}"
     );
     let result = &manifest(&place, "run")["result"];

@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 fn corrupt(path: &Path, error: safetensors::SafeTensorError) -> Error {
     let message = format!("{}: it is no safetensors file, or not all of one ({error})", path.display());
-    Error::corrupt(message).caused_by(error)
+    Error::corrupt(message).note("it was cut short or changed; take another copy of it").caused_by(error)
 }
 
 /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.

@@ -114,20 +114,47 @@ pub struct EpochReport {
     /// Counted from 1.
     pub epoch: usize,
     /// Mean loss over the training examples, weighted as the loss is, before each step.
+    #[serde(with = "any_float")]
     pub loss: f64,
     /// Mean loss over the validation examples, after the epoch.
+    #[serde(with = "any_float")]
     pub validation_loss: f64,
     /// What scores measure.
     #[serde(default)]
     pub measure: Measure,
     /// The score of as many training examples after the epoch as there are for validation.
-    #[serde(default, alias = "train_accuracy")]
+    #[serde(default, alias = "train_accuracy", with = "any_float")]
     pub train_score: f64,
     /// The score of the validation examples.
-    #[serde(alias = "accuracy")]
+    #[serde(alias = "accuracy", with = "any_float")]
     pub score: f64,
     /// Time for the epoch, validation included.
     pub seconds: f64,
+}
+
+/// Numbers of which JSON has no infinite ones: those are their names, and what is missing is NaN.
+mod any_float {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f64),
+        Name(String),
+        Nothing(()),
+    }
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        match Written::deserialize(deserializer)? {
+            Written::Number(value) => Ok(value),
+            Written::Name(name) => name.parse().map_err(serde::de::Error::custom),
+            Written::Nothing(()) => Ok(f64::NAN),
+        }
+    }
 }
 
 /// Progress within an epoch.
@@ -273,6 +300,11 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             let learned = evaluate_feed(self.shown(), &seen, &training.loss)?;
             let validation_loss = held.loss;
             let epoch = self.progress.history.len() + 1;
+            if !validation_loss.is_finite() {
+                let message = format!("the loss of the examples held out is {validation_loss} after epoch {epoch}");
+                let note = "no number can be that large: look for outliers among them, or take a smaller learning rate";
+                return Err(Error::mistake(message).note(note));
+            }
             let seconds = Duration::as_secs_f64(&start.elapsed());
             let report = EpochReport {
                 epoch,

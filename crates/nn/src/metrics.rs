@@ -57,14 +57,22 @@ impl Confusion {
         if precision + recall > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 }
     }
 
-    /// Mean of [`Confusion::f1`] over the classes.
+    /// Mean of [`Confusion::f1`] over the classes that occur, be it that they are right or that they were taken for it.
     pub fn macro_f1(&self) -> f64 {
-        (0..self.classes).map(|class| self.f1(class)).sum::<f64>() / self.classes.max(1) as f64
+        let occurs =
+            |class: &usize| (0..self.classes).any(|other| self.count(*class, other) + self.count(other, *class) > 0);
+        let found: Vec<f64> = (0..self.classes).filter(occurs).map(|class| self.f1(class)).collect();
+        found.iter().sum::<f64>() / found.len().max(1) as f64
     }
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+/// The number of equally likely choices that a mean cross-entropy (in nats) is that of.
+pub fn perplexity(mean_cross_entropy: f64) -> f64 {
+    mean_cross_entropy.exp()
 }
 
 /// The share of variance that is explained: 1 less the sum of squared differences between what was read and what is right over that

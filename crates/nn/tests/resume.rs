@@ -58,6 +58,16 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         let mut run = fresh(1);
         run.fit(&saved, (&train, &held), &mut StopAt(2, 5)).unwrap();
         assert_eq!((run.progress.history.len(), run.progress.step), (1, 5));
+        // JSON has no infinite numbers, and what was reached may be one.
+        let mut odd = run.clone();
+        let report = &mut odd.progress.history[0];
+        (report.score, report.train_score, report.loss) = (f64::NEG_INFINITY, f64::INFINITY, f64::NAN);
+        odd.save(&folder.join("odd.safetensors")).unwrap();
+        let mut back = fresh(1);
+        back.load(&folder.join("odd.safetensors")).unwrap();
+        let [report, read] = [&odd, &back].map(|run| run.progress.history[0].clone());
+        assert_eq!((read.score, read.train_score, read.seconds), (report.score, report.train_score, report.seconds));
+        assert!(read.loss.is_nan());
         for stop in [StopAt(2, 15), StopAt(0, 0)] {
             // Another start, of which nothing may remain.
             run = fresh(99);
@@ -116,6 +126,11 @@ fn measures_of_a_classifier() {
         assert_eq!((confusion.precision(2), confusion.recall(2), confusion.f1(2)), (0.0, 0.0, 0.0));
         // scikit-learn: f1_score(..., average="macro") of these is 0.3555…
         assert!((confusion.macro_f1() - (2.0 / 3.0 + 0.4) / 3.0).abs() < 1e-12);
+        // A class that is neither there nor guessed counts nothing, as in scikit-learn without `labels`.
+        let wider = Confusion::new(&labels, &predicted, 7).unwrap();
+        assert_eq!(wider.macro_f1(), confusion.macro_f1());
+        // As likely as one of four: ln 4 nats.
+        assert!((panoply_nn::metrics::perplexity(4f64.ln()) - 4.0).abs() < 1e-12);
         let logits = Tensor::from_slice(&[0.1f32, 0.9, 0.5, 0.3, 0.2, 0.1, 1.0, 2.0, 3.0], [3, 3]);
         let labels = Tensor::from_slice(&[2i32, 1, 0], [3]);
         let share = |count| top_k_accuracy(&logits, &labels, count).item().unwrap();

@@ -35,14 +35,19 @@ fn sum_by_call<T: panoply::kernel::Number>(x: &[T], sums: &mut [T]) {
     }
 }
 
-fn main() -> Result<()> {
+/// Runs it.
+pub fn main() -> Result<()> {
     let device = Device::current()?;
     let numbers: Vec<f32> = (0..200).map(|i| i as f32).collect();
     let x = device.buffer(&numbers)?;
     let mut sums = device.zeros::<f32>(numbers.len().div_ceil(GROUP))?;
     sum_by_hand(&x, &mut sums).launch(x.len())?;
-    println!("by hand {:?} on {device}", sums.to_vec()?);
+    let by_hand = sums.to_vec()?;
+    println!("by hand {by_hand:?} on {device}");
     sum_by_call(&x, &mut sums).launch(x.len())?;
     println!("by call {:?}", sums.to_vec()?);
+    // Small whole numbers: their sums are exact in any order.
+    let right: Vec<f32> = numbers.chunks(GROUP).map(|part| part.iter().sum()).collect();
+    assert_eq!((by_hand, sums.to_vec()?), (right.clone(), right));
     Ok(())
 }

@@ -25,7 +25,8 @@ fn picture(turns: &mut [u32], width: usize, height: usize) {
     turns[row * width + column] = escape(re, im, 100);
 }
 
-fn main() -> Result<()> {
+/// Runs it.
+pub fn main() -> Result<()> {
     let (width, height) = (72, 24);
     let device = Device::current()?;
     let mut turns = device.zeros::<u32>(width * height)?;
@@ -34,6 +35,9 @@ fn main() -> Result<()> {
         let line: String = row.iter().map(|&turns| b" .:-=+*#%@"[(turns.min(99) / 10) as usize] as char).collect();
         println!("{line}");
     }
-    assert_eq!(escape(0.0, 0.0, 100), 100, "on the host it is an ordinary function");
+    // On the host it is an ordinary function.
+    assert_eq!((escape(0.0, 0.0, 100), escape(2.0, 2.0, 100)), (100, 1));
+    // 0 + 0i is in column 48 and row 12, 1 + 0.2i far outside.
+    assert_eq!((turns.to_vec()?[12 * width + 48], turns.to_vec()?[14 * width + 71] < 5), (100, true));
     Ok(())
 }

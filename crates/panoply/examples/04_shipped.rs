@@ -5,7 +5,8 @@ use std::time::Duration;
 use panoply::kernels::{self, Size};
 use panoply::prelude::*;
 
-fn main() -> Result<()> {
+/// Runs it.
+pub fn main() -> Result<()> {
     // Variants, such as the checked CPU, are for finding mistakes and not for speed.
     for device in Device::all()?.iter().filter(|device| device.info().variant.is_none()) {
         println!("{device}");
@@ -18,6 +19,7 @@ fn main() -> Result<()> {
                 outcome.gigabytes_per_second(),
                 outcome.verdict
             );
+            assert!(outcome.verdict.passed(), "{} on {device}: {}", shipped.name, outcome.verdict);
         }
     }
     Ok(())

@@ -17,7 +17,10 @@ pub struct Folder(pub PathBuf);
 impl Folder {
     /// A new folder: the one asked for, which holds no run yet, or `runs/NAME-N` with the next free number.
     pub fn new(asked: Option<&Path>, name: &str) -> Result<Folder> {
-        let failed = |path: &Path, error| Error::io(format!("cannot make {}", path.display()), error);
+        let failed = |path: &Path, error| {
+            let note = "`--out` takes a folder that is not there yet, or is empty, where you may write";
+            Error::io(format!("cannot make the folder {}", path.display()), error).note(note)
+        };
         if let Some(path) = asked {
             if path.join("manifest.json").exists() {
                 let message = format!("{} holds a run already", path.display());
@@ -50,6 +53,12 @@ impl Folder {
             }
         }
         Folder(path.to_path_buf())
+    }
+
+    /// What an epoch that ended has left, if there is anything.
+    pub fn left(&self) -> Option<PathBuf> {
+        let is_there = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        [self.model(), self.0.join("history.jsonl")].into_iter().find(is_there)
     }
 
     /// All that decides how the run goes on.

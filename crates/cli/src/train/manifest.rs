@@ -259,6 +259,8 @@ impl Manifest {
 }
 
 fn parse(text: &str, file: &Path) -> Result<Manifest> {
-    serde_json::from_str(text)
-        .map_err(|error| Error::corrupt(format!("{}: its manifest: {error}", file.display())).caused_by(error))
+    serde_json::from_str(text).map_err(|error| {
+        let message = format!("{}: its manifest cannot be read ({error})", file.display());
+        Error::corrupt(message).note("it was cut short or changed; take another copy, or train again").caused_by(error)
+    })
 }

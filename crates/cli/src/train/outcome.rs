@@ -2,7 +2,7 @@
 
 use panoply::nn::data::source::Source;
 use panoply::nn::data::{Dataset, Targets};
-use panoply::nn::metrics::{Confusion, auc, r2, top_k_accuracy};
+use panoply::nn::metrics::{Confusion, auc, perplexity, r2, top_k_accuracy};
 use panoply::nn::{EpochReport, Measure, Model, generate, predict};
 use panoply::{Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
@@ -190,7 +190,7 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &Fold
 pub fn in_words(report: &EpochReport, text: bool) -> String {
     match report.measure {
         Measure::Accuracy if text => {
-            format!("perplexity {:.2}, {:.1} % right", report.validation_loss.exp(), report.score * 100.0)
+            format!("perplexity {:.2}, {:.1} % right", perplexity(report.validation_loss), report.score * 100.0)
         }
         Measure::Accuracy => format!("{:.1} % right", report.score * 100.0),
         Measure::R2 => format!("R² {:.3}", report.score),
@@ -205,7 +205,7 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
             let loss = best.validation_loss;
             format!(
                 "{loss:.3} nats for each held-out character, a perplexity of {:.2} (epoch {})",
-                loss.exp(),
+                perplexity(loss),
                 best.epoch
             )
         }

@@ -168,9 +168,16 @@ fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
     let (features, lengths) = examples.numbers()?;
     let width: usize = lengths.iter().product();
     let labels = classes.classes(features.len().checked_div(width).unwrap_or(0))?;
-    let count = labels.iter().max().map_or(0, |most| *most as usize + 1);
-    if !(2..=MOST_CLASSES).contains(&count) {
-        return Err(Error::corrupt(format!("{classes}: classes up to {count} in {} examples", labels.len())));
+    let largest = labels.iter().enumerate().max_by_key(|(_, label)| **label);
+    let count = largest.map_or(0, |(_, most)| *most as usize + 1);
+    if let Some((example, most)) = largest.filter(|_| count > MOST_CLASSES) {
+        let message =
+            format!("{classes}: example {example} is of class {most}, and {MOST_CLASSES} classes are the most");
+        return Err(Error::corrupt(message).note("`--task numbers` learns numbers"));
+    }
+    if count < 2 {
+        return Err(Error::corrupt(format!("{classes}: {} examples, none of a class but 0", labels.len()))
+            .note("learning classes takes examples of two at least"));
     }
     let classes = (0..count).map(|class| class.to_string()).collect();
     let source = match kind(&examples.file)? {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::{Dataset, read};
+use super::{Dataset, read_text};
 
 /// A table of numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +20,7 @@ pub struct Table {
 
 /// Reads a table. The first line is taken as names if a cell of it is no number. Empty lines are passed over.
 pub fn load(path: &Path) -> Result<Table> {
-    let text = String::from_utf8(read(path)?);
-    let text = text.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
+    let text = read_text(path)?;
     parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))
 }
 
@@ -103,8 +102,7 @@ impl TextTable {
 
     /// Reads a table of which somebody may know whether this first line names the columns.
     pub(super) fn read_named(path: &Path, known: impl Fn(&[String]) -> Option<bool>) -> Result<TextTable> {
-        let text = String::from_utf8(read(path)?);
-        let text = text.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
+        let text = read_text(path)?;
         let text = text.trim_start_matches('\u{feff}');
         let dividers = [',', ';', '\t'];
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("");

@@ -28,7 +28,8 @@ fn parse(bytes: &[u8]) -> Result<Bytes, String> {
         [0, 0, kind, ..] => return Err(format!("element type 0x{kind:02x} is not unsigned bytes (0x08)")),
         _ => return Err("it does not begin as an IDX file".to_string()),
     };
-    let (lengths, data) = rest.split_at_checked(4 * rank).ok_or("it ends within its lengths")?;
+    let (lengths, data) =
+        rest.split_at_checked(4 * rank).ok_or("it ends within the lengths of its axes; it was cut short")?;
     let dims: Vec<usize> =
         lengths.chunks_exact(4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]) as usize).collect();
     let size = dims.iter().try_fold(1usize, |size, dim| size.checked_mul(*dim));

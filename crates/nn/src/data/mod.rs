@@ -292,6 +292,16 @@ fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()
 /// The largest file that is taken once it is unpacked.
 const MOST_BYTES: u64 = 1 << 31;
 
+/// The text of a file.
+fn read_text(path: &Path) -> Result<String> {
+    String::from_utf8(read(path)?).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message = format!("{}:{line}: byte {:#04x} is no UTF-8", path.display(), error.as_bytes()[good]);
+        Error::corrupt(message).note("save it as UTF-8, if it is text").caused_by(error)
+    })
+}
+
 /// The bytes of a file; what gzip has packed is unpacked.
 fn read(path: &Path) -> Result<Vec<u8>> {
     let packed = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
@@ -300,7 +310,10 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     let unpacked = MultiGzDecoder::new(&packed[..]).take(MOST_BYTES + 1).read_to_end(&mut bytes);
-    unpacked.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
+    unpacked.map_err(|error| {
+        let message = format!("{}: what gzip packed ends early or was changed ({error})", path.display());
+        Error::corrupt(message).note("take another copy of it").caused_by(error)
+    })?;
     if bytes.len() as u64 > MOST_BYTES {
         let message = format!("{}: it unpacks to more than {} GiB", path.display(), MOST_BYTES >> 30);
         return Err(Error::corrupt(message).note("unpack it first"));

@@ -383,6 +383,10 @@ fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(
         return Err(Error::corrupt(format!("{}: `{}` is no class", examples.at(at, label), words[at])).note(note));
     }
     let classes = sorted(words);
+    if words.len() < 2 && examples.sequence.is_none() {
+        let message = format!("{}: there is one row, and a first line of names is none", examples.path.display());
+        return Err(Error::corrupt(message).note("learning classes takes rows of two classes at least"));
+    }
     if classes.len() < 2 || classes.len() > MOST_CLASSES {
         let (named, what) =
             (&examples.table.names[label], if examples.sequence.is_some() { "sequences" } else { "rows" });

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::{Dataset, csv, read};
+use super::{Dataset, csv, read_text};
 
 /// Characters of a window if nobody says how many.
 pub const TIME: usize = 64;
@@ -17,8 +17,7 @@ const MOST_CHARACTERS: usize = 8192;
 
 /// Reads a text.
 pub fn load(path: &Path) -> Result<String> {
-    let text = String::from_utf8(read(path)?);
-    text.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))
+    read_text(path)
 }
 
 /// The characters of a text, each once, in the order of their numbers.

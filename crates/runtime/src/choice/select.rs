@@ -212,7 +212,7 @@ impl Registry {
 impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            How::Explicit => "named by the program",
+            How::Explicit => "the one that was named",
             How::Scope => "chosen by a scope",
             How::Default => "the default of the process",
             How::Environment => "asked for by PANOPLY_DEVICE",
