@@ -2,6 +2,7 @@
 
 mod attention;
 mod conv;
+mod factor;
 mod gemm;
 mod pool;
 mod sort;
@@ -47,6 +48,8 @@ pub fn offers(routine: &Routine) -> bool {
             is_whole(attention.dtype) && !routine.is_empty()
         }
         Routine::MaxPoolGradient(pool) => is_whole(pool.dtype) && !routine.is_empty(),
+        Routine::SolveTriangular(of) => is_whole(of.dtype) && !routine.is_empty(),
+        Routine::Cholesky(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -90,7 +93,7 @@ pub fn can_end(routine: &Routine) -> bool {
         Routine::Gemm(gemm) => gemm::can_end(gemm),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::SolveTriangular(_) | Routine::Cholesky(_) => false,
     }
 }
 
@@ -111,7 +114,7 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
         Routine::Gemm(gemm) => gemm::is_shallow(gemm) && is_whole(gemm.dtype),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::SolveTriangular(_) | Routine::Cholesky(_) => false,
     };
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
 }
@@ -170,6 +173,10 @@ pub unsafe fn run_through(
                 pool::max_gradient::<f64>(pool, isa, like, buffers)
             }
             Routine::MaxPoolGradient(like) => pool::max_gradient::<f32>(pool, isa, like, buffers),
+            Routine::SolveTriangular(of) if of.dtype == DType::F64 => factor::solve::<f64>(pool, isa, of, buffers),
+            Routine::SolveTriangular(of) => factor::solve::<f32>(pool, isa, of, buffers),
+            Routine::Cholesky(of) if of.dtype == DType::F64 => factor::cholesky::<f64>(pool, isa, of, buffers),
+            Routine::Cholesky(of) => factor::cholesky::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
         }
     }

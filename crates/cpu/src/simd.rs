@@ -38,6 +38,9 @@ pub trait Real: Number + PartialOrd {
     /// Their quotient.
     fn div(a: Self, b: Self) -> Self;
 
+    /// Its square root.
+    fn sqrt(self) -> Self;
+
     /// Its exponential.
     fn exp<I: math::Isa>(self) -> Self;
 
@@ -76,6 +79,11 @@ macro_rules! real {
             #[inline(always)]
             fn div(a: $ty, b: $ty) -> $ty {
                 a / b
+            }
+
+            #[inline(always)]
+            fn sqrt(self) -> $ty {
+                $ty::sqrt(self)
             }
 
             #[inline(always)]

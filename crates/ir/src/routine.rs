@@ -8,6 +8,7 @@
 
 mod attention;
 mod conv;
+mod factor;
 mod gemm;
 mod pool;
 mod sort;
@@ -17,6 +18,7 @@ use std::fmt;
 pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
+pub use factor::{Cholesky, Triangular};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
 pub use sort::Sort;
@@ -46,6 +48,10 @@ pub enum Routine {
     MaxPoolGradient(Pool),
     /// Rows in order. Buffers: input (In); values, positions (Out).
     Sort(Sort),
+    /// A triangular system. Buffers: triangle, right side (In), solution (Out).
+    SolveTriangular(Triangular),
+    /// Cholesky's factor. Buffers: matrix (In), factor (Out).
+    Cholesky(Cholesky),
 }
 
 /// A buffer of a routine.
@@ -83,6 +89,8 @@ impl Routine {
             Routine::AttentionGradient(_) => "attention_gradient",
             Routine::MaxPoolGradient(_) => "max_pool_gradient",
             Routine::Sort(_) => "sort",
+            Routine::SolveTriangular(_) => "solve_triangular",
+            Routine::Cholesky(_) => "cholesky",
         }
     }
 
@@ -92,6 +100,7 @@ impl Routine {
             Routine::Gemm(gemm) => gemm.dtype.is_float(),
             Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
             Routine::Attention(_) | Routine::AttentionGradient(_) => true,
+            Routine::SolveTriangular(_) | Routine::Cholesky(_) => true,
             Routine::Sort(_) => false,
         }
     }
@@ -108,6 +117,8 @@ impl Routine {
             Routine::AttentionGradient(attention) => attention.gradient_operand(at),
             Routine::MaxPoolGradient(pool) => pool.operand(at),
             Routine::Sort(sort) => sort.operand(at),
+            Routine::SolveTriangular(of) => of.operand(at),
+            Routine::Cholesky(of) => of.operand(at),
         })
     }
 
@@ -123,7 +134,7 @@ impl Routine {
             ..of
         };
         let widened = match *self {
-            Routine::Gemm(_) | Routine::Sort(_) => return None,
+            Routine::Gemm(_) | Routine::Sort(_) | Routine::SolveTriangular(_) | Routine::Cholesky(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
             Routine::ConvFilters(of) => Routine::ConvFilters(conv(of)),
@@ -149,6 +160,8 @@ impl fmt::Display for Routine {
             Routine::Attention(attention) | Routine::AttentionGradient(attention) => attention.fmt(f),
             Routine::MaxPoolGradient(pool) => pool.fmt(f),
             Routine::Sort(sort) => sort.fmt(f),
+            Routine::SolveTriangular(of) => of.fmt(f),
+            Routine::Cholesky(of) => of.fmt(f),
         }
     }
 }

@@ -18,11 +18,15 @@ mod lu;
 use std::panic::Location;
 
 use panoply_ir::kernel::ReduceOp;
+use panoply_ir::routine::{self, Routine, Triangular};
 use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::call::Operation;
 use crate::tensor::Tensor;
 use kernels::BLOCK;
+
+/// Rows up to which a routine makes a Cholesky factor by one thread.
+const SERIAL: usize = 1024;
 
 /// Which half of a matrix counts; the other one is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +56,12 @@ impl Tensor {
                 let whole = l.t().solve_triangular(&left.t(), Triangle::Upper);
                 [Some((&whole + whole.t()) * flow.literal(0.5))]
             }),
-            routine: |_, ()| None,
+            routine: |[a], ()| {
+                let size = a.0.shape.dims()[a.0.shape.rank() - 1];
+                let of = routine::Cholesky { dtype: a.dtype(), batch: a.batch(), size };
+                // Of larger ones several threads make halves.
+                (size <= SERIAL).then_some(Routine::Cholesky(of))
+            },
         }
         .on_batches([self], ());
         l
@@ -67,14 +76,20 @@ impl Tensor {
         };
         let [x] = Operation {
             name: "solve_triangular",
-            body: |[a, b], lower: &bool| [in_batches_of_two(a, b, if *lower { forward } else { backward })],
+            body: |[a, b], lower: &bool| {
+                [in_batches_of_two(a, b, if *lower { forward_by_halves } else { backward_by_halves })]
+            },
             gradient: Some(|[a, _], x, g, lower| {
                 let other = if *lower { Triangle::Upper } else { Triangle::Lower };
                 let flow = a.t().solve_triangular(g, other);
                 let to_a = -flow.matmul(&x.t());
                 [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(flow)]
             }),
-            routine: |_, _| None,
+            routine: |[a, b], lower| {
+                let &[.., size, columns] = b.0.shape.dims() else { unreachable!("it was checked") };
+                let of = Triangular { dtype: a.dtype(), batch: a.batch(), size, columns, lower: *lower };
+                Some(Routine::SolveTriangular(of))
+            },
         }
         .on_batches([&a, &b], triangle == Triangle::Lower);
         x.in_form_of(right)
@@ -284,15 +299,20 @@ fn cholesky(a: &Tensor) -> Tensor {
         return l;
     }
     let (first, rest) = (middle(size), size - middle(size));
-    let top = cholesky(&a.block([0, 0], [first, first]));
+    let top = a.block([0, 0], [first, first]).cholesky();
     let side = forward(&top, &a.block([first, 0], [rest, first]).t()).t();
-    let below = cholesky(&(a.block([first, first], [rest, rest]) - side.matmul(&side.t())));
+    let below = (a.block([first, first], [rest, rest]) - side.matmul(&side.t())).cholesky();
     let upper = top.pad(&[(0, 0), (0, 0), (0, rest)]);
     Tensor::concat(&[upper, Tensor::concat(&[side, below], 2)], 1)
 }
 
-/// The X with L · X = B, of `[batch, n, n]` and `[batch, n, m]`.
+/// The X with L · X = B, of `[batch, n, n]` and `[batch, n, m]`, as part of something larger.
 fn forward(l: &Tensor, b: &Tensor) -> Tensor {
+    l.solve_triangular(b, Triangle::Lower)
+}
+
+/// The same by halves.
+fn forward_by_halves(l: &Tensor, b: &Tensor) -> Tensor {
     let &[batch, size, columns] = b.0.shape.dims() else { unreachable!("it has three axes") };
     if size <= BLOCK {
         let [x] = Tensor::kernel(
@@ -304,15 +324,20 @@ fn forward(l: &Tensor, b: &Tensor) -> Tensor {
         return x;
     }
     let (first, rest) = (middle(size), size - middle(size));
-    let top = forward(&l.block([0, 0], [first, first]), &b.narrow(1, 0, first));
+    let top = forward_by_halves(&l.block([0, 0], [first, first]), &b.narrow(1, 0, first));
     let left = b.narrow(1, first, rest) - l.block([first, 0], [rest, first]).matmul(&top);
-    let below = forward(&l.block([first, first], [rest, rest]), &left);
+    let below = forward_by_halves(&l.block([first, first], [rest, rest]), &left);
     Tensor::concat(&[top, below], 1)
 }
 
 /// The X with U · X = B, of upper triangular matrices: backwards is forwards from the end.
+fn backward_by_halves(u: &Tensor, b: &Tensor) -> Tensor {
+    forward_by_halves(&u.flip(1).flip(2), &b.flip(1)).flip(1)
+}
+
+/// The same as part of something larger.
 fn backward(u: &Tensor, b: &Tensor) -> Tensor {
-    forward(&u.flip(1).flip(2), &b.flip(1)).flip(1)
+    u.solve_triangular(b, Triangle::Upper)
 }
 
 /// Householder's vectors for `[batch, m, n]`, m ≥ n: for each block of columns those of its reflections I - v·vᵀ, as columns

@@ -1,0 +1,70 @@
+//! Factors of dense matrices and the systems that they solve, as plain data.
+
+use std::fmt;
+
+use super::{Operand, product};
+use crate::dtype::DType;
+
+/// The X with A · X = B, of triangular matrices `[batch, size, size]`, the other half of which is not read, and `[batch, size, columns]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Triangular {
+    /// Type of all elements.
+    pub dtype: DType,
+    /// Systems that are solved by themselves.
+    pub batch: usize,
+    /// Rows and columns of A.
+    pub size: usize,
+    /// Columns of X.
+    pub columns: usize,
+    /// Whether A is a lower triangle.
+    pub lower: bool,
+}
+
+/// The lower triangular L with L · Lᵀ = A, of symmetric matrices `[batch, size, size]` of which the upper half is not read. NaN from the first
+/// pivot that is not above 0 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cholesky {
+    /// Type of all elements.
+    pub dtype: DType,
+    /// Matrices.
+    pub batch: usize,
+    /// Rows and columns of each.
+    pub size: usize,
+}
+
+impl Triangular {
+    pub(super) fn operand(&self, at: usize) -> Option<Operand> {
+        let sides = product(&[self.batch, self.size, self.columns]);
+        match at {
+            0 => Some(Operand::read("triangle", self.dtype, product(&[self.batch, self.size, self.size]))),
+            1 => Some(Operand::read("right side", self.dtype, sides)),
+            2 => Some(Operand::written("solution", self.dtype, sides)),
+            _ => None,
+        }
+    }
+}
+
+impl Cholesky {
+    pub(super) fn operand(&self, at: usize) -> Option<Operand> {
+        let elems = product(&[self.batch, self.size, self.size]);
+        match at {
+            0 => Some(Operand::read("matrix", self.dtype, elems)),
+            1 => Some(Operand::written("factor", self.dtype, elems)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Triangular {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Triangular { dtype, batch, size, columns, lower } = self;
+        write!(f, "{dtype} {batch}×{size}×{columns}, {}", if *lower { "lower" } else { "upper" })
+    }
+}
+
+impl fmt::Display for Cholesky {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cholesky { dtype, batch, size } = self;
+        write!(f, "{dtype} {batch}×{size}×{size}")
+    }
+}
