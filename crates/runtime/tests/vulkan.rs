@@ -6,6 +6,7 @@ use std::sync::Arc;
 use panoply_device::{Device as RawDevice, Driver, QueueId, Region};
 use panoply_driver::WgpuDriver;
 use panoply_driver::wgpu::{Trust, WgpuDevice};
+use panoply_ir::interpret::{Arg, run_in_subgroups};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, text};
 use panoply_runtime::{Device, DeviceOptions, Kind, LaunchArg, Work};
@@ -140,6 +141,41 @@ fn products_and_sums_are_not_contracted_and_special_values_stay() {
         let (found, expected) = (f32::from_le_bytes(found.try_into().unwrap()), a * 0.0 + ((a + 3e7) - 3e7));
         let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
         assert!(same, "of {a:e}: {expected:e}, not {found:e}");
+    }
+}
+
+#[test]
+fn subgroups_are_of_consecutive_work_items() {
+    let counts = [1, 2, 3, 7, 8, 13, 16, 20, 64, 100, 256];
+    // As the device has them, as parts of them, and where it was found to mix them.
+    for (trust, part) in [(Trust::Measured, 1), (Trust::Measured, 2), (Trust::Nothing, 1)] {
+        let Some(raw) = raw(trust) else { return };
+        let own = raw.target().subgroup;
+        if own < 4 {
+            return eprintln!("SKIPPED: {raw:?} has no subgroups");
+        }
+        let narrowed = Arc::try_unwrap(raw).expect("nobody else has it").with_target(|target| target.subgroup /= part);
+        let device = Device::new(Arc::new(narrowed), DeviceOptions::default());
+        for items in counts {
+            let source = format!(
+                "kernel k(x: &[u32], y: &out [u32]) group({items}, 1, 1) {{
+                    let i: index = global_id.x
+                    let sum: u32 = group_sum(x[i])
+                    let most: u32 = subgroup_max(x[i])
+                    let before: u32 = subgroup_exclusive_sum(x[i])
+                    let other: u32 = subgroup_shuffle(x[i], xor(cast<u32>(subgroup_lane()), rem(cast<u32>(group_id.x), {own}u32)))
+                    y[i] = add(sum, mul(31u32, add(most, mul(31u32, add(before, mul(31u32, other))))))
+                }}"
+            );
+            let numbers: Vec<u8> = bits(11, 40 * items).iter().flat_map(|x| (*x as u32 % 1000).to_le_bytes()).collect();
+            let found = run(&device, &source, std::slice::from_ref(&numbers), DType::U32);
+            let kernel = verify(text::parse(&source).expect("it parses")).expect("it verifies");
+            let mut expected = vec![0; numbers.len()];
+            let args = &mut [Arg::Read(&numbers), Arg::Write(&mut expected)];
+            let (grid, group) = ([40 * items as u64, 1, 1], [items as u32, 1, 1]);
+            run_in_subgroups(&kernel, grid, group, own / part, args, &mut ()).expect("the interpreter runs it");
+            assert_eq!(found, expected, "{trust:?}, subgroups of {own} / {part} in groups of {items}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use panoply_device::{DeviceInfo, Form, Format, Kind, Language, MemoryInfo, Style
 use wgpu::{Adapter, DeviceType, Features, Limits};
 
 use super::discovery::Place;
+use super::subgroups;
 
 /// Names of vendors by their PCI number; others are shown as the number.
 const VENDORS: [(u32, &str); 12] = [
@@ -29,6 +30,7 @@ pub fn features(adapter: &Adapter) -> Features {
     let wanted = Features::SHADER_F16
         | Features::SHADER_F64
         | Features::SHADER_INT64
+        | Features::SUBGROUP
         | Features::TIMESTAMP_QUERY
         | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
         | Features::PIPELINE_CACHE
@@ -60,11 +62,10 @@ pub fn info(place: &Place) -> DeviceInfo {
     let software = info.device_type == DeviceType::Cpu || is_program(&info.name);
     let vendor = VENDORS.iter().find(|(number, _)| *number == info.vendor);
     let has = |feature| if features.contains(feature) { "yes" } else { "no" };
-    let lanes = [info.subgroup_min_size, info.subgroup_max_size].map(|lanes| lanes.to_string());
-    let subgroups = match lanes {
-        _ if !place.adapter.features().contains(Features::SUBGROUP) => "no".to_string(),
-        [least, most] if least == most => format!("of {least}, not used"),
-        [least, most] => format!("of {least} to {most}, not used"),
+    let subgroups = match [info.subgroup_min_size, info.subgroup_max_size] {
+        _ if !features.contains(Features::SUBGROUP) => "no".to_string(),
+        [least, most] if least == most => format!("of {least}"),
+        [least, most] => format!("of {least} to {most}, used as {least}"),
     };
     DeviceInfo {
         kind: place.kind,
@@ -111,7 +112,7 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         style: Style::Gpu,
         max_group: [x, y, z],
         max_group_items: limits.max_compute_invocations_per_workgroup,
-        subgroup: 1,
+        subgroup: subgroups::size(features, &place.adapter.get_info()),
         shared_bytes: limits.max_compute_workgroup_storage_size,
         max_bindings: bindings(&limits),
         max_buffer_bytes: largest_buffer(&limits),
