@@ -44,7 +44,7 @@ fn it_counts_and_records_what_it_is_asked() {
     let (program, queue) = (program(&device), device.queue().unwrap());
     device.write(queue, region(a, 0, 4), &[1, 2, 3, 4]).unwrap();
     let args = vec![Arg::Scalar(3u32.into()), Arg::Index(9), Arg::Buffer(region(a, 0, 64))];
-    let dispatch = Step::Dispatch(Dispatch { program, grid: [5, 1, 1], group: [8, 1, 1], args });
+    let dispatch = Step::Dispatch(Dispatch { program, grid: [5, 1, 1], group: [8, 1, 1], args, parts: Vec::new() });
     let steps = [
         Step::Fill { to: region(b, 0, 8), pattern: vec![7, 8] },
         Step::Copy { from: region(b, 0, 3), to: region(a, 1, 3) },
@@ -158,6 +158,7 @@ fn a_caller_that_fails_its_duty_is_told() {
         grid: [8, 1, 1],
         group: [8, 1, 1],
         args: vec![Arg::Scalar(1u32.into()), Arg::Index(0), Arg::Buffer(region(a, 4, 8))],
+        parts: Vec::new(),
     };
     submit(&device, Step::Dispatch(good.clone())).unwrap();
     let args = |args: Vec<Arg>| Step::Dispatch(Dispatch { args, ..good.clone() });

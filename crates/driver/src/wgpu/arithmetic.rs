@@ -67,7 +67,11 @@ pub async fn computed(device: &WgpuDevice, example: Example<'_>) -> Result<Vec<u
     let run = || {
         device.write(QueueId::DEFAULT, Region { bytes: given, ..all }, inputs)?;
         let (grid, group, args) = ([grid, 1, 1], [group, 1, 1], vec![Arg::Buffer(all)]);
-        device.submit(QueueId::DEFAULT, &[Step::Dispatch(Dispatch { program, grid, group, args })], false)?;
+        device.submit(
+            QueueId::DEFAULT,
+            &[Step::Dispatch(Dispatch { program, grid, group, args, parts: Vec::new() })],
+            false,
+        )?;
         device.read(QueueId::DEFAULT, Region { offset: given, bytes: results, ..all })
     };
     let found = match run() {

@@ -134,16 +134,16 @@ impl WgpuDevice {
             encoder.copy_buffer_to_buffer(&allocation.buffer, start, &landing, 0, end - start);
         };
         let _order = locked(&used.order);
-        let index = used.encoder(&tables).submit(None, Some(&copy))?;
+        let index = used.encoder(&tables, &self.target).submit(None, Some(&copy))?;
         let landed = Landed::ask(&used.open, landing, from.offset - start, from.bytes)?;
         Ok((index, landed))
     }
 }
 
 impl Used {
-    fn encoder<'a>(&'a self, tables: &'a Tables) -> Encoder<'a> {
-        let (words, commands) = (Vec::new(), Vec::new());
-        Encoder { open: &self.open, tables, bytes: &self.bytes, words_buffer: &self.words, words, commands }
+    fn encoder<'a>(&'a self, tables: &'a Tables, target: &Target) -> Encoder<'a> {
+        let (words, commands, most) = (Vec::new(), Vec::new(), target.max_binding_bytes);
+        Encoder { open: &self.open, tables, most, bytes: &self.bytes, words_buffer: &self.words, words, commands }
     }
 
     /// The tables, for a queue that exists.
@@ -228,7 +228,7 @@ impl Device for WgpuDevice {
         let used = self.used()?;
         let tables = used.tables_for(queue)?;
         let _order = locked(&used.order);
-        let encoder = used.encoder(&tables);
+        let encoder = used.encoder(&tables, &self.target);
         let (index, times) = if timed {
             let (index, times) = encoder.run_timed(steps)?;
             (index, Some(times))
@@ -268,7 +268,7 @@ impl Device for WgpuDevice {
             open.queue.write_buffer(&staged, 0, &words);
             staged
         })?;
-        let mut encoder = used.encoder(&tables);
+        let mut encoder = used.encoder(&tables, &self.target);
         let region = Region { offset: to.offset + direct as u64, bytes: rest.len() as u64, ..to };
         encoder.copy_from(&staged, &region)?;
         encoder.flush().map(drop)

@@ -115,7 +115,8 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         subgroup: subgroups::size(features, &place.adapter.get_info()),
         shared_bytes: limits.max_compute_workgroup_storage_size,
         max_bindings: bindings(&limits),
-        max_buffer_bytes: largest_buffer(&limits),
+        max_buffer_bytes: limits.max_buffer_size.min(REACHED) & !3,
+        max_binding_bytes: limits.max_storage_buffer_binding_size & !3,
         f16: features.contains(Features::SHADER_F16),
         bf16: false,
         // f64 is taken apart into 64-bit integers.
@@ -133,11 +134,6 @@ fn bindings(limits: &Limits) -> u32 {
     together
         .into_iter()
         .fold(limits.max_storage_buffers_per_shader_stage.min(128), |most, all| most.min(all.saturating_sub(1)))
-}
-
-/// Bytes of the largest buffer that can also be bound as a whole.
-pub fn largest_buffer(limits: &Limits) -> u64 {
-    limits.max_buffer_size.min(limits.max_storage_buffer_binding_size).min(REACHED) & !3
 }
 
 /// The device's memory. Metal and DirectX 12 are not asked: there it is the largest buffer.
