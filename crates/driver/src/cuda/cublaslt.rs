@@ -1,7 +1,7 @@
 //! cuBLASLt, NVIDIA's matrix products, where somebody installed it: a part of the CUDA toolkit and of many Python packages, not of the
 //! driver.
 //!
-//! Its matrices are stored by columns. f32 is f32: TF32 is never asked for. f16 and bf16 are summed in f32, parts of a sum too, and a sum
+//! Its matrices are stored by columns. f32 is f32: TF32 is asked for only where a product says so, from compute capability 8.0 on. f16 and bf16 are summed in f32, parts of a sum too, and a sum
 //! is never divided among blocks that add to the result in the order in which they finish.
 
 use std::ffi::c_void;
@@ -77,6 +77,9 @@ const IN_COMPUTE_TYPE: u32 = 2;
 const IN_OUTPUT_TYPE: u32 = 4;
 /// CUBLAS_STATUS_NOT_SUPPORTED and ARCH_MISMATCH: nothing here does this product.
 const NOT_HERE: [i32; 2] = [15, 8];
+
+/// The compute capability from which tensor cores know TF32.
+const TF32_FROM: u32 = 80;
 
 /// What NVIDIA recommends from compute capability 9.0 on, and before.
 const WORKSPACE: [usize; 2] = [32 << 20, 4 << 20];
@@ -173,7 +176,8 @@ impl Library for CublasLt {
         check(unsafe { (self.functions.create)(&mut raw) })?;
         let capability = context.traits.architecture.trim_start_matches("sm_").parse().unwrap_or(0);
         let workspace = WORKSPACE[usize::from(capability < 90)];
-        let started = Started { raw, functions: self.functions.clone(), context: context.clone(), workspace };
+        let (functions, context) = (self.functions.clone(), context.clone());
+        let started = Started { raw, functions, context, capability, workspace };
         Ok(Box::new(Arc::new(started)))
     }
 }
@@ -183,6 +187,8 @@ struct Started {
     raw: Handle,
     functions: Arc<Lt>,
     context: Arc<Context>,
+    /// Ten times the major version plus the minor one.
+    capability: u32,
     workspace: usize,
 }
 
@@ -201,7 +207,7 @@ impl Blas for Arc<Started> {
     }
 
     fn ready(&self, product: &Product, alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32> {
-        let Some(types) = Types::of(product.dtype) else { return Ok(None) };
+        let Some(types) = Types::of(product, self.capability) else { return Ok(None) };
         let lt = &*self.functions;
         let mut matmul = Matmul {
             operation: 0,
@@ -243,8 +249,13 @@ struct Types {
 }
 
 impl Types {
-    fn of(dtype: DType) -> Option<Types> {
-        let (compute, scale, elements, reductions) = match dtype {
+    fn of(product: &Product, capability: u32) -> Option<Types> {
+        if product.tf32 && (product.dtype != DType::F32 || capability < TF32_FROM) {
+            return None;
+        }
+        let (compute, scale, elements, reductions) = match product.dtype {
+            // CUBLAS_COMPUTE_32F_FAST_TF32.
+            DType::F32 if product.tf32 => (77, 0, 0, IN_COMPUTE_TYPE | IN_OUTPUT_TYPE),
             DType::F32 => (68, 0, 0, IN_COMPUTE_TYPE | IN_OUTPUT_TYPE),
             DType::F64 => (70, 1, 1, IN_COMPUTE_TYPE | IN_OUTPUT_TYPE),
             DType::F16 => (68, 0, 2, IN_COMPUTE_TYPE),

@@ -205,6 +205,7 @@ impl Blas for Arc<Started> {
 
     fn ready(&self, product: &Product, _alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32> {
         let (elements, compute) = match product.dtype {
+            DType::F32 if product.tf32 => return Ok(None),
             DType::F32 => (F32, F32),
             DType::F64 => (F64, F64),
             DType::BF16 => (BF16, F32),

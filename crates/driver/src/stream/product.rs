@@ -10,6 +10,8 @@ use panoply_device::{DType, Gemm, Layout};
 pub struct Product {
     /// Elements of all three; f16 and bf16 are summed in f32.
     pub dtype: DType,
+    /// Whether factors of f32 may be those of TF32.
+    pub tf32: bool,
     /// Independent products.
     pub batch: usize,
     /// Rows of the left factor and the result.
@@ -47,7 +49,7 @@ type Axes = [(usize, usize); 2];
 impl Product {
     /// The product that a routine asks for; none if BLAS cannot say it, or counts of 32 bits do not reach.
     pub fn of(gemm: &Gemm) -> Option<Product> {
-        let Gemm { dtype, batch, m, n, k, a, b, c } = folded(gemm);
+        let Gemm { dtype, tf32, batch, m, n, k, a, b, c } = folded(gemm);
         if [batch, m, n, k].contains(&0) {
             return None;
         }
@@ -56,13 +58,13 @@ impl Product {
             let result = Matrix::new(2, c, [(n, c.column), (m, c.row)]).filter(|matrix| !matrix.transposed)?;
             let left = Matrix::new(1, b, [(n, b.column), (k, b.row)])?;
             let right = Matrix::new(0, a, [(k, a.column), (m, a.row)])?;
-            Some(Product { dtype, batch, m: n, n: m, k, left, right, result })
+            Some(Product { dtype, tf32, batch, m: n, n: m, k, left, right, result })
         };
         let by_columns = || {
             let result = Matrix::new(2, c, [(m, c.row), (n, c.column)]).filter(|matrix| !matrix.transposed)?;
             let left = Matrix::new(0, a, [(m, a.row), (k, a.column)])?;
             let right = Matrix::new(1, b, [(k, b.row), (n, b.column)])?;
-            Some(Product { dtype, batch, m, n, k, left, right, result })
+            Some(Product { dtype, tf32, batch, m, n, k, left, right, result })
         };
         let product = by_rows().or_else(by_columns)?;
         let [left, right, result] = product.matrices().map(|matrix| matrix.leading);
@@ -172,7 +174,7 @@ mod tests {
                 for b in ways(k, n) {
                     for c in &ways(m, n)[..2] {
                         for batch in [1, 3] {
-                            let gemm = Gemm { dtype: DType::F32, batch, m, n, k, a, b, c: *c };
+                            let gemm = Gemm { dtype: DType::F32, tf32: false, batch, m, n, k, a, b, c: *c };
                             let product = Product::of(&gemm).unwrap_or_else(|| panic!("{gemm:?}"));
                             assert_eq!(said(&product), meant(&gemm), "{gemm:?} as {product:?}");
                             for (matrix, (rows, _)) in product.matrices().into_iter().zip(product.stored()) {
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_shares_its_right_factor_is_one_product() {
-        let gemm = |a, c| Gemm { dtype: DType::F32, batch: 7, m: 4, n: 5, k: 6, a, b: layout(0, 5, 1), c };
+        let gemm = |a, c| Gemm { dtype: DType::F32, tf32: false, batch: 7, m: 4, n: 5, k: 6, a, b: layout(0, 5, 1), c };
         let whole = Product::of(&gemm(layout(24, 6, 1), layout(20, 5, 1))).unwrap();
         assert_eq!((whole.batch, whole.m, whole.n), (1, 5, 28));
         let apart = Product::of(&gemm(layout(30, 6, 1), layout(20, 5, 1))).unwrap();
@@ -198,6 +200,7 @@ mod tests {
     fn what_blas_cannot_say_is_no_product() {
         let plain = Gemm {
             dtype: DType::F32,
+            tf32: false,
             batch: 2,
             m: 4,
             n: 5,

@@ -12,6 +12,8 @@ use crate::dtype::DType;
 pub struct Gemm {
     /// Elements of a and b. Those of c are the same, and f16 and bf16 accumulate in f32; but of i8 they are i32, and wrap.
     pub dtype: DType,
+    /// Whether factors of f32 may lose their last 13 bits, as in NVIDIA's TF32, which keeps 10 behind the point; the sum is of f32.
+    pub tf32: bool,
     /// Independent products.
     pub batch: usize,
     /// Rows of a and c.
@@ -48,7 +50,7 @@ impl Gemm {
     }
 
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {
-        let Gemm { dtype, batch, m, n, k, a, b, c } = *self;
+        let Gemm { dtype, batch, m, n, k, a, b, c, .. } = *self;
         let elems = |layout: Layout, rows, columns| {
             reach(layout.offset, &[(batch, layout.batch), (rows, layout.row), (columns, layout.column)])
         };
@@ -63,7 +65,8 @@ impl Gemm {
 
 impl fmt::Display for Gemm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Gemm { dtype, batch, m, n, k, .. } = self;
+        let Gemm { dtype, tf32, batch, m, n, k, .. } = self;
+        let dtype = if *tf32 { "tf32" } else { dtype.name() };
         write!(f, "{dtype} {batch}×{m}×{n}×{k}")
     }
 }
