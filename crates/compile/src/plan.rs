@@ -191,7 +191,7 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
         planner.step(step, target, &mut steps)?;
     }
     let Planner { mut buffers, variants, .. } = planner;
-    let attached = epilogue::attach(target, &buffers, steps);
+    let attached = epilogue::attach(target, offers, &buffers, steps);
     let stays = |at: usize| matches!(attached[at], Some(PlanStep::Kernel { .. }));
     let number = |at: usize| attached[..at].iter().flatten().count();
     let variants = variants.into_iter().filter(|(at, _)| stays(*at)).map(|(at, of)| (number(at), of)).collect();

@@ -4,6 +4,7 @@
 //! What the libraries count and how they fail is one for a process, so each job is a process of its own: the test binary again, with
 //! `child` as its one test.
 
+mod bias;
 mod steps;
 mod tf32;
 
@@ -26,6 +27,7 @@ const JOBS: &[(&str, fn())] = &[
     ("cuda, before Ampere", before_ampere),
     ("cuda, TF32", tf32::asked),
     ("cuda, no TF32", tf32::absent),
+    ("cuda, bias", bias::added),
     ("cuda trains", trains),
     ("a product fails", a_product_fails),
     ("a replay fails", a_replay_fails),
@@ -227,6 +229,11 @@ fn tf32_is_for_who_asks_for_it() {
 }
 
 #[test]
+fn a_bias_is_added_by_cublaslt() {
+    run("cuda, bias", &[]);
+}
+
+#[test]
 fn a_network_trains_through_cublaslt() {
     run("cuda trains", &[]);
 }
@@ -400,6 +407,7 @@ fn the_library_is_given_everything_back() {
 const DEEP: Gemm = Gemm {
     dtype: DType::F32,
     tf32: false,
+    bias: false,
     batch: 1,
     m: 5,
     n: 3,

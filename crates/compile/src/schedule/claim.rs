@@ -62,6 +62,7 @@ pub fn product(graph: &Graph, id: NodeId) -> Claim {
     let gemm = Gemm {
         dtype,
         tf32: false,
+        bias: false,
         batch: dims[..rank - 2].iter().product(),
         m,
         n,

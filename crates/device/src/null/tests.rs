@@ -164,7 +164,18 @@ fn a_caller_that_fails_its_duty_is_told() {
     let args = |args: Vec<Arg>| Step::Dispatch(Dispatch { args, ..good.clone() });
     let [scalar, index, buffer] = [good.args[0], good.args[1], good.args[2]];
     let nothing = Layout { offset: 0, batch: 0, row: 0, column: 0 };
-    let gemm = Gemm { dtype: DType::F32, tf32: false, batch: 1, m: 1, n: 1, k: 1, a: nothing, b: nothing, c: nothing };
+    let gemm = Gemm {
+        dtype: DType::F32,
+        tf32: false,
+        bias: false,
+        batch: 1,
+        m: 1,
+        n: 1,
+        k: 1,
+        a: nothing,
+        b: nothing,
+        c: nothing,
+    };
     let foreign = Null::new(Target::cpu()).read(QueueId(7), region(a, 0, 1));
     assert!(foreign.unwrap_err().is_mistake(), "a queue that is not there");
     let table = [

@@ -2,17 +2,19 @@
 //! driver.
 //!
 //! Its matrices are stored by columns. f32 is f32: TF32 is asked for only where a product says so, from compute capability 8.0 on. f16 and bf16 are summed in f32, parts of a sum too, and a sum
-//! is never divided among blocks that add to the result in the order in which they finish.
+//! is never divided among blocks that add to the result in the order in which they finish. Of its epilogues only the bias has the bits of
+//! our own kernel behind the product, and only where the elements are those that sums are computed in: halves are added to before they are rounded.
 
 use std::ffi::c_void;
 use std::path::Path;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use panoply_device::{DType, Error, ErrorKind, Kind, Result};
 
 use crate::codes::Codes;
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
+use crate::lock::locked;
 use crate::stream::handles::Context;
 use crate::stream::product::{Matrix, Product};
 use crate::stream::products::{Blas, Library, Ready};
@@ -64,6 +66,10 @@ const VERSION: [i32; 2] = [0, 1];
 /// CUBLASLT_MATMUL_DESC_TRANSA and TRANSB, and CUBLAS_OP_T for them.
 const TRANSPOSE: [i32; 2] = [3, 4];
 const TRANSPOSED: i32 = 1;
+/// CUBLASLT_MATMUL_DESC_EPILOGUE and BIAS_POINTER, and CUBLASLT_EPILOGUE_BIAS.
+const EPILOGUE: i32 = 7;
+const BIAS_POINTER: i32 = 8;
+const BIAS: i32 = 4;
 /// CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT and STRIDED_BATCH_OFFSET.
 const BATCH_COUNT: i32 = 5;
 const BATCH_OFFSET: i32 = 6;
@@ -215,6 +221,7 @@ impl Blas for Arc<Started> {
             algorithm: [0; 8],
             workspace: 0,
             wide: product.dtype == DType::F64,
+            bias: product.bias.then(Mutex::default),
             started: self.clone(),
         };
         matmul.describe(product, &types)?;
@@ -250,7 +257,8 @@ struct Types {
 
 impl Types {
     fn of(product: &Product, capability: u32) -> Option<Types> {
-        if product.tf32 && (product.dtype != DType::F32 || capability < TF32_FROM) {
+        let halves = matches!(product.dtype, DType::F16 | DType::BF16);
+        if product.tf32 && (product.dtype != DType::F32 || capability < TF32_FROM) || product.bias && halves {
             return None;
         }
         let (compute, scale, elements, reductions) = match product.dtype {
@@ -310,6 +318,8 @@ struct Matmul {
     workspace: usize,
     /// Whether alpha and beta are f64.
     wide: bool,
+    /// Held while the operation names the bias of one run, if it has one.
+    bias: Option<Mutex<()>>,
     started: Arc<Started>,
 }
 
@@ -321,10 +331,13 @@ impl Matmul {
         check(unsafe { (lt.operation_create)(&mut self.operation, types.compute, types.scale) })?;
         for (attribute, matrix) in TRANSPOSE.into_iter().zip([product.left, product.right]) {
             if matrix.transposed {
-                let value = ptr::from_ref(&TRANSPOSED).cast();
-                // SAFETY: the operation is live, and the value has as many bytes as the attribute.
-                check(unsafe { (lt.operation_set)(self.operation, attribute, value, size_of::<i32>()) })?;
+                self.set(attribute, &TRANSPOSED)?;
             }
+        }
+        if product.bias {
+            self.set(EPILOGUE, &BIAS)?;
+            // Wherever one lies it is aligned to its elements: this address says no more.
+            self.set(BIAS_POINTER, &(product.dtype.bytes() as DevicePtr))?;
         }
         let (matrices, stored) = (product.matrices(), product.stored());
         for (layout, (matrix, (rows, columns))) in self.layouts.iter_mut().zip(matrices.into_iter().zip(stored)) {
@@ -345,12 +358,27 @@ impl Matmul {
     }
 }
 
+impl Matmul {
+    /// Sets an attribute of the operation.
+    fn set<T>(&self, attribute: i32, value: &T) -> Result<(), i32> {
+        let (set, value) = (self.started.functions.operation_set, ptr::from_ref(value).cast());
+        // SAFETY: the operation is live, and the value has as many bytes as the attribute.
+        check(unsafe { set(self.operation, attribute, value, size_of::<T>()) })
+    }
+}
+
 impl Ready for Matmul {
     fn workspace(&self) -> usize {
         self.workspace
     }
 
-    fn run(&self, [left, right, result]: [DevicePtr; 3], workspace: DevicePtr, stream: Handle) -> i32 {
+    fn run(&self, [left, right, result]: [DevicePtr; 3], bias: DevicePtr, workspace: DevicePtr, stream: Handle) -> i32 {
+        let _named = self.bias.as_ref().map(locked);
+        if self.bias.is_some()
+            && let Err(code) = self.set(BIAS_POINTER, &bias)
+        {
+            return code;
+        }
         let (lt, [a, b, c]) = (&*self.started.functions, self.layouts);
         let (f32s, f64s) = ([1f32, 0.0], [1f64, 0.0]);
         let pointer = |at: usize| match self.wide {
