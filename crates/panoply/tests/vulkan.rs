@@ -9,7 +9,7 @@ use std::sync::Arc;
 use panoply::internal::conformance::{Row, rows};
 use panoply::kernels::{self, Size};
 use panoply::runtime::DeviceOptions;
-use panoply::{DType, Device, Kind, Tensor};
+use panoply::{DType, Device, Kind, Order, Tensor};
 use panoply_driver::WgpuDriver;
 use panoply_ir::Target;
 
@@ -81,10 +81,12 @@ fn temporaries_beyond_the_largest_buffer_lie_in_several() {
 /// An operation on a tensor that a launch cannot see as a whole, and one that it can.
 type Expression = (&'static str, fn(&Tensor, &Tensor) -> Tensor);
 
-const IN_PARTS: [Expression; 12] = [
+const IN_PARTS: [Expression; 14] = [
     ("sum with another", |x, _| x + &(x * 0.5)),
     ("exp", |x, _| x.exp()),
     ("sum of rows", |x, _| x.sum(1)),
+    ("sum of columns", |x, _| x.sum(0)),
+    ("running sum", |x, _| x.cumsum(1)),
     ("sum of all", |x, _| x.sum(..)),
     ("softmax", |x, _| x.softmax(1)),
     ("layer norm", |x, _| x.layer_norm(1e-5)),
@@ -96,9 +98,11 @@ const IN_PARTS: [Expression; 12] = [
     ("mask", |x, _| x.gt(&(x * x))),
 ];
 
-/// What reads all of it everywhere.
-const WHOLE: [Expression; 2] =
-    [("sum of columns", |x, _| x.sum(0)), ("rows by number", |x, w| x.index_select(0, &w.argmax(0)))];
+/// What may read any of it anywhere.
+const WHOLE: [Expression; 2] = [
+    ("rows by number", |x, w| x.index_select(0, &w.argmax(0))),
+    ("sort", |x, _| x.reshape([512 * 256]).sort(0, Order::Ascending)),
+];
 
 fn computed(device: &Device, round: usize, (_, of): Expression) -> panoply::Result<Vec<f32>> {
     let number = |i: usize| ((i * i + (3 + round) * i) % 1009) as f32 / 509.0 - 1.0;

@@ -8,7 +8,7 @@ use panoply_ir::{Error, Result, Scalar};
 
 use super::argument::{LaunchArg, StorageView};
 use super::grid::Grid;
-use super::{group, parts};
+use super::parts;
 use crate::device::Device;
 use crate::program::prepared::{Parameter, ParameterKind, Prepared};
 
@@ -27,8 +27,7 @@ pub(super) fn dispatch(device: &Device, prepared: &Prepared, grid: Grid, args: &
         checked.push(argument(device, prepared, position, param, arg)?);
     }
     check_aliases(prepared, args)?;
-    let group = prepared.group().unwrap_or_else(|| group::size(device.target(), grid.0));
-    let parts = parts::parts(device, prepared, grid.0, group, &checked)?;
+    let (group, parts) = parts::arrange(device, prepared, grid.0, &checked)?;
     Ok(Dispatch { program: prepared.program(grid.0, &checked)?, grid: grid.0, group, args: checked, parts })
 }
 

@@ -8,6 +8,7 @@ use std::ops::Range;
 use panoply_device::{Arg, Part};
 use panoply_ir::{Error, Result, Target};
 
+use super::group;
 use crate::bytes::human;
 use crate::device::Device;
 use crate::program::prepared::Prepared;
@@ -15,33 +16,29 @@ use crate::program::prepared::Prepared;
 /// More parts than any device's buffers come to.
 const MOST: usize = 1 << 12;
 
-/// The parts of a launch whose arguments were checked; none if it sees all of its buffers.
-pub(super) fn parts(
+/// The groups of a launch whose arguments were checked, and its parts: none if it sees all of its buffers. Where the kernel leaves the size
+/// of its groups open, they are as small as the parts want it.
+pub(super) fn arrange(
     device: &Device,
     prepared: &Prepared,
     grid: [u64; 3],
-    group: [u32; 3],
     args: &[Arg],
-) -> Result<Vec<Part>> {
+) -> Result<([u32; 3], Vec<Part>)> {
+    let mut group = prepared.group().unwrap_or_else(|| group::size(device.target(), grid));
     let most = device.target().max_binding_bytes;
     let whole = args.iter().all(|arg| arg.region().is_none_or(|region| reaches(region.offset, region.bytes) <= most));
     if whole {
-        return Ok(Vec::new());
+        return Ok((group, Vec::new()));
     }
-    let splitter = Splitter { prepared, grid, group, args, most };
-    let groups = [0, 1, 2].map(|axis| 0..grid[axis].div_ceil(u64::from(group[axis].max(1))));
-    // The last is the next.
-    let (mut pending, mut parts) = (vec![splitter.part(groups)], Vec::new());
-    while let Some(part) = pending.pop() {
-        if splitter.excess(&part) == 0 {
-            parts.push(part);
-            continue;
+    loop {
+        let splitter = Splitter { prepared, grid, group, args, most };
+        let wide = [2, 1, 0].into_iter().find(|axis| group[*axis] > 1);
+        match (splitter.parts(), wide) {
+            (Ok(parts), _) => return Ok((group, parts)),
+            (Err(_), Some(axis)) if prepared.group().is_none() => group[axis] = group[axis].div_ceil(2),
+            (Err(part), _) => return Err(splitter.refused(device, &part)),
         }
-        let halves = splitter.halves(&part).filter(|_| parts.len() + pending.len() < MOST);
-        let [first, second] = halves.ok_or_else(|| splitter.refused(device, &part))?;
-        pending.extend([second, first]);
     }
-    Ok(parts)
 }
 
 /// Bytes from where a launch may begin to see a buffer to the end of what it touches.
@@ -58,6 +55,23 @@ struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
+    /// The parts, or one that sees too much and cannot be halved.
+    fn parts(&self) -> std::result::Result<Vec<Part>, Part> {
+        let groups = [0, 1, 2].map(|axis| 0..self.grid[axis].div_ceil(u64::from(self.group[axis].max(1))));
+        // The last is the next.
+        let (mut pending, mut parts) = (vec![self.part(groups)], Vec::new());
+        while let Some(part) = pending.pop() {
+            if self.excess(&part) == 0 {
+                parts.push(part);
+                continue;
+            }
+            let halves = self.halves(&part).filter(|_| parts.len() + pending.len() < MOST);
+            let [first, second] = halves.ok_or(part)?;
+            pending.extend([second, first]);
+        }
+        Ok(parts)
+    }
+
     fn part(&self, groups: [Range<u64>; 3]) -> Part {
         let items = [0, 1, 2].map(|axis| {
             let width = u64::from(self.group[axis].max(1));
