@@ -120,7 +120,13 @@ fn tensors_beyond_what_a_launch_sees_are_gone_through_in_parts() {
     for device in poorer(|target| target.max_binding_bytes = 64 << 10) {
         let whole = Device::get(&device.to_string()).unwrap();
         let slow = device.info().name.contains("SwiftShader");
-        for expression in &IN_PARTS[..if slow { 1 } else { IN_PARTS.len() }] {
+        if slow {
+            eprintln!(
+                "SKIPPED: a product in parts on {device}: SwiftShader compiles its tiles for minutes, in gigabytes"
+            );
+        }
+        let left_out = |name: &str| slow && name == "product of matrices";
+        for expression in IN_PARTS.iter().filter(|expression| !left_out(expression.0)) {
             for round in 0..3 {
                 let (found, expected) = (computed(&device, round, *expression), computed(&whole, round, *expression));
                 assert!(found.unwrap() == expected.unwrap(), "{} on {device}, round {round}", expression.0);
