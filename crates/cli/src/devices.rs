@@ -174,6 +174,7 @@ fn device(device: &Device) -> Value {
         "identity": info.identity, "memory_total": memory.total, "memory_free": memory.free,
         "max_group": target.max_group, "max_group_items": target.max_group_items, "subgroup": target.subgroup,
         "shared_bytes": target.shared_bytes, "max_bindings": target.max_bindings, "max_buffer_bytes": target.max_buffer_bytes,
+        "max_binding_bytes": target.max_binding_bytes,
         "f16": target.f16, "bf16": target.bf16, "f64": target.f64, "int64": target.int64, "matrix_products": device.products(), "details": details,
     })
 }

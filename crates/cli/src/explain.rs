@@ -209,7 +209,7 @@ fn explain_expression(
     roots.iter().try_for_each(Tensor::check)?;
     let traced = Traced::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
     let (target, offers) = (device.target(), |routine: &_| device.offers(routine));
-    let options = Options { accuracy: device.accuracy(), ..Options::default() };
+    let options = Options { accuracy: device.accuracy(), tf32: device.allows_tf32(), ..Options::default() };
     let scheduled = schedule_to(options.accuracy, &traced.graph, target, &offers)?;
     let planned = plan_with(&options, &traced.graph, target, &offers)?;
     let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });

@@ -15,11 +15,12 @@ use std::sync::Arc;
 use panoply_ir::authored::Role as Passed;
 use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
-use panoply_ir::routine::Routine;
+use panoply_ir::routine::{Gemm, Routine};
 use panoply_ir::{Accuracy, DType, Error, Result, Scalar, Target, Verified};
 
 use crate::lower::{Argument, Lowered, lower, variants};
 use crate::schedule::authored::Call;
+use crate::schedule::claim::Claim;
 use crate::schedule::nest::Nest;
 use crate::schedule::{Schedule, Step, schedule_to};
 
@@ -54,6 +55,8 @@ pub struct Variant {
 pub struct Options {
     /// What may be done to float arithmetic.
     pub accuracy: Accuracy,
+    /// Whether products of f32 may be done in TF32 where that is a routine.
+    pub tf32: bool,
     /// Whether variants are proposed, for who measures which is the fastest.
     pub variants: bool,
 }
@@ -168,6 +171,9 @@ pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -
 /// [`plan`] with options.
 pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
     let mut schedule = schedule_to(options.accuracy, graph, target, offers)?;
+    if options.tf32 {
+        schedule.steps.iter_mut().for_each(|step| shorten(step, offers));
+    }
     let taken = takeover::decide(&mut schedule, &graph.spent, target, options.accuracy)?;
     let mut planner = Planner {
         schedule: &schedule,
@@ -185,7 +191,7 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
         planner.step(step, target, &mut steps)?;
     }
     let Planner { mut buffers, variants, .. } = planner;
-    let attached = epilogue::attach(target, &buffers, steps);
+    let attached = epilogue::attach(target, offers, &buffers, steps);
     let stays = |at: usize| matches!(attached[at], Some(PlanStep::Kernel { .. }));
     let number = |at: usize| attached[..at].iter().flatten().count();
     let variants = variants.into_iter().filter(|(at, _)| stays(*at)).map(|(at, of)| (number(at), of)).collect();
@@ -194,6 +200,18 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
     let kept = buffers.iter().filter(|buffer| buffer.role == Role::Output).map(PlanBuffer::bytes);
     let peak_bytes = arenas.iter().sum::<u64>() + kept.sum::<u64>();
     Ok(Plan { buffers, steps, outputs, arenas, peak_bytes, variants })
+}
+
+/// Has a routine of f32 done in TF32 where somebody offers that.
+fn shorten(step: &mut Step, offers: &dyn Fn(&Routine) -> bool) {
+    if let Step::Routine(Claim { routine, .. }) = step
+        && let Routine::Gemm(gemm) = *routine
+    {
+        let short = Routine::Gemm(Gemm { tf32: true, ..gemm });
+        if gemm.dtype == DType::F32 && offers(&short) {
+            *routine = short;
+        }
+    }
 }
 
 struct Planner<'a> {

@@ -102,6 +102,18 @@ fn wgsl_is_golden_and_valid() {
     let rendered = render(&self::kernel("halves.ir"), &halves).expect("the kernel renders");
     validate(&rendered.source, Capabilities::FLOAT64 | Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16);
     check("halves.f16.wgsl", &rendered.source);
+    // Where the device has subgroups, words go from lane to lane.
+    let lanes = Target { subgroup: 8, ..web_target() };
+    let shuffling = "kernel shuffling(x: &mut [f32], y: &mut [i64]) group(32, 1, 1) {
+        let sum: f32 = group_sum(x[global_id.x])
+        let other: i64 = subgroup_shuffle(y[global_id.x], xor(cast<u32>(subgroup_lane()), 5u32))
+        x[global_id.x] = sum
+        y[global_id.x] = add(other, cast<i64>(subgroup_size()))
+    }";
+    let shuffling = verify(text::parse(shuffling).expect("parses")).expect("verifies");
+    let rendered = render_with(&shuffling, &lanes, &Options { index_bits: 32 }).expect("the kernel renders");
+    validate(&rendered.source, Capabilities::SHADER_INT64 | Capabilities::SUBGROUP);
+    check("subgroups.wgsl", &rendered.source);
     // Without 64-bit numbers, integers of 64 bits are pairs of words.
     let poor = Target { int64: false, f64: false, ..web_target() };
     for name in ["integers", "loops", "saxpy"] {

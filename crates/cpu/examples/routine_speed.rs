@@ -68,7 +68,7 @@ fn gemm(dtype: DType, batch: usize, [m, n, k]: [usize; 3], turned: [bool; 2]) ->
         Layout { offset: 0, batch: rows * columns, row, column }
     };
     let (a, b, c) = (layout(m, k, turned[0]), layout(k, n, turned[1]), layout(m, n, false));
-    Gemm { dtype, batch, m, n, k, a, b, c }
+    Gemm { dtype, tf32: false, bias: false, batch, m, n, k, a, b, c }
 }
 
 fn main() {

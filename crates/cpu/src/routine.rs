@@ -40,7 +40,7 @@ impl Shared {
 /// Whether the CPU takes a routine.
 pub fn offers(routine: &Routine) -> bool {
     match routine {
-        Routine::Gemm(gemm) => gemm.dtype.is_float() || gemm.dtype == DType::I8,
+        Routine::Gemm(gemm) => !gemm.tf32 && !gemm.bias && (gemm.dtype.is_float() || gemm.dtype == DType::I8),
         Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
             is_whole(conv.dtype) && !routine.is_empty()
         }

@@ -76,7 +76,7 @@ fn a_kernel_on_rows_as_they_are_made_gives_what_it_gives_afterwards() {
             for [batch, m, n, k] in shapes {
                 let layout = |batch, row| Layout { offset: 0, batch, row, column: 1 };
                 let (a, b, c) = (layout(m * k, k), layout(0, n), layout(m * n, n));
-                let gemm = Gemm { dtype, batch, m, n, k, a, b, c };
+                let gemm = Gemm { dtype, tf32: false, bias: false, batch, m, n, k, a, b, c };
                 let want = results(isa, 1, &gemm, false, true);
                 for (threads, keeps) in [(1, true), (3, true), (3, false)] {
                     let [p, y, z] = results(isa, threads, &gemm, true, keeps);

@@ -32,7 +32,7 @@ fn check<T: Element>(of: fn(f64) -> T, [element, sum, least]: [f64; 3]) {
         let k = [1, 2, 15, 16, 31, 33, 64, 100, 513, 1025][below(10)];
         let batch = 1 + below(2);
         let [a, b, c] = [(m, k), (k, n), (m, n)].map(|(rows, columns)| layout(rows, columns, below(2)));
-        let gemm = Gemm { dtype: T::DTYPE, batch, m, n, k, a, b, c };
+        let gemm = Gemm { dtype: T::DTYPE, tf32: false, bias: false, batch, m, n, k, a, b, c };
         assert!(offers(&Routine::Gemm(gemm)));
         let mut many = |count: usize| -> Vec<T> {
             let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];

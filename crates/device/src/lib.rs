@@ -30,5 +30,5 @@ pub use panoply_ir::{
     target::{Language, Style},
 };
 pub use program::{Form, Format, Image, ParamType, Program, Signature, SourceText};
-pub use step::{AllocId, Arg, Dispatch, Epilogue, Peer, ProgramId, QueueId, Region, Step};
+pub use step::{AllocId, Arg, Dispatch, Epilogue, Part, Peer, ProgramId, QueueId, Region, Step};
 pub use tape::Tape;

@@ -1,5 +1,7 @@
 //! What a device is asked to do: steps, in order, on a queue.
 
+use std::ops::Range;
+
 use panoply_ir::Scalar;
 use panoply_ir::routine::Routine;
 
@@ -95,6 +97,18 @@ pub struct Dispatch {
     pub group: [u32; 3],
     /// The program's parameters, in order.
     pub args: Vec<Arg>,
+    /// Parts of it that run one after the other, in place of all at once: where a buffer is larger than
+    /// [`Target::max_binding_bytes`](panoply_ir::Target::max_binding_bytes), and nowhere else.
+    pub parts: Vec<Part>,
+}
+
+/// Some groups of a launch, and what they touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The groups along each axis.
+    pub groups: [Range<u64>; 3],
+    /// For each argument, the bytes of its buffer that they touch, counted from its first; none of a number.
+    pub windows: Vec<Range<u64>>,
 }
 
 /// One argument of a launch.

@@ -80,7 +80,8 @@ impl Ours<'_> {
             signature: Signature { params: vec![ParamType::Buffer(DType::F32)], index_bits: 64, hidden: true },
         }))?;
         let region = Region { alloc: device.allocate(4096)?, offset: 0, bytes: 4096 };
-        let dispatch = Dispatch { program, grid: [1; 3], group: [1; 3], args: vec![Arg::Buffer(region)] };
+        let dispatch =
+            Dispatch { program, grid: [1; 3], group: [1; 3], args: vec![Arg::Buffer(region)], parts: Vec::new() };
         Ok(Ours { device, step: Step::Dispatch(dispatch) })
     }
 

@@ -107,6 +107,7 @@ impl Ours {
             grid: [1; 3],
             group: [1; 3],
             args: vec![Arg::Buffer(region), Arg::Scalar(0u32.into())],
+            parts: Vec::new(),
         };
         Ok(Ours { device, step: Step::Dispatch(dispatch) })
     }

@@ -6,7 +6,7 @@
 //!
 //! In the order of a program's life: `discovery` (which adapters are here) → `info` (what they can do) → `open` (the interface's own
 //! device, and its errors) → `device` (the contract) → `program` (text to pipelines; a user's own through `foreign`) → `encode` (steps to commands) → `submit` →
-//! `ticket` (who waits for what). [`arithmetic`] asks a device which of its float functions are exact.
+//! `ticket` (who waits for what). [`arithmetic`] asks a device which of its float functions are exact, [`subgroups`] whether its subgroups are of consecutive work-items.
 //!
 //! Invariants: the interface has one queue, so all queues of the contract are that one, in the order of submission; every call
 //! that can fail stands in error scopes, which belong to the calling thread, and nothing panics on an error; an id is looked up
@@ -27,6 +27,7 @@ mod memory;
 mod open;
 mod program;
 mod spirv;
+mod subgroups;
 mod submit;
 mod ticket;
 

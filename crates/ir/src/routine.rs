@@ -29,7 +29,7 @@ use crate::kernel::Access;
 /// A piece of work a device may offer to do whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Routine {
-    /// Batched matrix product. Buffers: a, b (In), c (Out).
+    /// Batched matrix product. Buffers: a, b, the bias if there is one (In), c (Out).
     Gemm(Gemm),
     /// Convolution. Buffers: input, filters (In), output (Out).
     Conv(Conv),

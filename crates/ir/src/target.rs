@@ -26,6 +26,8 @@ pub struct Target {
     pub max_bindings: u32,
     /// Largest buffer in bytes.
     pub max_buffer_bytes: u64,
+    /// Most bytes of one buffer that a launch sees, from a multiple of [`Target::BINDING_ALIGN`] on; `u64::MAX` where it sees all.
+    pub max_binding_bytes: u64,
     /// Whether f16 arithmetic exists; storage always does.
     pub f16: bool,
     /// Whether bf16 arithmetic exists; storage always does.
@@ -93,6 +95,14 @@ pub enum Style {
 }
 
 impl Target {
+    /// Where the bytes that a launch sees of a buffer may begin: multiples of this.
+    pub const BINDING_ALIGN: u64 = 256;
+
+    /// The largest buffer that one launch sees as a whole.
+    pub fn max_seen_bytes(&self) -> u64 {
+        self.max_buffer_bytes.min(self.max_binding_bytes)
+    }
+
     /// The CPU's vector machine, as a starting point for tests and for the CPU device.
     pub fn cpu() -> Target {
         Target {
@@ -105,6 +115,7 @@ impl Target {
             shared_bytes: 64 << 10,
             max_bindings: 64,
             max_buffer_bytes: u64::MAX,
+            max_binding_bytes: u64::MAX,
             f16: true,
             bf16: true,
             f64: true,
@@ -126,6 +137,7 @@ impl Target {
             shared_bytes: 32 << 10,
             max_bindings: 32,
             max_buffer_bytes: 128 << 20,
+            max_binding_bytes: u64::MAX,
             f16: false,
             bf16: false,
             f64: false,
@@ -152,6 +164,7 @@ impl Target {
             shared_bytes: 48 << 10,
             max_bindings: 64,
             max_buffer_bytes: 1 << 40,
+            max_binding_bytes: u64::MAX,
             f16: false,
             bf16: false,
             f64: true,
@@ -173,6 +186,7 @@ impl Target {
             shared_bytes: 64 << 10,
             max_bindings: 64,
             max_buffer_bytes: 1 << 40,
+            max_binding_bytes: u64::MAX,
             f16: true,
             bf16: false,
             f64: true,
@@ -193,7 +207,8 @@ impl Target {
             subgroup: 1,
             shared_bytes: 16 << 10,
             max_bindings: 8,
-            max_buffer_bytes: 128 << 20,
+            max_buffer_bytes: 256 << 20,
+            max_binding_bytes: 128 << 20,
             f16: false,
             bf16: false,
             f64: false,

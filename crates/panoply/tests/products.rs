@@ -4,7 +4,9 @@
 //! What the libraries count and how they fail is one for a process, so each job is a process of its own: the test binary again, with
 //! `child` as its one test.
 
+mod bias;
 mod steps;
+mod tf32;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,6 +25,9 @@ const CHILD: &str = "PANOPLY_TEST_PRODUCTS";
 const JOBS: &[(&str, fn())] = &[
     ("cuda agrees", || agrees(&cuda(library()), CUBLASLT, &[DType::F32, DType::F16, DType::BF16, DType::F64])),
     ("cuda, before Ampere", before_ampere),
+    ("cuda, TF32", tf32::asked),
+    ("cuda, no TF32", tf32::absent),
+    ("cuda, bias", bias::added),
     ("cuda trains", trains),
     ("a product fails", a_product_fails),
     ("a replay fails", a_replay_fails),
@@ -217,6 +222,18 @@ fn before_ampere() {
 }
 
 #[test]
+fn tf32_is_for_who_asks_for_it() {
+    run("cuda, TF32", &[]);
+    run("cuda, TF32", &[("PANOPLY_FAKE_CUDA", "capability=90")]);
+    run("cuda, no TF32", &[("PANOPLY_FAKE_CUDA", "capability=75")]);
+}
+
+#[test]
+fn a_bias_is_added_by_cublaslt() {
+    run("cuda, bias", &[]);
+}
+
+#[test]
 fn a_network_trains_through_cublaslt() {
     run("cuda trains", &[]);
 }
@@ -387,8 +404,18 @@ fn the_library_is_given_everything_back() {
 }
 
 /// `c = a × b` of 5×200 and 200×3, which wants a workspace.
-const DEEP: Gemm =
-    Gemm { dtype: DType::F32, batch: 1, m: 5, n: 3, k: 200, a: by_rows(200), b: by_rows(3), c: by_rows(3) };
+const DEEP: Gemm = Gemm {
+    dtype: DType::F32,
+    tf32: false,
+    bias: false,
+    batch: 1,
+    m: 5,
+    n: 3,
+    k: 200,
+    a: by_rows(200),
+    b: by_rows(3),
+    c: by_rows(3),
+};
 
 const fn by_rows(row: usize) -> Layout {
     Layout { offset: 0, batch: 0, row, column: 1 }

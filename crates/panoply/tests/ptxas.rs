@@ -56,7 +56,7 @@ fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     let [a, b] = [0, 1].map(|leaf| graph.push(Op::Leaf(leaf), &[], [2048, 2048], DType::BF16));
     let product = graph.push(Op::MatMul, &[a, b], [2048, 2048], DType::BF16);
     graph.outputs.push(product);
-    let options = plan::Options { accuracy: Accuracy::Standard, variants: true };
+    let options = plan::Options { accuracy: Accuracy::Standard, variants: true, ..plan::Options::default() };
     let plan = plan::plan_with(&options, &graph, &Target::cuda_minimum(capability), &|_| false).expect("it plans");
     let PlanStep::Kernel { kernel, .. } = &plan.steps[0] else { panic!("no kernel: {plan}") };
     let others = plan.variants.values().flatten().map(|variant| variant.kernel.clone());

@@ -25,10 +25,11 @@ struct Program {
     entry: String,
 }
 
-/// A GPU without 64-bit integers, which are pairs of words there, and without f16, which are parts of words; and one with both.
+/// A GPU without 64-bit integers, which are pairs of words there, without f16, which are parts of words, and without subgroups; and one with
+/// all of them.
 fn targets() -> [Target; 2] {
     let poor = Target { max_bindings: 28, shared_bytes: 32 << 10, ..Target::webgpu_minimum() };
-    [poor.clone(), Target { int64: true, f16: true, ..poor }]
+    [poor.clone(), Target { int64: true, f16: true, subgroup: 32, ..poor }]
 }
 
 fn program(kernel: &Verified<Kernel>, target: &Target) -> Program {
@@ -37,15 +38,17 @@ fn program(kernel: &Verified<Kernel>, target: &Target) -> Program {
     let source = text.source;
     let module = naga::front::wgsl::parse_str(&source);
     let module = module.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
-    let rich = Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16;
+    let rich = Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16 | Capabilities::SUBGROUP;
     let has = if target.int64 { rich } else { Capabilities::empty() };
     let info = Validator::new(ValidationFlags::all(), has).validate(&module);
     let info = info.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
-    // The size of a group, where a launch chooses it.
+    // The size of a group, where a launch chooses it, and what a device was found to do.
+    let known = [("items", 4.0), ("subgroups_consecutive", 1.0)];
     let names = module.overrides.iter().filter_map(|(_, known)| known.name.clone());
-    let sizes = names.filter(|name| name.starts_with("items")).map(|name| (name, 4.0)).collect();
+    let value = |name: &str| known.iter().find(|(known, _)| name.starts_with(known)).map(|(_, value)| *value);
+    let told = names.filter_map(|name| value(&name).map(|value| (name, value))).collect();
     let point = Some((ShaderStage::Compute, text.entry.as_str()));
-    let (module, info) = process_overrides(&module, &info, point, &sizes).expect("the sizes are all that is open");
+    let (module, info) = process_overrides(&module, &info, point, &told).expect("the sizes are all that is open");
     let (module, info) = (module.into_owned(), info.into_owned());
     Program { module, info, entry: text.entry }
 }

@@ -6,9 +6,10 @@ mod steps;
 
 use std::sync::Arc;
 
+use panoply::internal::conformance::{Row, rows};
 use panoply::kernels::{self, Size};
 use panoply::runtime::DeviceOptions;
-use panoply::{Device, Kind};
+use panoply::{DType, Device, Kind, Order, Tensor};
 use panoply_driver::WgpuDriver;
 use panoply_ir::Target;
 
@@ -74,5 +75,104 @@ fn temporaries_beyond_the_largest_buffer_lie_in_several() {
             let error = device.allocate(1025).unwrap_err();
             assert!(error.message().contains("exceeds the largest on vulkan:"), "{error}");
         }
+    }
+}
+
+/// An operation on a tensor that a launch cannot see as a whole, and one that it can.
+type Expression = (&'static str, fn(&Tensor, &Tensor) -> Tensor);
+
+const IN_PARTS: [Expression; 14] = [
+    ("sum with another", |x, _| x + &(x * 0.5)),
+    ("exp", |x, _| x.exp()),
+    ("sum of rows", |x, _| x.sum(1)),
+    ("sum of columns", |x, _| x.sum(0)),
+    ("running sum", |x, _| x.cumsum(1)),
+    ("sum of all", |x, _| x.sum(..)),
+    ("softmax", |x, _| x.softmax(1)),
+    ("layer norm", |x, _| x.layer_norm(1e-5)),
+    ("product of matrices", |x, w| x.matmul(w).relu()),
+    ("transposed", |x, _| &x.t() * 2.0),
+    ("part", |x, _| x.slice((3..500, ..)) * 2.0),
+    ("concat", |x, _| Tensor::concat(&[x.clone(), x * 2.0], 0)),
+    ("half", |x, _| x.cast(DType::F16)),
+    ("mask", |x, _| x.gt(&(x * x))),
+];
+
+/// What may read any of it anywhere.
+const WHOLE: [Expression; 2] = [
+    ("rows by number", |x, w| x.index_select(0, &w.argmax(0))),
+    ("sort", |x, _| x.reshape([512 * 256]).sort(0, Order::Ascending)),
+];
+
+fn computed(device: &Device, round: usize, (_, of): Expression) -> panoply::Result<Vec<f32>> {
+    let number = |i: usize| ((i * i + (3 + round) * i) % 1009) as f32 / 509.0 - 1.0;
+    let numbers = |count: usize| (0..count).map(number).collect::<Vec<f32>>();
+    device.scope(|| {
+        let x = Tensor::from_slice(&numbers(512 * 256), [512, 256]);
+        let w = Tensor::from_slice(&numbers(256 * 40), [256, 40]);
+        of(&x, &w).cast(DType::F32).to_vec()
+    })
+}
+
+/// To the same bits, also when it is replayed.
+#[test]
+fn tensors_beyond_what_a_launch_sees_are_gone_through_in_parts() {
+    for device in poorer(|target| target.max_binding_bytes = 64 << 10) {
+        let whole = Device::get(&device.to_string()).unwrap();
+        let slow = device.info().name.contains("SwiftShader");
+        if slow {
+            eprintln!(
+                "SKIPPED: a product in parts on {device}: SwiftShader compiles its tiles for minutes, in gigabytes"
+            );
+        }
+        let left_out = |name: &str| slow && name == "product of matrices";
+        for expression in IN_PARTS.iter().filter(|expression| !left_out(expression.0)) {
+            for round in 0..3 {
+                let (found, expected) = (computed(&device, round, *expression), computed(&whole, round, *expression));
+                assert!(found.unwrap() == expected.unwrap(), "{} on {device}, round {round}", expression.0);
+            }
+        }
+        for expression in &WHOLE[..if slow { 0 } else { WHOLE.len() }] {
+            let error = computed(&device, 0, *expression).unwrap_err();
+            let (what, limit) = (" of 512.0 KiB exceeds the largest that a launch sees on vulkan:", ", 64.0 KiB, ");
+            assert!(error.message().contains(what) && error.message().contains(limit), "{}: {error}", expression.0);
+            assert!(error.message().ends_with("; split it"), "{error}");
+        }
+    }
+}
+
+/// Every row of the table on a device that sees next to nothing: what can be split agrees, what cannot says so.
+#[test]
+fn every_operation_agrees_in_parts_or_is_refused() {
+    for device in poorer(|target| target.max_binding_bytes = 256) {
+        if device.info().name.contains("SwiftShader") {
+            eprintln!("SKIPPED: the op table in parts on {device}: SwiftShader is too slow");
+            continue;
+        }
+        let refused = |row: &&Row| {
+            let outcome = row.value(&device);
+            let refused = matches!(&outcome.worst, Err(error) if error.message().contains("that a launch sees"));
+            assert!(refused || outcome.passed(), "{} on {device}: {outcome}", row.name);
+            refused
+        };
+        let (all, refused) = (rows().count(), rows().filter(refused).count());
+        assert!(3 * refused < all, "{refused} of {all} were refused");
+    }
+}
+
+/// As a driver has it, not as a test does.
+#[test]
+fn a_tensor_beyond_the_driver_s_own_limit_is_gone_through_in_parts() {
+    const COUNT: usize = 35 << 20;
+    for device in vulkan() {
+        let target = device.target();
+        if target.max_binding_bytes >= 4 * COUNT as u64 || target.max_buffer_bytes < 4 * COUNT as u64 {
+            continue;
+        }
+        let numbers: Vec<f32> = (0..COUNT).map(|i| (i % 4093) as f32).collect();
+        let found = device.scope(|| (Tensor::from_slice(&numbers, [COUNT]) * 2.0 + 1.0).to_vec::<f32>()).unwrap();
+        device.trim();
+        let wrong = numbers.iter().zip(&found).position(|(x, y)| *y != 2.0 * x + 1.0);
+        assert_eq!((wrong, found.len()), (None, COUNT), "{device}");
     }
 }

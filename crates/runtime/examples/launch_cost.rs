@@ -149,7 +149,7 @@ fn straight(device: &Device, raw: &Arc<dyn RawDevice>) -> Result<Duration> {
     let calls = if device.spelling().starts_with("opencl") { 100 } else { 2000 };
     let best = time(calls, || {
         let args = vec![Arg::Scalar(1f32.into()), Arg::Buffer(x), Arg::Buffer(y)];
-        let dispatch = Dispatch { program, grid: [64, 1, 1], group: [64, 1, 1], args };
+        let dispatch = Dispatch { program, grid: [64, 1, 1], group: [64, 1, 1], args, parts: Vec::new() };
         raw.submit(QueueId::DEFAULT, &[Step::Dispatch(dispatch)], false).map(drop)
     });
     raw.synchronize()?;

@@ -39,6 +39,7 @@ struct Shared {
     uploaded: AtomicU64,
     downloaded: AtomicU64,
     accuracy: Mutex<Accuracy>,
+    tf32: AtomicBool,
     tunes: AtomicBool,
 }
 
@@ -51,6 +52,8 @@ pub struct DeviceOptions {
     pub cache_dir: Option<PathBuf>,
     /// What tensors on it let their plans do to float arithmetic.
     pub accuracy: Accuracy,
+    /// Whether they may do products of f32 in TF32, as [`Device::allow_tf32`] says.
+    pub tf32: bool,
     /// Whether plans of tensors on it measure which of several kernels is the fastest.
     pub tune: bool,
 }
@@ -59,8 +62,8 @@ impl DeviceOptions {
     /// What the environment asks for.
     pub fn from_env() -> Result<DeviceOptions> {
         let settings = env::settings()?;
-        let env::Settings { pool, cache_dir, accuracy, tune, .. } = settings.clone();
-        Ok(DeviceOptions { pool, cache_dir, accuracy, tune })
+        let env::Settings { pool, cache_dir, accuracy, tf32, tune, .. } = settings.clone();
+        Ok(DeviceOptions { pool, cache_dir, accuracy, tf32, tune })
     }
 }
 
@@ -78,6 +81,7 @@ impl Device {
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
             accuracy: Mutex::new(options.accuracy),
+            tf32: AtomicBool::new(options.tf32),
             tunes: AtomicBool::new(options.tune),
             raw,
         }))
@@ -283,6 +287,19 @@ impl Device {
     /// Chooses what they may do from now on; values that are there stay as they are.
     pub fn set_accuracy(&self, accuracy: Accuracy) {
         *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner) = accuracy;
+    }
+
+    /// Whether plans of tensors on this device may do products of f32 in TF32.
+    pub fn allows_tf32(&self) -> bool {
+        self.0.tf32.load(Ordering::Relaxed)
+    }
+
+    /// Chooses whether products of matrices of f32 may be done in TF32 from now on, as PyTorch's `torch.backends.cuda.matmul.allow_tf32`
+    /// does: NVIDIA's tensor cores from compute capability 8.0 on, which keep 10 of the 23 bits behind the point of each factor and add in
+    /// f32. The error of a sum is then up to 2⁻⁹ of the sum of its products' magnitudes, in place of some 2⁻²⁴ for each addition. Nobody
+    /// else has such products, and neither [`Accuracy::Fast`] nor anything but this asks for them; under [`Accuracy::Exact`] there are none.
+    pub fn allow_tf32(&self, allow: bool) {
+        self.0.tf32.store(allow, Ordering::Relaxed);
     }
 
     /// Whether plans of tensors on this device measure which of several kernels is the fastest.

@@ -7,6 +7,7 @@
 //! | `PANOPLY_CACHE_DIR` | where compiled programs are kept; empty keeps none |
 //! | `PANOPLY_THREADS` | threads of the CPU device, from 1 to 1024 |
 //! | `PANOPLY_ACCURACY` | `exact`, `standard` (the default) or `fast` arithmetic of tensors |
+//! | `PANOPLY_ALLOW_TF32` | 1: products of f32 may be done in TF32, where a GPU has that |
 //! | `PANOPLY_TUNE` | `1` measures which of several kernels is the fastest when a plan of tensors runs first |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
 //! | `PANOPLY_PANIC` | `1` panics where a mistake is made, for a backtrace |
@@ -37,6 +38,8 @@ pub struct Settings {
     pub threads: Option<NonZeroUsize>,
     /// What plans of tensors may do to float arithmetic.
     pub accuracy: Accuracy,
+    /// Whether they may do products of f32 in TF32.
+    pub tf32: bool,
     /// Whether they measure which of several kernels is the fastest.
     pub tune: bool,
     /// What is logged.
@@ -119,6 +122,7 @@ impl Settings {
             cache_dir: cache_dir(&variable),
             threads: text("PANOPLY_THREADS")?.map(|value| threads(&value)).transpose()?,
             accuracy: text("PANOPLY_ACCURACY")?.map_or(Ok(Accuracy::default()), |value| accuracy(&value))?,
+            tf32: text("PANOPLY_ALLOW_TF32")?.map_or(Ok(false), |value| switch("PANOPLY_ALLOW_TF32", &value))?,
             tune: text("PANOPLY_TUNE")?.map_or(Ok(false), |value| switch("PANOPLY_TUNE", &value))?,
             log: text("PANOPLY_LOG")?.map_or(Ok(Level::default()), |value| level(&value))?,
             panic_on_mistake: text("PANOPLY_PANIC")?.map_or(Ok(false), |value| switch("PANOPLY_PANIC", &value))?,
@@ -199,7 +203,7 @@ mod tests {
         assert_eq!(settings.device, None);
         assert_eq!(settings.pool, PoolSetting::On);
         assert_eq!(settings.threads, None);
-        assert_eq!((settings.accuracy, settings.tune), (Accuracy::Standard, false));
+        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (Accuracy::Standard, false, false));
         assert_eq!(settings.log, Level::Warn);
         assert_eq!(settings.cache_dir, None);
         assert!(!settings.panic_on_mistake);
@@ -207,7 +211,7 @@ mod tests {
 
     #[test]
     fn settings_are_known_by_name() {
-        for name in ["DEVICE", "POOL", "CACHE_DIR", "THREADS", "ACCURACY", "TUNE", "LOG", "PANIC"] {
+        for name in ["DEVICE", "POOL", "CACHE_DIR", "THREADS", "ACCURACY", "ALLOW_TF32", "TUNE", "LOG", "PANIC"] {
             assert!(is_setting(&format!("PANOPLY_{name}")), "{name}");
         }
         assert!(!is_setting("PANOPLY_DEVCIE") && !is_setting(""));
@@ -221,6 +225,7 @@ mod tests {
             ("PANOPLY_CACHE_DIR", "/var/tmp/programs"),
             ("PANOPLY_THREADS", "3"),
             ("PANOPLY_ACCURACY", "exact"),
+            ("PANOPLY_ALLOW_TF32", "1"),
             ("PANOPLY_TUNE", "1"),
             ("PANOPLY_LOG", "debug"),
             ("PANOPLY_PANIC", "1"),
@@ -230,7 +235,7 @@ mod tests {
         assert_eq!(settings.pool, PoolSetting::Cap(64 << 20));
         assert_eq!(settings.cache_dir, Some(PathBuf::from("/var/tmp/programs")));
         assert_eq!(settings.threads.map(NonZeroUsize::get), Some(3));
-        assert_eq!((settings.accuracy, settings.tune), (Accuracy::Exact, true));
+        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (Accuracy::Exact, true, true));
         assert_eq!(settings.log, Level::Debug);
         assert!(settings.panic_on_mistake);
     }

@@ -8,6 +8,7 @@ mod argument;
 mod check;
 mod grid;
 mod group;
+mod parts;
 pub mod record;
 mod tuning;
 pub mod work;

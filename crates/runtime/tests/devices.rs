@@ -219,7 +219,7 @@ fn routines_that_are_offered_give_what_they_should() {
     let (m, n, k) = (5, 7, 3);
     let layout = |row, column| Layout { offset: 0, batch: 0, row, column };
     let (a, b, c) = (layout(k, 1), layout(1, k), layout(n, 1));
-    let routine = Routine::Gemm(Gemm { dtype: DType::F32, batch: 1, m, n, k, a, b, c });
+    let routine = Routine::Gemm(Gemm { dtype: DType::F32, tf32: false, bias: false, batch: 1, m, n, k, a, b, c });
     let left: Vec<f32> = (0..m * k).map(|i| i as f32 - 7.0).collect();
     let right: Vec<f32> = (0..n * k).map(|i| 3.0 - i as f32).collect();
     let expected: Vec<f32> =
@@ -265,7 +265,18 @@ fn a_routine_ends_in_a_kernel_that_reads_its_own_elements_only() {
     // Large enough that a device may run both at once.
     let (m, n, k) = (700, 600, 3);
     let layout = |row, column| Layout { offset: 0, batch: 0, row, column };
-    let gemm = Gemm { dtype: DType::F32, batch: 1, m, n, k, a: layout(k, 1), b: layout(n, 1), c: layout(n, 1) };
+    let gemm = Gemm {
+        dtype: DType::F32,
+        tf32: false,
+        bias: false,
+        batch: 1,
+        m,
+        n,
+        k,
+        a: layout(k, 1),
+        b: layout(n, 1),
+        c: layout(n, 1),
+    };
     let numbers = |len: usize| (0..len).map(|i| (i % 13) as f32 - 6.0).collect::<Vec<f32>>();
     let (left, right, row) = (numbers(m * k), numbers(k * n), numbers(m * n));
     let product = |i: usize| -> f32 { (0..k).map(|j| left[i / n * k + j] * right[i % n + j * n]).sum() };

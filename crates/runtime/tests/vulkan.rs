@@ -3,9 +3,10 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use panoply_device::{Device as RawDevice, Driver, QueueId, Region};
+use panoply_device::{Device as RawDevice, Driver, QueueId, Region, Step};
 use panoply_driver::WgpuDriver;
 use panoply_driver::wgpu::{Trust, WgpuDevice};
+use panoply_ir::interpret::{Arg, run_in_subgroups};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, text};
 use panoply_runtime::{Device, DeviceOptions, Kind, LaunchArg, Work};
@@ -141,6 +142,82 @@ fn products_and_sums_are_not_contracted_and_special_values_stay() {
         let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
         assert!(same, "of {a:e}: {expected:e}, not {found:e}");
     }
+}
+
+#[test]
+fn subgroups_are_of_consecutive_work_items() {
+    let counts = [1, 2, 3, 7, 8, 13, 16, 20, 64, 100, 256];
+    // As the device has them, as parts of them, and where it was found to mix them.
+    for (trust, part) in [(Trust::Measured, 1), (Trust::Measured, 2), (Trust::Nothing, 1)] {
+        let Some(raw) = raw(trust) else { return };
+        let own = raw.target().subgroup;
+        if own < 4 {
+            return eprintln!("SKIPPED: {raw:?} has no subgroups");
+        }
+        let narrowed = Arc::try_unwrap(raw).expect("nobody else has it").with_target(|target| target.subgroup /= part);
+        let device = Device::new(Arc::new(narrowed), DeviceOptions::default());
+        for items in counts {
+            let source = format!(
+                "kernel k(x: &[u32], y: &out [u32]) group({items}, 1, 1) {{
+                    let i: index = global_id.x
+                    let sum: u32 = group_sum(x[i])
+                    let most: u32 = subgroup_max(x[i])
+                    let before: u32 = subgroup_exclusive_sum(x[i])
+                    let other: u32 = subgroup_shuffle(x[i], xor(cast<u32>(subgroup_lane()), rem(cast<u32>(group_id.x), {own}u32)))
+                    y[i] = add(sum, mul(31u32, add(most, mul(31u32, add(before, mul(31u32, other))))))
+                }}"
+            );
+            let numbers: Vec<u8> = bits(11, 40 * items).iter().flat_map(|x| (*x as u32 % 1000).to_le_bytes()).collect();
+            let found = run(&device, &source, std::slice::from_ref(&numbers), DType::U32);
+            let kernel = verify(text::parse(&source).expect("it parses")).expect("it verifies");
+            let mut expected = vec![0; numbers.len()];
+            let args = &mut [Arg::Read(&numbers), Arg::Write(&mut expected)];
+            let (grid, group) = ([40 * items as u64, 1, 1], [items as u32, 1, 1]);
+            run_in_subgroups(&kernel, grid, group, own / part, args, &mut ()).expect("the interpreter runs it");
+            assert_eq!(found, expected, "{trust:?}, subgroups of {own} / {part} in groups of {items}");
+        }
+    }
+}
+
+#[test]
+fn copies_and_fills_beyond_what_a_launch_sees_reach_every_byte() {
+    let Some(raw) = raw(Trust::Measured) else { return };
+    let raw = Arc::try_unwrap(raw).expect("nobody else has it").with_target(|target| target.max_binding_bytes = 1024);
+    const BYTES: usize = 20_000;
+    let bytes = |seed| bits(seed, BYTES).iter().map(|bits| *bits as u8).collect::<Vec<u8>>();
+    let (mut ours, theirs) = (bytes(1), bytes(2));
+    let [to, from] = [&ours, &theirs].map(|bytes| {
+        let all = Region { alloc: raw.allocate(BYTES as u64).unwrap(), offset: 0, bytes: BYTES as u64 };
+        raw.write(QueueId::DEFAULT, all, bytes).unwrap();
+        all
+    });
+    let part = |of: Region, offset: usize, bytes: usize| Region { offset: offset as u64, bytes: bytes as u64, ..of };
+    for (start, place, count) in [(1, 2, 3), (7, 4093, 9001), (255, 511, 4099), (3, 3, 12_345), (4, 8, 16_384)] {
+        let copy = Step::Copy { from: part(from, place, count), to: part(to, start, count) };
+        raw.submit(QueueId::DEFAULT, &[copy], false).unwrap();
+        ours[start..start + count].copy_from_slice(&theirs[place..place + count]);
+        let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
+        assert!(found == ours, "{count} bytes from {place} on to {start}");
+    }
+    for (start, count, pattern) in
+        [(5, 9000, &[1u8, 2, 3, 4, 5, 6, 7, 8][..]), (513, 16_002, &[9, 7]), (2, 19_997, &[3])]
+    {
+        let fill = Step::Fill { to: part(to, start, count), pattern: pattern.to_vec() };
+        raw.submit(QueueId::DEFAULT, &[fill], false).unwrap();
+        let repeated = pattern.iter().copied().cycle();
+        ours[start..start + count].iter_mut().zip(repeated).for_each(|(byte, pattern)| *byte = pattern);
+        let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
+        assert!(found == ours, "{pattern:?} over {count} bytes from {start} on");
+    }
+    // Within one buffer, and the ends of a write that are no whole words.
+    let copy = Step::Copy { from: part(to, 1, 7000), to: part(to, 9003, 7000) };
+    raw.submit(QueueId::DEFAULT, &[copy], false).unwrap();
+    ours.copy_within(1..7001, 9003);
+    raw.write(QueueId::DEFAULT, part(to, 4097, 3001), &theirs[..3001]).unwrap();
+    ours[4097..7098].copy_from_slice(&theirs[..3001]);
+    let found = raw.read(QueueId::DEFAULT, to).and_then(|ticket| ticket.take()).unwrap();
+    assert!(found == ours, "a copy within a buffer, and a write");
+    [to, from].iter().for_each(|region| raw.free(region.alloc));
 }
 
 #[test]

@@ -94,8 +94,8 @@ pub fn capture_with_state<'f, S: State, const N: usize, const M: usize>(
 /// A function as it was traced with such tensors.
 struct Trace {
     device: Device,
-    /// What its plan may do to float arithmetic.
-    accuracy: Accuracy,
+    /// What its plan may do to float arithmetic, and whether to products in TF32.
+    accuracy: (Accuracy, bool),
     /// What is given: the inputs, then the tensors of the state.
     given: Vec<Kind>,
     /// How many of them are inputs, and stay as they are.
@@ -232,7 +232,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         let results = results.into_iter().zip(which).map(outcome).collect();
         let traced = Arc::new(Trace {
             device: device.clone(),
-            accuracy: device.accuracy(),
+            accuracy: (device.accuracy(), device.allows_tf32()),
             given: given.iter().map(Kind::of).collect(),
             inputs: N,
             graph,
@@ -337,7 +337,7 @@ impl Trace {
                 && (&kind.shape, kind.dtype) == (&tensor.0.shape, tensor.dtype())
                 && kind.number == tensor.number().is_some()
         };
-        (&self.device, self.accuracy) == (device, device.accuracy())
+        (&self.device, self.accuracy) == (device, (device.accuracy(), device.allows_tf32()))
             && (self.given.len(), self.drawn.len()) == (given.len(), generators.len())
             && self.given.iter().zip(given).all(same)
     }

@@ -313,7 +313,8 @@ pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
 
 /// The plan of a graph. It is made if it is not there.
 pub(crate) fn find(device: &Device, graph: Graph) -> Result<Arc<Ready>> {
-    let key = (device.clone(), Options { accuracy: device.accuracy(), variants: device.tunes() });
+    let key =
+        (device.clone(), Options { accuracy: device.accuracy(), tf32: device.allows_tf32(), variants: device.tunes() });
     let used = COUNTS.hits.load(Ordering::Relaxed) + COUNTS.plans.load(Ordering::Relaxed);
     if let Some((ready, last)) = lock().entry(key.clone()).or_default().get_mut(&graph) {
         *last = used;

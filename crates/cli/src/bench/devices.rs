@@ -122,7 +122,7 @@ fn rows(device: &Device, arguments: &Arguments) -> Result<()> {
     let show = |name: &str, seconds: f64, rate: Rate, limit: Option<f64>| {
         row(Some(device), arguments.json, name, seconds, rate, limit)
     };
-    let most = (device.target().max_buffer_bytes / 4).min(device.memory().total / 32) as usize;
+    let most = (device.target().max_seen_bytes() / 4).min(device.memory().total / 32) as usize;
     let (many, bytes) = (MANY.min(most), (MANY.min(most) * 4) as f64);
     let host: Vec<f32> = (0..many).map(|i| (i % 8191) as f32).collect();
     let mut back = vec![0.0f32; many];

@@ -33,6 +33,7 @@ mod guards;
 mod licm;
 mod mentions;
 mod ranges;
+pub mod reach;
 mod unroll;
 pub mod width;
 

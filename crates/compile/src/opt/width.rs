@@ -37,7 +37,7 @@ pub fn index_bits(kernel: &Verified<Kernel>, launch: &Launch) -> u32 {
 const NARROW: Range = Range { lo: -(1 << 31), hi: (1 << 31) - 1 };
 
 /// What the launch says of leaves; none if a size alone is too large.
-fn leaves(kernel: &Kernel, launch: &Launch) -> Option<Leaves> {
+pub(super) fn leaves(kernel: &Kernel, launch: &Launch) -> Option<Leaves> {
     let mut leaves = Leaves::new();
     for (position, (param, size)) in kernel.params.iter().zip(&launch.args).enumerate() {
         let leaf = match param {
@@ -71,7 +71,12 @@ fn all_fit(kernel: &Kernel, facts: &Facts<'_>, roots: &[ExprId]) -> bool {
 }
 
 /// The interval of an index, below zero where it would wrap; none if it leaves 32 bits.
-fn interval(kernel: &Kernel, facts: &Facts<'_>, id: ExprId, signed: &HashMap<ExprId, Range>) -> Option<Range> {
+pub(super) fn interval(
+    kernel: &Kernel,
+    facts: &Facts<'_>,
+    id: ExprId,
+    signed: &HashMap<ExprId, Range>,
+) -> Option<Range> {
     let known = facts.range(id).filter(|range| NARROW.has(*range));
     let expr = kernel.exprs.get(id);
     let computed = || match expr {

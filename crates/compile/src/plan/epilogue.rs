@@ -5,21 +5,27 @@
 //! nobody else wants the result, it is never written.
 //!
 //! Only where a routine runs on the processor that runs the kernels: a GPU's is somebody else's program and a launch of its
-//! own. Our products on a GPU are kernels, and [fusion](crate::schedule::fuse) has put there what follows from them.
+//! own. Our products on a GPU are kernels, and [fusion](crate::schedule::fuse) has put there what follows from them. Of a kernel
+//! behind somebody else's product one kind can go: that which adds the same vector to every row and does nothing else, where
+//! a product with that bias is offered. Both round the sum, then what is added to it: the bits are the same.
 
-use panoply_ir::kernel::{Access, Kernel, Param};
+use panoply_ir::kernel::{Access, Expr, ExprId, Kernel, MemId, Op, Param, Stmt};
+use panoply_ir::routine::{Gemm, Routine};
 use panoply_ir::target::Style;
-use panoply_ir::{Target, strides};
+use panoply_ir::{Alu, Target, strides};
 
 use super::{BufferId, PlanArg, PlanBuffer, PlanEpilogue, PlanStep, Role, bound};
 
 /// Makes kernels the epilogues of routines wherever the rule allows it: the routine is where the kernel was, and none where it was
 /// itself.
-pub fn attach(target: &Target, buffers: &[PlanBuffer], steps: Vec<PlanStep>) -> Vec<Option<PlanStep>> {
+pub fn attach(
+    target: &Target,
+    offers: &dyn Fn(&Routine) -> bool,
+    buffers: &[PlanBuffer],
+    steps: Vec<PlanStep>,
+) -> Vec<Option<PlanStep>> {
     let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
-    if !matches!(target.style, Style::Cpu { .. }) {
-        return steps;
-    }
+    let inside = matches!(target.style, Style::Cpu { .. });
     for at in 0..steps.len() {
         let Some(PlanStep::Kernel { kernel, grid, args }) = steps[at].clone() else { continue };
         let parts = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
@@ -30,12 +36,55 @@ pub fn attach(target: &Target, buffers: &[PlanBuffer], steps: Vec<PlanStep>) -> 
         let wanted = |step: &PlanStep| step.buffers().any(|id| id == result);
         let asked = matches!(buffers[result.index()].role, Role::Output | Role::Spent(_));
         let keeps = asked || steps[at + 1..].iter().flatten().any(wanted);
-        if let Some(PlanStep::Routine { routine, buffers, .. }) = steps[maker].take() {
+        let Some(PlanStep::Routine { routine, buffers: operands, .. }) = &steps[maker] else { continue };
+        let (routine, operands) = (*routine, operands.clone());
+        steps[at] = if inside {
             let epilogue = Some(Box::new(PlanEpilogue { kernel, grid, args, keeps }));
-            steps[at] = Some(PlanStep::Routine { routine, buffers, epilogue });
-        }
+            Some(PlanStep::Routine { routine, buffers: operands, epilogue })
+        } else {
+            let biased =
+                biased(&routine, &kernel, grid, &args, result).filter(|(routine, ..)| !keeps && offers(routine));
+            let Some((routine, bias, sum)) = biased else { continue };
+            let buffers = vec![operands[0], operands[1], bias, sum];
+            Some(PlanStep::Routine { routine, buffers, epilogue: None })
+        };
+        steps[maker] = None;
     }
     steps
+}
+
+/// The product that does what this kernel does with a product's result besides, what it adds, and where it leaves the sum; none if that
+/// is more or less than adding one vector to every row.
+fn biased(
+    routine: &Routine,
+    kernel: &Kernel,
+    grid: [u64; 3],
+    args: &[PlanArg],
+    result: BufferId,
+) -> Option<(Routine, BufferId, BufferId)> {
+    let Routine::Gemm(gemm) = *routine else { return None };
+    let [Stmt { op: Op::Store { mem: sum, value, .. }, .. }] = &kernel.body[..] else { return None };
+    let Expr::Alu(Alu::Add, operands) = kernel.exprs.get(*value) else { return None };
+    let read = |id: ExprId| match kernel.exprs.get(id) {
+        Expr::Load { mem, .. } => Some((mem, buffer(kernel, args, mem)?)),
+        _ => None,
+    };
+    let (first, second) = (read(operands[0])?, read(operands[1])?);
+    let (bias, from) = if first.1 == result { second } else { first };
+    let rows = grid[0] == gemm.n as u64 && strides::strides(kernel, bias) == Some([1, 0, 0]);
+    let whole = strides::strides(kernel, *sum).is_some_and(|own| strides::count(own, grid));
+    let (biased, to) = (Routine::Gemm(Gemm { bias: true, ..gemm }), buffer(kernel, args, *sum)?);
+    // In one row the sum may be to lie where the bias does.
+    let apart = from != result && from != to;
+    (rows && whole && apart && !gemm.bias).then_some((biased, from, to))
+}
+
+/// What a kernel is given as one of its memories.
+fn buffer(kernel: &Kernel, args: &[PlanArg], mem: MemId) -> Option<BufferId> {
+    kernel.params.iter().zip(args).find_map(|(param, arg)| match (param, arg) {
+        (Param::Buffer(own), PlanArg::Buffer(id)) if *own == mem => Some(*id),
+        _ => None,
+    })
 }
 
 /// The routine whose first result a buffer is, if that has no epilogue.

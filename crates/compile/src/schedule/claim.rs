@@ -61,6 +61,8 @@ pub fn product(graph: &Graph, id: NodeId) -> Claim {
         narrow.or_else(|| of(node.dtype)).expect("the operands themselves are row-major");
     let gemm = Gemm {
         dtype,
+        tf32: false,
+        bias: false,
         batch: dims[..rank - 2].iter().product(),
         m,
         n,

@@ -171,6 +171,11 @@ fn what_follows_a_product_element_by_element_is_its_epilogue() {
     let mut kept = plain;
     kept.outputs.push(product);
     assert_eq!(ended(&kept, Target::cpu()), (1, Some(true)));
+    // A bias alone goes with somebody else's product, unless that is wanted too.
+    let (mut alone, product) = layer(&|_, y| y);
+    assert_eq!(ended(&alone, Target::opencl_minimum()), (1, None));
+    alone.outputs.push(product);
+    assert_eq!(ended(&alone, Target::opencl_minimum()), (2, None));
     let reshaped = layer(&|b, y| b.reshape(y, &[4, 5, 40])).0;
     assert_eq!(ended(&reshaped, Target::cpu()), (1, Some(false)));
     let turned = layer(&|b, y| {

@@ -153,12 +153,18 @@ pub fn run(plan: &Plan, leaves: &[Array], slots: &[Scalar]) -> Result<Vec<Vec<Sc
                     let id = buffers[at].index();
                     from_bytes(&memory[id], plan.buffers[id].dtype)
                 };
-                let product = multiply(gemm, &operand(0), &operand(1), &operand(2));
-                memory[buffers[2].index()] = to_bytes(&product);
+                let (last, result) = (buffers.len() - 1, buffers[buffers.len() - 1].index());
+                let mut product = multiply(gemm, &operand(0), &operand(1), &operand(last));
+                if gemm.bias {
+                    let added =
+                        |(sum, bias): (&Scalar, &Scalar)| Scalar::from_f64(sum.dtype, sum.to_f64() + bias.to_f64());
+                    product = product.iter().zip(operand(2).iter().cycle()).map(added).collect();
+                }
+                memory[result] = to_bytes(&product);
                 if let Some(PlanEpilogue { kernel, grid, args, keeps }) = epilogue.as_deref() {
                     launch(kernel, *grid, args, &mut memory, slots)?;
                     // What is not kept was perhaps never written.
-                    memory[buffers[2].index()].iter_mut().filter(|_| !keeps).for_each(|byte| *byte = 0xAA);
+                    memory[result].iter_mut().filter(|_| !keeps).for_each(|byte| *byte = 0xAA);
                 }
             }
         }

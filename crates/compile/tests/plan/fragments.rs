@@ -19,7 +19,7 @@ fn multiplying(plan: &Plan) -> usize {
 }
 
 fn planned(graph: &Graph, target: &Target, accuracy: Accuracy) -> Plan {
-    plan_with(&Options { accuracy, variants: false }, graph, target, &|_| false).unwrap()
+    plan_with(&Options { accuracy, ..Options::default() }, graph, target, &|_| false).unwrap()
 }
 
 /// A product of leaves of these shapes, its operands and what becomes of it.

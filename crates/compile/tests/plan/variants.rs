@@ -20,12 +20,12 @@ fn outputs(graph: &Graph, plan: &Plan) -> Vec<Vec<Scalar>> {
 
 /// How many variants there were, each of which gave the same bits.
 pub fn variants(graph: &Graph, target: &Target, accuracy: Accuracy) -> usize {
-    let options = Options { accuracy, variants: true };
+    let options = Options { accuracy, variants: true, ..Options::default() };
     let planned = plan_with(&options, graph, target, &nothing).unwrap();
     let want = outputs(graph, &planned);
     assert_eq!(
         want,
-        outputs(graph, &plan_with(&Options { accuracy, variants: false }, graph, target, &nothing).unwrap())
+        outputs(graph, &plan_with(&Options { accuracy, ..Options::default() }, graph, target, &nothing).unwrap())
     );
     let mut tried = 0;
     for (at, variants) in &planned.variants {
@@ -123,7 +123,7 @@ fn exact_sums_are_those_of_a_loop_on_every_target() {
         Target::hip_minimum(64),
         Target::webgpu_minimum(),
     ] {
-        let to = |accuracy| Options { accuracy, variants: false };
+        let to = |accuracy| Options { accuracy, ..Options::default() };
         let exact = plan_with(&to(Accuracy::Exact), &graph, &target, &|_| true).unwrap();
         assert!(exact.steps.iter().all(|step| matches!(step, PlanStep::Kernel { .. })), "{exact}");
         let have = outputs(&graph, &exact);
@@ -153,7 +153,7 @@ fn only_fast_rounds_a_product_with_its_addition() {
     assert_ne!(once, twice);
     for target in [Target::cpu(), Target::opencl_minimum(), Target::webgpu_minimum()] {
         for accuracy in Accuracy::ALL {
-            let planned = plan_with(&Options { accuracy, variants: false }, &graph, &target, &nothing).unwrap();
+            let planned = plan_with(&Options { accuracy, ..Options::default() }, &graph, &target, &nothing).unwrap();
             let have = outputs(&graph, &planned);
             // WGSL has no operation that rounds once.
             let fused = accuracy == Accuracy::Fast && target.name != "webgpu";
@@ -170,7 +170,7 @@ fn whole_numbers_keep_their_routines() {
     let [x, w] = [x, w].map(|x| b.cast(x, DType::I32));
     let y = b.matmul(x, w);
     let graph = b.done(&[y]);
-    let options = Options { accuracy: Accuracy::Exact, variants: false };
+    let options = Options { accuracy: Accuracy::Exact, ..Options::default() };
     let planned = plan_with(&options, &graph, &Target::cpu(), &|_| true).unwrap();
     let [PlanStep::Routine { routine, .. }] = &planned.steps[..] else { panic!("{planned}") };
     assert_eq!(routine.to_string(), "gemm i8 1×20×40×30");

@@ -98,7 +98,7 @@ fn product(conv: &Conv, to_input: bool) -> Option<Gemm> {
     let items = |rows: usize| Layout { offset: 0, batch: rows * n, row: n, column: 1 };
     let filters = |row, column| Layout { offset: 0, batch: 0, row, column };
     let (m, k, a) = if to_input { (k, m, filters(1, k)) } else { (m, k, filters(k, 1)) };
-    Some(Gemm { dtype: conv.dtype, batch: conv.batch, m, n, k, a, b: items(k), c: items(m) })
+    Some(Gemm { dtype: conv.dtype, tf32: false, bias: false, batch: conv.batch, m, n, k, a, b: items(k), c: items(m) })
 }
 
 /// Elements of all filters' taps that count.

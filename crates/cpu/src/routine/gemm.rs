@@ -219,7 +219,7 @@ mod tests {
                 let (a, a_len) = layout(m, k, batch, variant & 1 != 0, false);
                 let (b, b_len) = layout(k, n, batch, variant & 2 != 0, number % 3 == 1);
                 let (c, c_len) = layout(m, n, batch, variant & 4 != 0, false);
-                let gemm = Gemm { dtype, batch, m, n, k, a, b, c };
+                let gemm = Gemm { dtype, tf32: false, bias: false, batch, m, n, k, a, b, c };
                 let fill =
                     |len: usize, by: usize| -> Vec<T> { (0..len).map(|i| T::from((i * by % 7) as u8)).collect() };
                 let (mut x, mut y, mut z) = (fill(a_len, 3), fill(b_len, 5), fill(c_len, 1));
@@ -274,7 +274,7 @@ mod tests {
     fn batches_that_share_a_matrix_are_one_product() {
         let dense = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: columns, column: 1 };
         let shared = |layout: Layout| Layout { batch: 0, ..layout };
-        let of = |a, b, c| Gemm { dtype: DType::F32, batch: 3, m: 4, n: 5, k: 6, a, b, c };
+        let of = |a, b, c| Gemm { dtype: DType::F32, tf32: false, bias: false, batch: 3, m: 4, n: 5, k: 6, a, b, c };
         let rows = joined(of(dense(4, 6), shared(dense(6, 5)), dense(4, 5)));
         assert_eq!((rows.batch, rows.m, rows.n), (1, 12, 5));
         let turned = |layout: Layout| Layout { row: layout.column, column: layout.row, ..layout };
@@ -289,7 +289,7 @@ mod tests {
     fn batches_of_one_row_or_column_are_one_product() {
         // As the compiler claims them: along an axis of one element there is no distance.
         let layout = |batch, row, column| Layout { offset: 0, batch, row, column };
-        let of = |m, n, a, b, c| Gemm { dtype: DType::F32, batch: 3, m, n, k: 6, a, b, c };
+        let of = |m, n, a, b, c| Gemm { dtype: DType::F32, tf32: false, bias: false, batch: 3, m, n, k: 6, a, b, c };
         let rows = of(1, 5, layout(6, 0, 1), layout(0, 5, 1), layout(5, 5, 1));
         let columns = of(4, 1, layout(0, 6, 1), layout(6, 1, 0), layout(4, 1, 1));
         for (gemm, sides) in [(rows, (1, 3, 5)), (columns, (1, 4, 3))] {
@@ -339,7 +339,7 @@ mod tests {
                 let (a, a_len) = layout(m, k, batch, variant & 1 != 0, false);
                 let (b, b_len) = layout(k, n, batch, variant & 2 != 0, number % 3 == 1);
                 let (c, c_len) = layout(m, n, batch, variant & 4 != 0, false);
-                let gemm = Gemm { dtype: DType::I8, batch, m, n, k, a, b, c };
+                let gemm = Gemm { dtype: DType::I8, tf32: false, bias: false, batch, m, n, k, a, b, c };
                 let fill = |len: usize, by: usize| -> Vec<i8> {
                     (0..len).map(|i| if i % 5 == 0 { -128 } else { (i * by % 256) as u8 as i8 }).collect()
                 };

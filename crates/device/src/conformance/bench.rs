@@ -113,7 +113,7 @@ impl Drop for Held<'_> {
 
 /// A launch as a step.
 pub fn launch(program: &Held<'_>, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> Step {
-    Step::Dispatch(Dispatch { program: program.id, grid, group, args })
+    Step::Dispatch(Dispatch { program: program.id, grid, group, args, parts: Vec::new() })
 }
 
 /// Elements as they lie in memory.

@@ -188,7 +188,7 @@ fn routines(bench: &Bench<'_>) -> Result<()> {
     let dense = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: columns, column: 1 };
     let turned = |rows: usize, columns: usize| Layout { offset: 0, batch: rows * columns, row: 1, column: rows };
     for (a, b) in [(dense(m, k), dense(k, n)), (turned(m, k), dense(k, n)), (dense(m, k), turned(k, n))] {
-        let gemm = Gemm { dtype: DType::F32, batch, m, n, k, a, b, c: dense(m, n) };
+        let gemm = Gemm { dtype: DType::F32, tf32: false, bias: false, batch, m, n, k, a, b, c: dense(m, n) };
         let routine = Routine::Gemm(gemm);
         if !bench.device.offers(&routine) {
             continue;

@@ -44,7 +44,7 @@ fn it_counts_and_records_what_it_is_asked() {
     let (program, queue) = (program(&device), device.queue().unwrap());
     device.write(queue, region(a, 0, 4), &[1, 2, 3, 4]).unwrap();
     let args = vec![Arg::Scalar(3u32.into()), Arg::Index(9), Arg::Buffer(region(a, 0, 64))];
-    let dispatch = Step::Dispatch(Dispatch { program, grid: [5, 1, 1], group: [8, 1, 1], args });
+    let dispatch = Step::Dispatch(Dispatch { program, grid: [5, 1, 1], group: [8, 1, 1], args, parts: Vec::new() });
     let steps = [
         Step::Fill { to: region(b, 0, 8), pattern: vec![7, 8] },
         Step::Copy { from: region(b, 0, 3), to: region(a, 1, 3) },
@@ -158,12 +158,24 @@ fn a_caller_that_fails_its_duty_is_told() {
         grid: [8, 1, 1],
         group: [8, 1, 1],
         args: vec![Arg::Scalar(1u32.into()), Arg::Index(0), Arg::Buffer(region(a, 4, 8))],
+        parts: Vec::new(),
     };
     submit(&device, Step::Dispatch(good.clone())).unwrap();
     let args = |args: Vec<Arg>| Step::Dispatch(Dispatch { args, ..good.clone() });
     let [scalar, index, buffer] = [good.args[0], good.args[1], good.args[2]];
     let nothing = Layout { offset: 0, batch: 0, row: 0, column: 0 };
-    let gemm = Gemm { dtype: DType::F32, batch: 1, m: 1, n: 1, k: 1, a: nothing, b: nothing, c: nothing };
+    let gemm = Gemm {
+        dtype: DType::F32,
+        tf32: false,
+        bias: false,
+        batch: 1,
+        m: 1,
+        n: 1,
+        k: 1,
+        a: nothing,
+        b: nothing,
+        c: nothing,
+    };
     let foreign = Null::new(Target::cpu()).read(QueueId(7), region(a, 0, 1));
     assert!(foreign.unwrap_err().is_mistake(), "a queue that is not there");
     let table = [

@@ -1,18 +1,20 @@
 //! cuBLASLt, NVIDIA's matrix products, where somebody installed it: a part of the CUDA toolkit and of many Python packages, not of the
 //! driver.
 //!
-//! Its matrices are stored by columns. f32 is f32: TF32 is never asked for. f16 and bf16 are summed in f32, parts of a sum too, and a sum
-//! is never divided among blocks that add to the result in the order in which they finish.
+//! Its matrices are stored by columns. f32 is f32: TF32 is asked for only where a product says so, from compute capability 8.0 on. f16 and bf16 are summed in f32, parts of a sum too, and a sum
+//! is never divided among blocks that add to the result in the order in which they finish. Of its epilogues only the bias has the bits of
+//! our own kernel behind the product, and only where the elements are those that sums are computed in: halves are added to before they are rounded.
 
 use std::ffi::c_void;
 use std::path::Path;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use panoply_device::{DType, Error, ErrorKind, Kind, Result};
 
 use crate::codes::Codes;
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
+use crate::lock::locked;
 use crate::stream::handles::Context;
 use crate::stream::product::{Matrix, Product};
 use crate::stream::products::{Blas, Library, Ready};
@@ -64,6 +66,10 @@ const VERSION: [i32; 2] = [0, 1];
 /// CUBLASLT_MATMUL_DESC_TRANSA and TRANSB, and CUBLAS_OP_T for them.
 const TRANSPOSE: [i32; 2] = [3, 4];
 const TRANSPOSED: i32 = 1;
+/// CUBLASLT_MATMUL_DESC_EPILOGUE and BIAS_POINTER, and CUBLASLT_EPILOGUE_BIAS.
+const EPILOGUE: i32 = 7;
+const BIAS_POINTER: i32 = 8;
+const BIAS: i32 = 4;
 /// CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT and STRIDED_BATCH_OFFSET.
 const BATCH_COUNT: i32 = 5;
 const BATCH_OFFSET: i32 = 6;
@@ -77,6 +83,9 @@ const IN_COMPUTE_TYPE: u32 = 2;
 const IN_OUTPUT_TYPE: u32 = 4;
 /// CUBLAS_STATUS_NOT_SUPPORTED and ARCH_MISMATCH: nothing here does this product.
 const NOT_HERE: [i32; 2] = [15, 8];
+
+/// The compute capability from which tensor cores know TF32.
+const TF32_FROM: u32 = 80;
 
 /// What NVIDIA recommends from compute capability 9.0 on, and before.
 const WORKSPACE: [usize; 2] = [32 << 20, 4 << 20];
@@ -173,7 +182,8 @@ impl Library for CublasLt {
         check(unsafe { (self.functions.create)(&mut raw) })?;
         let capability = context.traits.architecture.trim_start_matches("sm_").parse().unwrap_or(0);
         let workspace = WORKSPACE[usize::from(capability < 90)];
-        let started = Started { raw, functions: self.functions.clone(), context: context.clone(), workspace };
+        let (functions, context) = (self.functions.clone(), context.clone());
+        let started = Started { raw, functions, context, capability, workspace };
         Ok(Box::new(Arc::new(started)))
     }
 }
@@ -183,6 +193,8 @@ struct Started {
     raw: Handle,
     functions: Arc<Lt>,
     context: Arc<Context>,
+    /// Ten times the major version plus the minor one.
+    capability: u32,
     workspace: usize,
 }
 
@@ -201,7 +213,7 @@ impl Blas for Arc<Started> {
     }
 
     fn ready(&self, product: &Product, alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32> {
-        let Some(types) = Types::of(product.dtype) else { return Ok(None) };
+        let Some(types) = Types::of(product, self.capability) else { return Ok(None) };
         let lt = &*self.functions;
         let mut matmul = Matmul {
             operation: 0,
@@ -209,6 +221,7 @@ impl Blas for Arc<Started> {
             algorithm: [0; 8],
             workspace: 0,
             wide: product.dtype == DType::F64,
+            bias: product.bias.then(Mutex::default),
             started: self.clone(),
         };
         matmul.describe(product, &types)?;
@@ -243,8 +256,14 @@ struct Types {
 }
 
 impl Types {
-    fn of(dtype: DType) -> Option<Types> {
-        let (compute, scale, elements, reductions) = match dtype {
+    fn of(product: &Product, capability: u32) -> Option<Types> {
+        let halves = matches!(product.dtype, DType::F16 | DType::BF16);
+        if product.tf32 && (product.dtype != DType::F32 || capability < TF32_FROM) || product.bias && halves {
+            return None;
+        }
+        let (compute, scale, elements, reductions) = match product.dtype {
+            // CUBLAS_COMPUTE_32F_FAST_TF32.
+            DType::F32 if product.tf32 => (77, 0, 0, IN_COMPUTE_TYPE | IN_OUTPUT_TYPE),
             DType::F32 => (68, 0, 0, IN_COMPUTE_TYPE | IN_OUTPUT_TYPE),
             DType::F64 => (70, 1, 1, IN_COMPUTE_TYPE | IN_OUTPUT_TYPE),
             DType::F16 => (68, 0, 2, IN_COMPUTE_TYPE),
@@ -299,6 +318,8 @@ struct Matmul {
     workspace: usize,
     /// Whether alpha and beta are f64.
     wide: bool,
+    /// Held while the operation names the bias of one run, if it has one.
+    bias: Option<Mutex<()>>,
     started: Arc<Started>,
 }
 
@@ -310,10 +331,13 @@ impl Matmul {
         check(unsafe { (lt.operation_create)(&mut self.operation, types.compute, types.scale) })?;
         for (attribute, matrix) in TRANSPOSE.into_iter().zip([product.left, product.right]) {
             if matrix.transposed {
-                let value = ptr::from_ref(&TRANSPOSED).cast();
-                // SAFETY: the operation is live, and the value has as many bytes as the attribute.
-                check(unsafe { (lt.operation_set)(self.operation, attribute, value, size_of::<i32>()) })?;
+                self.set(attribute, &TRANSPOSED)?;
             }
+        }
+        if product.bias {
+            self.set(EPILOGUE, &BIAS)?;
+            // Wherever one lies it is aligned to its elements: this address says no more.
+            self.set(BIAS_POINTER, &(product.dtype.bytes() as DevicePtr))?;
         }
         let (matrices, stored) = (product.matrices(), product.stored());
         for (layout, (matrix, (rows, columns))) in self.layouts.iter_mut().zip(matrices.into_iter().zip(stored)) {
@@ -334,12 +358,27 @@ impl Matmul {
     }
 }
 
+impl Matmul {
+    /// Sets an attribute of the operation.
+    fn set<T>(&self, attribute: i32, value: &T) -> Result<(), i32> {
+        let (set, value) = (self.started.functions.operation_set, ptr::from_ref(value).cast());
+        // SAFETY: the operation is live, and the value has as many bytes as the attribute.
+        check(unsafe { set(self.operation, attribute, value, size_of::<T>()) })
+    }
+}
+
 impl Ready for Matmul {
     fn workspace(&self) -> usize {
         self.workspace
     }
 
-    fn run(&self, [left, right, result]: [DevicePtr; 3], workspace: DevicePtr, stream: Handle) -> i32 {
+    fn run(&self, [left, right, result]: [DevicePtr; 3], bias: DevicePtr, workspace: DevicePtr, stream: Handle) -> i32 {
+        let _named = self.bias.as_ref().map(locked);
+        if self.bias.is_some()
+            && let Err(code) = self.set(BIAS_POINTER, &bias)
+        {
+            return code;
+        }
         let (lt, [a, b, c]) = (&*self.started.functions, self.layouts);
         let (f32s, f64s) = ([1f32, 0.0], [1f64, 0.0]);
         let pointer = |at: usize| match self.wide {

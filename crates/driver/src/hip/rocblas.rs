@@ -205,6 +205,7 @@ impl Blas for Arc<Started> {
 
     fn ready(&self, product: &Product, _alignments: [u32; 3], workspace: usize) -> Result<Option<Arc<dyn Ready>>, i32> {
         let (elements, compute) = match product.dtype {
+            _ if product.tf32 || product.bias => return Ok(None),
             DType::F32 => (F32, F32),
             DType::F64 => (F64, F64),
             DType::BF16 => (BF16, F32),
@@ -239,7 +240,13 @@ impl Ready for Gemm {
         WORKSPACE
     }
 
-    fn run(&self, [left, right, result]: [DevicePtr; 3], workspace: DevicePtr, stream: Handle) -> i32 {
+    fn run(
+        &self,
+        [left, right, result]: [DevicePtr; 3],
+        _bias: DevicePtr,
+        workspace: DevicePtr,
+        stream: Handle,
+    ) -> i32 {
         let (roc, raw) = (&*self.started.functions, self.started.raw);
         let Product { m, n, k, batch, .. } = self.product;
         let counts = [m, n, k, batch].map(|count| count as i32);

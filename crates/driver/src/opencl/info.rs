@@ -133,6 +133,7 @@ pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits, spirv: bool) ->
         shared_bytes: query.small(CL_DEVICE_LOCAL_MEM_SIZE),
         max_bindings: bindings(query.number(CL_DEVICE_MAX_PARAMETER_SIZE)),
         max_buffer_bytes: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        max_binding_bytes: u64::MAX,
         f16: has(query, "cl_khr_fp16"),
         bf16: false,
         f64: query.number(CL_DEVICE_DOUBLE_FP_CONFIG) != 0,

@@ -10,6 +10,10 @@ use panoply_device::{DType, Gemm, Layout};
 pub struct Product {
     /// Elements of all three; f16 and bf16 are summed in f32.
     pub dtype: DType,
+    /// Whether factors of f32 may be those of TF32.
+    pub tf32: bool,
+    /// Whether a vector is added to every stored column of the result; never in a batch.
+    pub bias: bool,
     /// Independent products.
     pub batch: usize,
     /// Rows of the left factor and the result.
@@ -47,7 +51,7 @@ type Axes = [(usize, usize); 2];
 impl Product {
     /// The product that a routine asks for; none if BLAS cannot say it, or counts of 32 bits do not reach.
     pub fn of(gemm: &Gemm) -> Option<Product> {
-        let Gemm { dtype, batch, m, n, k, a, b, c } = folded(gemm);
+        let Gemm { dtype, tf32, bias, batch, m, n, k, a, b, c } = folded(gemm);
         if [batch, m, n, k].contains(&0) {
             return None;
         }
@@ -56,15 +60,17 @@ impl Product {
             let result = Matrix::new(2, c, [(n, c.column), (m, c.row)]).filter(|matrix| !matrix.transposed)?;
             let left = Matrix::new(1, b, [(n, b.column), (k, b.row)])?;
             let right = Matrix::new(0, a, [(k, a.column), (m, a.row)])?;
-            Some(Product { dtype, batch, m: n, n: m, k, left, right, result })
+            Some(Product { dtype, tf32, bias, batch, m: n, n: m, k, left, right, result })
         };
         let by_columns = || {
             let result = Matrix::new(2, c, [(m, c.row), (n, c.column)]).filter(|matrix| !matrix.transposed)?;
             let left = Matrix::new(0, a, [(m, a.row), (k, a.column)])?;
             let right = Matrix::new(1, b, [(k, b.row), (n, b.column)])?;
-            Some(Product { dtype, batch, m, n, k, left, right, result })
+            Some(Product { dtype, tf32, bias, batch, m, n, k, left, right, result })
         };
-        let product = by_rows().or_else(by_columns)?;
+        // A bias lies along the columns of what is meant, so they are what must be stored one after the other.
+        let product =
+            if bias { by_rows().filter(|product| product.batch == 1) } else { by_rows().or_else(by_columns) }?;
         let [left, right, result] = product.matrices().map(|matrix| matrix.leading);
         let counts = [product.batch, product.m, product.n, product.k, left, right, result];
         counts.iter().all(|count| i32::try_from(*count).is_ok()).then_some(product)
@@ -172,7 +178,8 @@ mod tests {
                 for b in ways(k, n) {
                     for c in &ways(m, n)[..2] {
                         for batch in [1, 3] {
-                            let gemm = Gemm { dtype: DType::F32, batch, m, n, k, a, b, c: *c };
+                            let gemm =
+                                Gemm { dtype: DType::F32, tf32: false, bias: false, batch, m, n, k, a, b, c: *c };
                             let product = Product::of(&gemm).unwrap_or_else(|| panic!("{gemm:?}"));
                             assert_eq!(said(&product), meant(&gemm), "{gemm:?} as {product:?}");
                             for (matrix, (rows, _)) in product.matrices().into_iter().zip(product.stored()) {
@@ -187,7 +194,18 @@ mod tests {
 
     #[test]
     fn a_batch_that_shares_its_right_factor_is_one_product() {
-        let gemm = |a, c| Gemm { dtype: DType::F32, batch: 7, m: 4, n: 5, k: 6, a, b: layout(0, 5, 1), c };
+        let gemm = |a, c| Gemm {
+            dtype: DType::F32,
+            tf32: false,
+            bias: false,
+            batch: 7,
+            m: 4,
+            n: 5,
+            k: 6,
+            a,
+            b: layout(0, 5, 1),
+            c,
+        };
         let whole = Product::of(&gemm(layout(24, 6, 1), layout(20, 5, 1))).unwrap();
         assert_eq!((whole.batch, whole.m, whole.n), (1, 5, 28));
         let apart = Product::of(&gemm(layout(30, 6, 1), layout(20, 5, 1))).unwrap();
@@ -198,6 +216,8 @@ mod tests {
     fn what_blas_cannot_say_is_no_product() {
         let plain = Gemm {
             dtype: DType::F32,
+            tf32: false,
+            bias: false,
             batch: 2,
             m: 4,
             n: 5,
@@ -217,6 +237,8 @@ mod tests {
             Gemm { m: 0, ..plain },
             Gemm { batch: 0, ..plain },
             Gemm { m: 1 << 31, ..plain },
+            Gemm { bias: true, ..plain },
+            Gemm { bias: true, batch: 1, c: layout(20, 1, 4), ..plain },
             Gemm { a: layout(24, 1 << 31, 1), ..plain },
         ] {
             assert_eq!(Product::of(&gemm), None, "{gemm:?}");

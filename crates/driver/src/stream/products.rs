@@ -2,7 +2,7 @@
 //!
 //! The library is opened and started when somebody first asks for a product. How it does a product is asked
 //! once for each shape and alignment and kept. What fails is the error of one run and is not offered again, so whoever plans anew gets
-//! kernels. What a product's result goes through is a kernel behind it.
+//! kernels. What a product's result goes through is a kernel behind it, but for a bias.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -77,8 +77,8 @@ pub trait Blas: Send + Sync {
 pub trait Ready: Send + Sync {
     /// Bytes of workspace it needs.
     fn workspace(&self) -> usize;
-    /// Gives it to a stream: where both factors and the result begin, and where the workspace does.
-    fn run(&self, matrices: [DevicePtr; 3], workspace: DevicePtr, stream: Handle) -> i32;
+    /// Gives it to a stream: where both factors and the result begin, where the bias does if it has one, and the workspace.
+    fn run(&self, matrices: [DevicePtr; 3], bias: DevicePtr, workspace: DevicePtr, stream: Handle) -> i32;
 }
 
 /// What a device does about matrix products.
@@ -113,9 +113,9 @@ impl Products {
         self.blas().err()
     }
 
-    /// Gives a product to a queue; its buffers begin at these addresses.
-    pub fn run(&self, gemm: &Gemm, buffers: [DevicePtr; 3], queue: &Queue) -> Result<()> {
-        let done = self.attempt(gemm, buffers, queue);
+    /// Gives a product to a queue; its buffers begin at these addresses, its bias at another if it has one.
+    pub fn run(&self, gemm: &Gemm, buffers: [DevicePtr; 3], bias: DevicePtr, queue: &Queue) -> Result<()> {
+        let done = self.attempt(gemm, buffers, bias, queue);
         // Memory may be there the next time.
         if done.as_ref().is_err_and(|error| !error.is_out_of_memory()) {
             locked(&self.known).insert((*gemm, anywhere(gemm), true), None);
@@ -126,7 +126,7 @@ impl Products {
         done
     }
 
-    fn attempt(&self, gemm: &Gemm, buffers: [DevicePtr; 3], queue: &Queue) -> Result<()> {
+    fn attempt(&self, gemm: &Gemm, buffers: [DevicePtr; 3], bias: DevicePtr, queue: &Queue) -> Result<()> {
         let none =
             || Error::unsupported(format!("{}: {} does not do {gemm}", self.context.label, self.library.title()));
         let product = Product::of(gemm).ok_or_else(none)?;
@@ -148,7 +148,7 @@ impl Products {
             }
         }
         let _current = self.context.enter()?;
-        match ready.run(matrices, workspace, queue.stream.raw) {
+        match ready.run(matrices, bias, workspace, queue.stream.raw) {
             0 => Ok(()),
             code => Err(self.failed(gemm, code)),
         }

@@ -170,11 +170,12 @@ impl Encoder<'_> {
 
     fn routine(&self, routine: &Routine, regions: &[Region]) -> Result<()> {
         let label = &self.context().label;
-        let (Routine::Gemm(gemm), [a, b, c], Some(products)) = (routine, regions, self.products) else {
+        let (Routine::Gemm(gemm), [a, b, bias @ .., c], Some(products)) = (routine, regions, self.products) else {
             return Err(Error::unsupported(format!("{label}: offers no {routine}")));
         };
         let address = |region| self.tables.address(region, label);
-        products.run(gemm, [address(a)?, address(b)?, address(c)?], self.queue)
+        let bias = bias.first().map_or(Ok(0), address)?;
+        products.run(gemm, [address(a)?, address(b)?, address(c)?], bias, self.queue)
     }
 
     fn copy(&self, from: &Region, to: &Region) -> Result<()> {

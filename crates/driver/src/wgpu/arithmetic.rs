@@ -1,4 +1,4 @@
-//! Which of a device's own functions on floats are exact.
+//! Which of a device's own functions on floats are exact, and how it is asked.
 //!
 //! WGSL leaves open whether a fused multiply-add rounds once, and no interface tells. So each device is asked by example: products
 //! whose last bits decide, cancelled by an addend that a second rounding would make zero. Where one is wrong, kernels compute
@@ -25,38 +25,62 @@ pub enum Trust {
 /// How many examples.
 const COUNT: usize = 2048;
 
+/// What a device is to compute: a program with one buffer, its inputs first, its results behind them.
+pub struct Example<'a> {
+    pub source: String,
+    pub entry: &'a str,
+    /// The type of the buffer's elements.
+    pub dtype: DType,
+    pub grid: u64,
+    pub group: u32,
+    pub inputs: &'a [u8],
+    /// Bytes of the results.
+    pub results: u64,
+}
+
 /// Whether the device's fused multiply-add of a float is one.
 pub async fn is_fused(device: &WgpuDevice, dtype: DType) -> Result<bool> {
-    let elem = dtype.bytes();
     let (inputs, expected) = if dtype == DType::F64 { examples_f64() } else { examples_f32() };
-    let bytes = (inputs.len() + expected.len()) as u64;
+    let source = format!(
+        "@group(0) @binding(1) var<storage, read_write> x: array<{dtype}>;\n\
+         @compute @workgroup_size(64) fn fused(@builtin(global_invocation_id) at: vec3<u32>) {{\n    \
+         let i = at.x;\n    x[{}u + i] = fma(x[3u * i], x[3u * i + 1u], x[3u * i + 2u]);\n}}\n",
+        3 * COUNT
+    );
+    let (grid, results) = (COUNT as u64, expected.len() as u64);
+    let example = Example { source, entry: "fused", dtype, grid, group: 64, inputs: &inputs, results };
+    Ok(computed(device, example).await? == expected)
+}
+
+/// The results of an example.
+pub async fn computed(device: &WgpuDevice, example: Example<'_>) -> Result<Vec<u8>> {
+    let Example { source, entry, dtype, grid, group, inputs, results } = example;
     let program = device.compile(&Program::Text(SourceText {
         language: panoply_device::Language::Wgsl,
-        source: format!(
-            "@group(0) @binding(1) var<storage, read_write> x: array<{dtype}>;\n\
-             @compute @workgroup_size(64) fn fused(@builtin(global_invocation_id) at: vec3<u32>) {{\n    \
-             let i = at.x;\n    x[{}u + i] = fma(x[3u * i], x[3u * i + 1u], x[3u * i + 2u]);\n}}\n",
-            3 * COUNT
-        ),
-        entry: "fused".to_string(),
+        source,
+        entry: entry.to_string(),
         signature: Signature { params: vec![ParamType::Buffer(dtype)], index_bits: 32, hidden: false },
     }))?;
-    let alloc = device.allocate(bytes)?;
-    let all = Region { alloc, offset: 0, bytes };
+    let given = inputs.len() as u64;
+    let alloc = device.allocate(given + results)?;
+    let all = Region { alloc, offset: 0, bytes: given + results };
     let run = || {
-        device.write(QueueId::DEFAULT, Region { bytes: inputs.len() as u64, ..all }, &inputs)?;
-        let (grid, group, args) = ([COUNT as u64, 1, 1], [64, 1, 1], vec![Arg::Buffer(all)]);
-        device.submit(QueueId::DEFAULT, &[Step::Dispatch(Dispatch { program, grid, group, args })], false)?;
-        let results = Region { offset: (3 * COUNT * elem) as u64, bytes: expected.len() as u64, ..all };
-        device.read(QueueId::DEFAULT, results)
+        device.write(QueueId::DEFAULT, Region { bytes: given, ..all }, inputs)?;
+        let (grid, group, args) = ([grid, 1, 1], [group, 1, 1], vec![Arg::Buffer(all)]);
+        device.submit(
+            QueueId::DEFAULT,
+            &[Step::Dispatch(Dispatch { program, grid, group, args, parts: Vec::new() })],
+            false,
+        )?;
+        device.read(QueueId::DEFAULT, Region { offset: given, bytes: results, ..all })
     };
-    let results = match run() {
+    let found = match run() {
         Ok(ticket) => landed(ticket).await,
         Err(error) => Err(error),
     };
     device.free(alloc);
     device.release(program);
-    Ok(results? == expected)
+    found
 }
 
 /// The bytes of a read.

@@ -19,7 +19,7 @@ use super::memory::{Allocation, Room, landing};
 use super::open::{IN_BROWSER, Open, now};
 use super::program::{Program, build};
 use super::ticket::{Landed, Submitted};
-use super::{bytes, info, submit};
+use super::{bytes, info, subgroups, submit};
 use crate::lock::{exclusive, locked, shared};
 
 /// One device of Vulkan, Metal, DirectX 12 or a browser.
@@ -40,8 +40,8 @@ struct Used {
     words: Buffer,
     /// Held while commands are made and submitted: they share the words' buffer, and their order is that of the calls.
     order: Mutex<()>,
-    /// Whether the fused multiply-adds of f32 and f64 are, once somebody needed to know.
-    fused: [OnceLock<bool>; 2],
+    /// Whether the fused multiply-adds of f32 and f64 are, and whether subgroups are of consecutive work-items, once somebody needed to know.
+    tried: [OnceLock<bool>; 3],
     open: Arc<Open>,
 }
 
@@ -88,34 +88,39 @@ impl WgpuDevice {
     pub(super) async fn open(&self) -> Result<()> {
         let open = Arc::new(Open::new(&self.place, self.info.spelling()).await?);
         let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
-        let (tables, order, fused) = (RwLock::default(), Mutex::default(), Default::default());
-        let used = self.used.get_or_init(|| Used { tables, bytes, words, order, fused, open });
+        let (tables, order, tried) = (RwLock::default(), Mutex::default(), Default::default());
+        let used = self.used.get_or_init(|| Used { tables, bytes, words, order, tried, open });
         if IN_BROWSER {
             let fused = is_fused(self, DType::F32).await?;
-            let _ = used.fused[0].set(fused);
+            let _ = used.tried[0].set(fused);
         }
         Ok(())
     }
 
     /// What a program is told about the device.
     fn constant(&self, name: &str) -> Result<Option<f64>> {
-        let (position, dtype) = match name {
-            "fused_f32" => (0, DType::F32),
-            "fused_f64" => (1, DType::F64),
+        let position = match name {
+            "fused_f32" => 0,
+            "fused_f64" => 1,
+            "subgroups_consecutive" => 2,
             _ => return Ok(None),
         };
         if self.trust == Trust::Nothing {
             return Ok(Some(0.0));
         }
-        let known = &self.used()?.fused[position];
-        let fused = match known.get() {
-            Some(fused) => *fused,
+        let known = &self.used()?.tried[position];
+        let right = match known.get() {
+            Some(right) => *right,
             None => {
-                let fused = now(is_fused(self, dtype))?;
-                *known.get_or_init(|| fused)
+                let right = match position {
+                    0 => now(is_fused(self, DType::F32))?,
+                    1 => now(is_fused(self, DType::F64))?,
+                    _ => now(subgroups::are_consecutive(self, &self.target))?,
+                };
+                *known.get_or_init(|| right)
             }
         };
-        Ok(Some(f64::from(u8::from(fused))))
+        Ok(Some(f64::from(u8::from(right))))
     }
 
     fn copy_back(&self, used: &Used, from: Region) -> Result<(wgpu::SubmissionIndex, Landed)> {
@@ -129,16 +134,16 @@ impl WgpuDevice {
             encoder.copy_buffer_to_buffer(&allocation.buffer, start, &landing, 0, end - start);
         };
         let _order = locked(&used.order);
-        let index = used.encoder(&tables).submit(None, Some(&copy))?;
+        let index = used.encoder(&tables, &self.target).submit(None, Some(&copy))?;
         let landed = Landed::ask(&used.open, landing, from.offset - start, from.bytes)?;
         Ok((index, landed))
     }
 }
 
 impl Used {
-    fn encoder<'a>(&'a self, tables: &'a Tables) -> Encoder<'a> {
-        let (words, commands) = (Vec::new(), Vec::new());
-        Encoder { open: &self.open, tables, bytes: &self.bytes, words_buffer: &self.words, words, commands }
+    fn encoder<'a>(&'a self, tables: &'a Tables, target: &Target) -> Encoder<'a> {
+        let (words, commands, most) = (Vec::new(), Vec::new(), target.max_binding_bytes);
+        Encoder { open: &self.open, tables, most, bytes: &self.bytes, words_buffer: &self.words, words, commands }
     }
 
     /// The tables, for a queue that exists.
@@ -223,7 +228,7 @@ impl Device for WgpuDevice {
         let used = self.used()?;
         let tables = used.tables_for(queue)?;
         let _order = locked(&used.order);
-        let encoder = used.encoder(&tables);
+        let encoder = used.encoder(&tables, &self.target);
         let (index, times) = if timed {
             let (index, times) = encoder.run_timed(steps)?;
             (index, Some(times))
@@ -263,7 +268,7 @@ impl Device for WgpuDevice {
             open.queue.write_buffer(&staged, 0, &words);
             staged
         })?;
-        let mut encoder = used.encoder(&tables);
+        let mut encoder = used.encoder(&tables, &self.target);
         let region = Region { offset: to.offset + direct as u64, bytes: rest.len() as u64, ..to };
         encoder.copy_from(&staged, &region)?;
         encoder.flush().map(drop)

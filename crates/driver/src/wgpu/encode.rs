@@ -1,8 +1,9 @@
 //! Steps to commands.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use panoply_device::{Arg, Dispatch, Error, ParamType, Region, Result, Step, Ticket, Type};
+use panoply_device::{AllocId, Arg, Dispatch, Error, ParamType, Part, Region, Result, Step, Target, Ticket, Type};
 use wgpu::{BindGroup, Buffer, ComputePipeline};
 
 use super::bytes;
@@ -39,6 +40,8 @@ type Seen = Vec<(Window, Arc<Allocation>)>;
 pub struct Encoder<'a> {
     pub open: &'a Open,
     pub tables: &'a Tables,
+    /// Most bytes of a buffer that a launch sees.
+    pub most: u64,
     /// The program for regions that are no whole words.
     pub bytes: &'a Program,
     /// Where launches find their words.
@@ -73,15 +76,12 @@ impl Encoder<'_> {
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let pipeline = program.pipeline(self.open, dispatch.group)?;
-        let (words, windows) = self.arguments(program, dispatch)?;
-        let held: Vec<(Window, &Buffer)> = windows.iter().map(|(window, memory)| (*window, &memory.buffer)).collect();
-        let bound = program.bind(self.open, self.words_buffer, &held)?;
-        let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
         let mut groups = [0; 3];
+        let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
+        let most = if program.signature.hidden { u64::from(u32::MAX) } else { most };
         for (axis, groups) in groups.iter_mut().enumerate() {
             // Whole groups; the size asked for is an argument of its own.
             let count = dispatch.grid[axis].div_ceil(u64::from(dispatch.group[axis].max(1)));
-            let most = if program.signature.hidden { u64::from(u32::MAX) } else { most };
             if count > most {
                 return Err(Error::unsupported(format!(
                     "{label}: {count} groups along axis {axis}, {most} at most; use larger groups or split the launch"
@@ -89,12 +89,34 @@ impl Encoder<'_> {
             }
             *groups = count;
         }
-        let starts = |axis: usize| (0..groups[axis]).step_by(most as usize);
+        if dispatch.parts.is_empty() {
+            return self.part(program, &pipeline, dispatch, &groups.map(|count| 0..count), None);
+        }
+        dispatch
+            .parts
+            .iter()
+            .try_for_each(|Part { groups, windows }| self.part(program, &pipeline, dispatch, groups, Some(windows)))
+    }
+
+    /// Launches some groups, which touch these bytes of their buffers or all, as often as the interface wants it.
+    fn part(
+        &mut self,
+        program: &Program,
+        pipeline: &ComputePipeline,
+        dispatch: &Dispatch,
+        groups: &[Range<u64>; 3],
+        touched: Option<&[Range<u64>]>,
+    ) -> Result<()> {
+        let (words, windows) = self.arguments(program, dispatch, touched)?;
+        let held: Vec<(Window, &Buffer)> = windows.iter().map(|(window, memory)| (*window, &memory.buffer)).collect();
+        let bound = program.bind(self.open, self.words_buffer, &held)?;
+        let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
+        let starts = |axis: usize| groups[axis].clone().step_by(most as usize);
         for z in starts(2) {
             for y in starts(1) {
                 for x in starts(0) {
                     let first = [x, y, z];
-                    let part = [0, 1, 2].map(|axis| (groups[axis] - first[axis]).min(most) as u32);
+                    let part = [0, 1, 2].map(|axis| (groups[axis].end - first[axis]).min(most) as u32);
                     let mut words = words.clone();
                     if program.signature.hidden {
                         words.extend(first.map(|group| group as u32));
@@ -119,8 +141,13 @@ impl Encoder<'_> {
         self.open.limits.min_uniform_buffer_offset_alignment as usize
     }
 
-    /// A launch's words, and the memory it sees.
-    fn arguments(&self, program: &Program, dispatch: &Dispatch) -> Result<(Vec<u32>, Seen)> {
+    /// A launch's words, and the memory it sees: at least the bytes that are touched of each argument.
+    fn arguments(
+        &self,
+        program: &Program,
+        dispatch: &Dispatch,
+        touched: Option<&[Range<u64>]>,
+    ) -> Result<(Vec<u32>, Seen)> {
         let label = &self.open.fate.label;
         let signature = &program.signature;
         let wrong = |what: String| {
@@ -137,18 +164,20 @@ impl Encoder<'_> {
                 words.push((value >> 32) as u32);
             }
         };
-        for (param, arg) in signature.params.iter().zip(&dispatch.args) {
+        for (at, (param, arg)) in signature.params.iter().zip(&dispatch.args).enumerate() {
             match (param, arg) {
                 (ParamType::Buffer(dtype), Arg::Buffer(region)) => {
                     let memory = self.memory(region)?;
-                    let mut window = Window { alloc: region.alloc.0, offset: 0, bytes: memory.buffer.size() };
-                    if signature.hidden {
-                        let elem = dtype.bytes() as u64;
-                        push(&mut words, region.offset / elem, wide);
+                    let window = if signature.hidden {
+                        let touched = touched.map_or(0..region.bytes, |touched| touched[at].clone());
+                        let (window, elem) = (self.around(region, touched, &memory.buffer), dtype.bytes() as u64);
+                        // Where it begins may lie before the window: what is added to it leads inside.
+                        push(&mut words, (region.offset / elem).wrapping_sub(window.offset / elem), wide);
                         push(&mut words, region.bytes / elem, wide);
+                        window
                     } else {
-                        window = self.part(region, window)?;
-                    }
+                        self.alone(region, &memory.buffer)?
+                    };
                     windows.push((window, memory));
                 }
                 (ParamType::Scalar(Type::Index), Arg::Index(value)) => push(&mut words, *value, wide),
@@ -164,8 +193,21 @@ impl Encoder<'_> {
         Ok((words, windows))
     }
 
+    /// The whole of a buffer, or of one that is too large what has these bytes of a region.
+    fn around(&self, region: &Region, touched: Range<u64>, buffer: &Buffer) -> Window {
+        let (alloc, size) = (region.alloc.0, buffer.size());
+        if size <= self.most {
+            return Window { alloc, offset: 0, bytes: size };
+        }
+        let align = |byte: u64| byte / Target::BINDING_ALIGN * Target::BINDING_ALIGN;
+        let offset = align((region.offset + touched.start).min(size - 1));
+        // No window is smaller than an element.
+        let end = (region.offset + touched.end).max(offset + 16).next_multiple_of(4).min(size);
+        Window { alloc, offset, bytes: end - offset }
+    }
+
     /// A region alone, for a program that is not told where in a buffer it begins.
-    fn part(&self, region: &Region, whole: Window) -> Result<Window> {
+    fn alone(&self, region: &Region, buffer: &Buffer) -> Result<Window> {
         let align = u64::from(self.open.limits.min_storage_buffer_offset_alignment);
         if !region.offset.is_multiple_of(align) {
             return Err(Error::unsupported(format!(
@@ -173,9 +215,10 @@ impl Encoder<'_> {
                 self.open.fate.label, region.offset
             )));
         }
+        let (alloc, size) = (region.alloc.0, buffer.size());
         Ok(match region.bytes.next_multiple_of(4) {
-            0 => whole,
-            bytes => Window { offset: region.offset, bytes: bytes.min(whole.bytes - region.offset), ..whole },
+            0 => Window { alloc, offset: 0, bytes: size.min(self.most) },
+            bytes => Window { alloc, offset: region.offset, bytes: bytes.min(size - region.offset) },
         })
     }
 
@@ -192,8 +235,7 @@ impl Encoder<'_> {
             self.commands.push(Command::Copy { from, to, bytes });
             return Ok(());
         }
-        let windows = [self.window(to.alloc.0, &target.buffer), self.window(from.alloc.0, &source.buffer)];
-        self.by_bytes(windows, to.offset, from.bytes, &|first| bytes::copy(to.offset, from.bytes, from.offset, first))
+        self.by_bytes((to, &target.buffer), Some((from, &source.buffer)), &[])
     }
 
     fn fill(&mut self, to: &Region, pattern: &[u8]) -> Result<()> {
@@ -205,40 +247,45 @@ impl Encoder<'_> {
             self.commands.push(Command::Clear { to: (target.buffer.clone(), to.offset), bytes: to.bytes });
             return Ok(());
         }
-        let window = self.window(to.alloc.0, &target.buffer);
-        self.by_bytes([window.clone(), window], to.offset, to.bytes, &|first| {
-            bytes::fill(to.offset, to.bytes, pattern, first)
-        })
+        self.by_bytes((to, &target.buffer), None, pattern)
     }
 
     /// Copies from memory that has no id.
     pub fn copy_from(&mut self, source: &Buffer, to: &Region) -> Result<()> {
         let target = self.memory(to)?;
-        let windows = [self.window(to.alloc.0, &target.buffer), self.window(0, source)];
-        self.by_bytes(windows, to.offset, to.bytes, &|first| bytes::copy(to.offset, to.bytes, 0, first))
+        let from = Region { alloc: AllocId(0), offset: 0, bytes: to.bytes };
+        self.by_bytes((to, &target.buffer), Some((&from, source)), &[])
     }
 
-    fn window(&self, alloc: u64, buffer: &Buffer) -> (Window, Buffer) {
-        (Window { alloc, offset: 0, bytes: buffer.size() }, buffer.clone())
-    }
-
-    /// Runs the program for bytes over a region of the first window.
+    /// Runs the program for bytes over a region: it copies those of another, or repeats a pattern.
     fn by_bytes(
         &mut self,
-        windows: [(Window, Buffer); 2],
-        begin: u64,
-        count: u64,
-        words: &dyn Fn(u64) -> [u32; 8],
+        (to, target): (&Region, &Buffer),
+        from: Option<(&Region, &Buffer)>,
+        pattern: &[u8],
     ) -> Result<()> {
         let program = self.bytes;
         let pipeline = program.pipeline(self.open, [bytes::GROUP as u32, 1, 1])?;
-        let held: Vec<(Window, &Buffer)> = windows.iter().map(|(window, buffer)| (*window, buffer)).collect();
-        let bound = program.bind(self.open, self.words_buffer, &held)?;
-        let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
-        let groups = bytes::groups(begin, count);
-        for first in (0..groups).step_by(most as usize) {
-            let part = (groups - first).min(most) as u32;
-            self.launch(pipeline.clone(), bound.clone(), program.words, &words(first), [part, 1, 1]);
+        // As many as fit into a window wherever it begins, and whole patterns.
+        let step = self.most.saturating_sub(2 * Target::BINDING_ALIGN).max(Target::BINDING_ALIGN) & !7;
+        for start in (0..to.bytes).step_by(step as usize) {
+            let part = start..(start + step).min(to.bytes);
+            let count = part.end - part.start;
+            let window = self.around(to, part.clone(), target);
+            let source = from.map_or((window, target), |(from, buffer)| (self.around(from, part, buffer), buffer));
+            let begin = to.offset + start - window.offset;
+            let first_byte = from.map_or(0, |(from, _)| from.offset + start - source.0.offset);
+            let bound = program.bind(self.open, self.words_buffer, &[(window, target), source])?;
+            let most = u64::from(self.open.limits.max_compute_workgroups_per_dimension);
+            let groups = bytes::groups(begin, count);
+            for first in (0..groups).step_by(most as usize) {
+                let words = match from {
+                    Some(_) => bytes::copy(begin, count, first_byte, first),
+                    None => bytes::fill(begin, count, pattern, first),
+                };
+                let groups = (groups - first).min(most) as u32;
+                self.launch(pipeline.clone(), bound.clone(), program.words, &words, [groups, 1, 1]);
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use panoply_device::{DeviceInfo, Form, Format, Kind, Language, MemoryInfo, Style
 use wgpu::{Adapter, DeviceType, Features, Limits};
 
 use super::discovery::Place;
+use super::subgroups;
 
 /// Names of vendors by their PCI number; others are shown as the number.
 const VENDORS: [(u32, &str); 12] = [
@@ -29,6 +30,7 @@ pub fn features(adapter: &Adapter) -> Features {
     let wanted = Features::SHADER_F16
         | Features::SHADER_F64
         | Features::SHADER_INT64
+        | Features::SUBGROUP
         | Features::TIMESTAMP_QUERY
         | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
         | Features::PIPELINE_CACHE
@@ -60,11 +62,10 @@ pub fn info(place: &Place) -> DeviceInfo {
     let software = info.device_type == DeviceType::Cpu || is_program(&info.name);
     let vendor = VENDORS.iter().find(|(number, _)| *number == info.vendor);
     let has = |feature| if features.contains(feature) { "yes" } else { "no" };
-    let lanes = [info.subgroup_min_size, info.subgroup_max_size].map(|lanes| lanes.to_string());
-    let subgroups = match lanes {
-        _ if !place.adapter.features().contains(Features::SUBGROUP) => "no".to_string(),
-        [least, most] if least == most => format!("of {least}, not used"),
-        [least, most] => format!("of {least} to {most}, not used"),
+    let subgroups = match [info.subgroup_min_size, info.subgroup_max_size] {
+        _ if !features.contains(Features::SUBGROUP) => "no".to_string(),
+        [least, most] if least == most => format!("of {least}"),
+        [least, most] => format!("of {least} to {most}, used as {least}"),
     };
     DeviceInfo {
         kind: place.kind,
@@ -111,10 +112,11 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         style: Style::Gpu,
         max_group: [x, y, z],
         max_group_items: limits.max_compute_invocations_per_workgroup,
-        subgroup: 1,
+        subgroup: subgroups::size(features, &place.adapter.get_info()),
         shared_bytes: limits.max_compute_workgroup_storage_size,
         max_bindings: bindings(&limits),
-        max_buffer_bytes: largest_buffer(&limits),
+        max_buffer_bytes: limits.max_buffer_size.min(REACHED) & !3,
+        max_binding_bytes: limits.max_storage_buffer_binding_size & !3,
         f16: features.contains(Features::SHADER_F16),
         bf16: false,
         // f64 is taken apart into 64-bit integers.
@@ -132,11 +134,6 @@ fn bindings(limits: &Limits) -> u32 {
     together
         .into_iter()
         .fold(limits.max_storage_buffers_per_shader_stage.min(128), |most, all| most.min(all.saturating_sub(1)))
-}
-
-/// Bytes of the largest buffer that can also be bound as a whole.
-pub fn largest_buffer(limits: &Limits) -> u64 {
-    limits.max_buffer_size.min(limits.max_storage_buffer_binding_size).min(REACHED) & !3
 }
 
 /// The device's memory. Metal and DirectX 12 are not asked: there it is the largest buffer.

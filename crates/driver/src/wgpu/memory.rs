@@ -58,9 +58,7 @@ impl Room {
         let refused = |why: String| Error::new(ErrorKind::OutOfMemory, format!("out of memory on {label}: {why}"));
         if bytes > self.largest {
             let largest = self.largest;
-            return Err(refused(format!(
-                "needs {bytes} bytes, the largest that can be bound has {largest}; use smaller ones"
-            )));
+            return Err(refused(format!("needs {bytes} bytes, the largest buffer has {largest}; use smaller ones")));
         }
         let before = self.taken.fetch_add(bytes, Relaxed);
         let place = Taken { bytes, from: self.taken.clone() };

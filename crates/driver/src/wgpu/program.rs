@@ -151,6 +151,7 @@ fn capabilities(open: &Open) -> Capabilities {
     capabilities.set(Capabilities::SHADER_FLOAT16, open.features.contains(Features::SHADER_F16));
     capabilities.set(Capabilities::FLOAT64, open.features.contains(Features::SHADER_F64));
     capabilities.set(Capabilities::SHADER_INT64, open.features.contains(Features::SHADER_INT64));
+    capabilities.set(Capabilities::SUBGROUP, open.features.contains(Features::SUBGROUP));
     capabilities
 }
 

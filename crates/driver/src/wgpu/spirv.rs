@@ -12,6 +12,8 @@ use panoply_device::{Error, ErrorKind, Result};
 pub struct Understood {
     module: naga::Module,
     info: ModuleInfo,
+    /// The version of SPIR-V: subgroups came with 1.3, which every device takes that has them.
+    version: (u8, u8),
 }
 
 /// Parses and validates a text.
@@ -25,7 +27,8 @@ pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: 
     if !module.entry_points.iter().any(|known| known.name == entry) {
         return Err(refused(format!("there is no entry point {entry}")));
     }
-    Ok(Understood { module, info })
+    let version = if capabilities.contains(Capabilities::SUBGROUP) { (1, 3) } else { (1, 0) };
+    Ok(Understood { module, info, version })
 }
 
 impl Understood {
@@ -58,6 +61,7 @@ impl Understood {
         let (module, info) = fixed.map_err(|error| error.to_string())?;
         let unchecked = naga::proc::BoundsCheckPolicy::Unchecked;
         let options = spv::Options {
+            lang_version: self.version,
             flags: spv::WriterFlags::empty(),
             bounds_check_policies: naga::proc::BoundsCheckPolicies {
                 index: unchecked,

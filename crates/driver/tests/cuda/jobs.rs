@@ -78,7 +78,7 @@ fn compile(device: &dyn Device) -> ProgramId {
 
 fn add(program: ProgramId, region: Region, items: u64, amount: u32) -> Step {
     let args = vec![Arg::Buffer(region), Arg::Scalar(amount.into())];
-    Step::Dispatch(Dispatch { program, grid: [items, 1, 1], group: [1; 3], args })
+    Step::Dispatch(Dispatch { program, grid: [items, 1, 1], group: [1; 3], args, parts: Vec::new() })
 }
 
 fn works(device: &dyn Device) {
@@ -187,10 +187,11 @@ fn failed_launch() {
     assert!(error.message().contains("launching add over [3, 1, 1] in groups of [1, 1, 1]"), "{error}");
     device.submit(QueueId::DEFAULT, &[add(program, x, 3, 1)], false).unwrap();
     assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [2, 3, 4]);
-    let wide = Step::Dispatch(Dispatch { program, grid: [1, 70_000, 1], group: [1; 3], args: Vec::new() });
+    let wide =
+        Step::Dispatch(Dispatch { program, grid: [1, 70_000, 1], group: [1; 3], args: Vec::new(), parts: Vec::new() });
     assert!(device.submit(QueueId::DEFAULT, &[wide], false).unwrap_err().is_mistake(), "arguments come first");
     let args = vec![Arg::Buffer(x), Arg::Scalar(1u32.into())];
-    let wide = Step::Dispatch(Dispatch { program, grid: [1, 70_000, 1], group: [1; 3], args });
+    let wide = Step::Dispatch(Dispatch { program, grid: [1, 70_000, 1], group: [1; 3], args, parts: Vec::new() });
     let error = device.submit(QueueId::DEFAULT, &[wide], false).unwrap_err();
     assert!(error.is_unsupported() && error.message().contains("70000 groups along axis 1, 65535 at most"), "{error}");
     assert_eq!(words(&*device, QueueId::DEFAULT, x).unwrap(), [2, 3, 4]);

@@ -62,7 +62,7 @@ fn compile(device: &dyn Device) -> ProgramId {
 
 fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Step {
     let args = vec![Arg::Buffer(region), Arg::Scalar(1u32.into())];
-    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args })
+    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args, parts: Vec::new() })
 }
 
 /// Bytes go there and back, and a launch is taken.

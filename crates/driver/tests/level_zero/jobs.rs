@@ -80,7 +80,7 @@ fn compile(device: &dyn Device) -> ProgramId {
 
 fn add(program: ProgramId, region: Region, grid: [u64; 3], width: u32) -> Step {
     let args = vec![Arg::Buffer(region), Arg::Scalar(10u32.into())];
-    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args })
+    Step::Dispatch(Dispatch { program, grid, group: [width, 1, 1], args, parts: Vec::new() })
 }
 
 /// What four words are after ten was added, if somebody does it.

@@ -104,7 +104,7 @@ fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
 }
 
 fn launch(program: ProgramId, grid: [u64; 3], group: [u32; 3], args: Vec<Arg>) -> Step {
-    Step::Dispatch(Dispatch { program, grid, group, args })
+    Step::Dispatch(Dispatch { program, grid, group, args, parts: Vec::new() })
 }
 
 fn run(device: &OpenClDevice, steps: &[Step]) -> Ticket {

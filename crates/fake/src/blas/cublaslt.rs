@@ -29,6 +29,8 @@ const WORKSPACE_ALIGN: u64 = 256;
 pub struct Objects {
     handles: HashMap<u64, usize>,
     operations: HashMap<u64, Operation>,
+    /// Where the bias of an operation lies.
+    biases: HashMap<u64, u64>,
     layouts: HashMap<u64, Layout>,
     preferences: HashMap<u64, Preference>,
 }
@@ -45,6 +47,8 @@ struct Operation {
     compute: i32,
     scale: i32,
     transposed: [bool; 2],
+    /// cublasLtEpilogue_t: 1 is none, 4 adds the bias.
+    epilogue: i32,
 }
 
 #[derive(Clone, Copy, Hash, PartialEq, Eq)]
@@ -119,6 +123,10 @@ impl Described {
         if !fits || !self.layouts.iter().all(leads) || !counts || !apart || c != d || m * n * k == 0 {
             return Err(INVALID_VALUE);
         }
+        // What an activation makes of a number is not told well enough to be computed here.
+        if !matches!(self.operation.epilogue, 1 | 4) {
+            return Err(NOT_SUPPORTED);
+        }
         // The documentation's table of types: compute, scale, A, B, C, D.
         let types = (self.operation.compute, self.operation.scale, a.ty, b.ty, d.ty);
         match types {
@@ -189,7 +197,7 @@ exported! {
     fn cublasLtMatmulDescCreate(operation: *mut u64, compute: i32, scale: i32) {
         State::call(NAME, |state| {
             let new = state.handle();
-            state.cublaslt.operations.insert(new, Operation { compute, scale, transposed: [false; 2] });
+            state.cublaslt.operations.insert(new, Operation { compute, scale, transposed: [false; 2], epilogue: 1 });
             // SAFETY: the caller's pointer.
             unsafe { give(operation, new) };
             Ok(())
@@ -198,20 +206,28 @@ exported! {
 
     fn cublasLtMatmulDescSetAttribute(operation: u64, attribute: i32, from: *const c_void, bytes: usize) {
         State::call(NAME, |state| {
-            let operation = state.cublaslt.operations.get_mut(&operation).ok_or(INVALID_VALUE)?;
+            let known = state.cublaslt.operations.get_mut(&operation).ok_or(INVALID_VALUE)?;
+            if attribute == 8 {
+                // SAFETY: the caller's bytes.
+                state.cublaslt.biases.insert(operation, unsafe { value(from, bytes) }?);
+                return Ok(());
+            }
             // SAFETY: the caller's bytes.
-            let turned = match (attribute, unsafe { value::<i32>(from, bytes) }?) {
-                (3 | 4, 0) => false,
-                (3 | 4, 1) => true,
+            match (attribute, unsafe { value::<i32>(from, bytes) }?) {
+                (3 | 4, turned @ 0..=1) => known.transposed[attribute as usize - 3] = turned == 1,
+                // None, RELU, BIAS, both, GELU, with a bias.
+                (7, epilogue @ (1 | 2 | 4 | 6 | 32 | 36)) => known.epilogue = epilogue,
                 _ => return Err(INVALID_VALUE),
-            };
-            operation.transposed[attribute as usize - 3] = turned;
+            }
             Ok(())
         })
     }
 
     fn cublasLtMatmulDescDestroy(operation: u64) {
-        State::call(NAME, |state| state.cublaslt.operations.remove(&operation).map(drop).ok_or(INVALID_VALUE))
+        State::call(NAME, |state| {
+            state.cublaslt.biases.remove(&operation);
+            state.cublaslt.operations.remove(&operation).map(drop).ok_or(INVALID_VALUE)
+        })
     }
 
     fn cublasLtMatrixLayoutCreate(layout: *mut u64, ty: i32, rows: u64, columns: u64, leading: i64) {
@@ -349,6 +365,14 @@ exported! {
             if state.streams.get(&stream).is_none_or(|stream| stream.device != device) {
                 return Err(INVALID_VALUE);
             }
+            let bias = match described.operation.epilogue {
+                4 => Some(*state.cublaslt.biases.get(&operation).ok_or(INVALID_VALUE)?),
+                _ => None,
+            };
+            // A vector of the result's type, as long as the result has rows.
+            if bias.is_some_and(|at| at == 0 || !at.is_multiple_of(described.matrix(3, d).map_or(1, |to| to.ty.bytes()))) {
+                return Err(INVALID_VALUE);
+            }
             let wide = described.operation.scale == 1;
             let scalar = |from: *const c_void| {
                 // SAFETY: the caller's numbers, of the scale's type.
@@ -370,6 +394,7 @@ exported! {
                 alpha: scalar(alpha),
                 beta: scalar(beta),
                 sum,
+                bias,
                 workspace: (workspace, needed),
             };
             state.push(stream, Work::Product(product))

@@ -104,7 +104,7 @@ pub enum Sum {
     Parts,
 }
 
-/// Work of a stream: `c = alpha · a × b + beta · c`.
+/// Work of a stream: `c = alpha · a × b + beta · c + bias`.
 #[derive(Clone, Debug)]
 pub struct Product {
     pub batch: u64,
@@ -115,6 +115,8 @@ pub struct Product {
     pub alpha: f64,
     pub beta: f64,
     pub sum: Sum,
+    /// Where a vector is that is added to every column of the sums.
+    pub bias: Option<u64>,
     /// Where the workspace begins, and its bytes, which lose what they held.
     pub workspace: (u64, u64),
 }
@@ -129,6 +131,16 @@ impl Product {
         }
         let mut read = |matrix: &Matrix| Some(memory.at(matrix.address, matrix.reach(*batch))?.to_vec());
         let (left, right) = (read(a).ok_or(ILLEGAL_ADDRESS)?, read(b).ok_or(ILLEGAL_ADDRESS)?);
+        let width = c.ty.bytes();
+        let bias = match self.bias {
+            Some(at) => memory
+                .at(at, c.rows * width)
+                .ok_or(ILLEGAL_ADDRESS)?
+                .chunks_exact(width as usize)
+                .map(|x| c.ty.read(x))
+                .collect(),
+            None => Vec::new(),
+        };
         let to = memory.at(c.address, c.reach(*batch)).ok_or(ILLEGAL_ADDRESS)?;
         let element = |matrix: &Matrix, bytes: &[u8], place: usize| {
             matrix.ty.read(&bytes[place..place + matrix.ty.bytes() as usize])
@@ -140,6 +152,8 @@ impl Product {
                     let place = c.at(i, row, column);
                     let before = if *beta == 0.0 { 0.0 } else { beta * element(c, to, place) };
                     let value = alpha * self.summed(*depth, factors) + before;
+                    // A sum of doubles or of f32, to which the bias is added in that type.
+                    let value = bias.get(row as usize).map_or(value, |bias| value + bias);
                     c.ty.write(value, &mut to[place..place + c.ty.bytes() as usize]);
                 }
             }

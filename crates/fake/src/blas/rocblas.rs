@@ -181,6 +181,7 @@ exported! {
                 alpha: scalar(alpha),
                 beta: scalar(beta),
                 sum,
+                bias: None,
                 workspace,
             };
             state.push(stream, Work::Product(product))

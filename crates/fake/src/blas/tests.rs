@@ -14,6 +14,9 @@ struct Asked {
     compute: i32,
     scale: i32,
     types: [i32; 3],
+    /// What the result goes through, and how far behind an aligned address its bias lies, if it is told one.
+    epilogue: i32,
+    bias: Option<u64>,
     /// Rows, columns and what lies between columns, of A, B and C.
     layouts: [(u64, u64, i64); 3],
     counts: [i32; 3],
@@ -30,6 +33,8 @@ const PLAIN: Asked = Asked {
     compute: 68,
     scale: 0,
     types: [0; 3],
+    epilogue: 1,
+    bias: None,
     layouts: [(4, 6, 4), (6, 5, 6), (4, 5, 4)],
     counts: [1; 3],
     offsets: [0; 3],
@@ -72,6 +77,14 @@ fn product(asked: &Asked) -> (i32, i32) {
         let (mut handle, mut operation, mut layouts, mut preference) = (0, 0, [0; 3], 0);
         assert_eq!(cublasLtCreate(&mut handle), 0);
         assert_eq!(cublasLtMatmulDescCreate(&mut operation, asked.compute, asked.scale), 0);
+        let (epilogue, four) = value(&asked.epilogue);
+        assert_eq!(cublasLtMatmulDescSetAttribute(operation, 7, epilogue, four), 0);
+        if let Some(behind) = asked.bias {
+            let place = memory + (2 << 20) + behind;
+            let (bias, eight) = value(&place);
+            assert_eq!(cublasLtMatmulDescSetAttribute(operation, 8, bias, four), 7, "an address has eight bytes");
+            assert_eq!(cublasLtMatmulDescSetAttribute(operation, 8, bias, eight), 0);
+        }
         for (at, layout) in layouts.iter_mut().enumerate() {
             let (rows, columns, leading) = asked.layouts[at];
             assert_eq!(cublasLtMatrixLayoutCreate(layout, asked.types[at], rows, columns, leading), 0);
@@ -142,6 +155,18 @@ fn cublaslt_takes_what_fits_and_nothing_else() {
         ("doubles", Asked { compute: 70, scale: 1, types: [1; 3], ..PLAIN }, (0, 0)),
         ("halves", Asked { types: [2; 3], ..PLAIN }, (0, 0)),
         ("bf16", Asked { types: [14; 3], ..PLAIN }, (0, 0)),
+        ("f32 in TF32", Asked { compute: 77, ..PLAIN }, (0, 0)),
+        ("halves in TF32", Asked { compute: 77, types: [2; 3], ..PLAIN }, (15, -1)),
+        ("doubles in TF32", Asked { compute: 77, scale: 1, types: [1; 3], ..PLAIN }, (15, -1)),
+        ("a bias", Asked { epilogue: 4, bias: Some(4), ..PLAIN }, (0, 0)),
+        ("no bias", Asked { epilogue: 4, ..PLAIN }, (0, 7)),
+        ("a bias between elements", Asked { epilogue: 4, bias: Some(2), ..PLAIN }, (0, 7)),
+        (
+            "a bias of doubles between them",
+            Asked { epilogue: 4, bias: Some(4), compute: 70, scale: 1, types: [1; 3], ..PLAIN },
+            (0, 7),
+        ),
+        ("an activation", Asked { epilogue: 2, ..PLAIN }, (15, -1)),
         ("deep, with a workspace", deep.clone(), (0, 0)),
         ("columns overlap", Asked { layouts: [(4, 6, 3), PLAIN.layouts[1], PLAIN.layouts[2]], ..PLAIN }, refused),
         ("lengths differ", Asked { layouts: [PLAIN.layouts[0], (7, 5, 7), PLAIN.layouts[2]], ..PLAIN }, refused),

@@ -90,7 +90,7 @@ impl<'a> Feed<'a> {
     pub fn new(data: &'a Dataset, free: Option<u64>) -> Result<Feed<'a>> {
         let device = Device::current()?;
         let bytes = resident_bytes(data, free.unwrap_or_else(|| device.memory().total));
-        if bytes == 0 || bytes > device.target().max_buffer_bytes {
+        if bytes == 0 || bytes > device.target().max_seen_bytes() {
             return Ok(Feed::on_host(data));
         }
         let all = data.examples();

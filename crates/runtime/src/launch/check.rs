@@ -8,7 +8,7 @@ use panoply_ir::{Error, Result, Scalar};
 
 use super::argument::{LaunchArg, StorageView};
 use super::grid::Grid;
-use super::group;
+use super::parts;
 use crate::device::Device;
 use crate::program::prepared::{Parameter, ParameterKind, Prepared};
 
@@ -27,8 +27,8 @@ pub(super) fn dispatch(device: &Device, prepared: &Prepared, grid: Grid, args: &
         checked.push(argument(device, prepared, position, param, arg)?);
     }
     check_aliases(prepared, args)?;
-    let group = prepared.group().unwrap_or_else(|| group::size(device.target(), grid.0));
-    Ok(Dispatch { program: prepared.program(grid.0, &checked)?, grid: grid.0, group, args: checked })
+    let (group, parts) = parts::arrange(device, prepared, grid.0, &checked)?;
+    Ok(Dispatch { program: prepared.program(grid.0, &checked)?, grid: grid.0, group, args: checked, parts })
 }
 
 fn check_grid(device: &Device, prepared: &Prepared, grid: Grid) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use panoply_device::tape::{Place, Source, Tape};
 use panoply_device::{Arg, QueueId, Region, Step};
 use panoply_ir::kernel::Access;
-use panoply_ir::{DType, Error, Result, Scalar};
+use panoply_ir::{DType, Error, Result, Scalar, Target};
 
 use super::work::Work;
 use crate::device::Device;
@@ -18,8 +18,9 @@ use crate::queue::event::Event;
 /// Bindings whose bytes end below this are within reach of any index.
 const REACH: u64 = 1 << 31;
 
-/// Every binding begins as far from such a multiple as the recorded one, so that elements stay aligned.
-const ALIGN: u64 = 16;
+/// Every binding begins as far from such a multiple as the recorded one, so that elements stay aligned, and parts of a launch see what
+/// they did.
+const ALIGN: u64 = Target::BINDING_ALIGN;
 
 /// Work that was recorded. Its buffers are parts of bindings, of which every replay gives its own, and some of its numbers are slots.
 pub struct Recorded {

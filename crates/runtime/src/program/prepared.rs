@@ -1,9 +1,10 @@
 //! A kernel ready to launch on a device.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_compile::opt::width;
+use panoply_compile::opt::{reach, width};
 use panoply_device::{Arg, Device as RawDevice, Program, ProgramId};
 use panoply_ir::flops;
 use panoply_ir::kernel::{Access, Expr, Guard, Kernel, Op, Param, Space};
@@ -162,6 +163,20 @@ impl Prepared {
                 widths.program(&self.compiler, kernel, bits)
             }
         }
+    }
+
+    /// Of every argument, the bytes of its buffer that these work-items of a launch touch.
+    pub(crate) fn reach(&self, grid: [u64; 3], args: &[Arg], items: &[Range<u64>; 3]) -> Vec<Range<u64>> {
+        let all = |arg: &Arg| 0..arg.region().map_or(0, |region| region.bytes);
+        let Programs::ByWidth(kernel, _) = &self.programs else { return args.iter().map(all).collect() };
+        let launch =
+            width::Launch { grid, args: self.params.iter().zip(args).map(|(param, arg)| size(param, arg)).collect() };
+        let touched = reach::reach(kernel, &launch, items).into_iter();
+        let bytes = |(param, Range { start, end }): (&Parameter, Range<u64>)| match param.kind {
+            ParameterKind::Buffer { dtype, .. } => start * dtype.bytes() as u64..end * dtype.bytes() as u64,
+            ParameterKind::Scalar(_) | ParameterKind::Index => 0..0,
+        };
+        self.params.iter().zip(touched).map(bytes).collect()
     }
 
     fn bits(&self, kernel: &Verified<Kernel>, widths: &mut Widths, grid: [u64; 3], args: &[Arg]) -> u32 {

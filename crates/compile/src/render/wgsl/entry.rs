@@ -36,9 +36,10 @@ pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Rend
         Some(group) => group.map(|width| width.to_string()),
         None => [0, 1, 2].map(|axis| format!("items{axis}")),
     };
+    let own = if writer.soft.shuffles() { ", @builtin(subgroup_invocation_id) own: u32" } else { "" };
     let source = format!(
         "{}\n{}@compute @workgroup_size({x}, {y}, {z})\nfn {entry}(@builtin(workgroup_id) workgroup: vec3<u32>, \
-         @builtin(local_invocation_id) local: vec3<u32>) {{\n{}\n}}\n",
+         @builtin(local_invocation_id) local: vec3<u32>{own}) {{\n{}\n}}\n",
         writer.declarations(words),
         writer.soft.source(),
         writer.lines.join("\n"),
@@ -174,8 +175,9 @@ impl Writer<'_> {
                 let width = wide(width(axis));
                 format!("(size{axis} + ({width} - {})) / {width}", self.index_literal(1))
             }
-            Builtin::SubgroupLane => self.index_literal(0),
-            Builtin::SubgroupSize => self.index_literal(1),
+            // Groups with subgroups have one axis.
+            Builtin::SubgroupLane => wide(format!("{} & {}u", part("local", 0), self.subgroup - 1)),
+            Builtin::SubgroupSize => unreachable!("the size of a subgroup is constant"),
             Builtin::GlobalSize(_) => unreachable!("sizes are passed"),
         }
     }

@@ -21,6 +21,8 @@ pub(super) struct Writer<'k> {
     pub f64: bool,
     /// Whether it has integers of 64 bits; those of one that has not are pairs of words.
     pub int64: bool,
+    /// Work-items of a subgroup.
+    pub subgroup: u32,
     pub names: Names,
     pub mems: Vec<Mem>,
     /// The value of every scalar parameter; buffers have none.
@@ -38,7 +40,22 @@ impl<'k> Writer<'k> {
         let locals = vec![Vec::new(); kernel.locals.len()];
         let (params, soft, lines) = (Vec::new(), Soft::default(), Vec::new());
         let Target { f64, int64, .. } = *target;
-        Writer { kernel, index, f64, int64, names, mems, params, locals, soft, lines, depth: 1, temporaries: 0 }
+        let subgroup = target.subgroup_of(kernel.group);
+        Writer {
+            kernel,
+            index,
+            f64,
+            int64,
+            subgroup,
+            names,
+            mems,
+            params,
+            locals,
+            soft,
+            lines,
+            depth: 1,
+            temporaries: 0,
+        }
     }
 
     /// Adds a line.

@@ -74,13 +74,17 @@ fn word(dtype: DType) -> &'static str {
     }
 }
 
-/// Bytes of shared memory a group needs, in words.
+/// Bytes of shared memory a group needs, in words, and those that words of other lanes may go through.
 pub(super) fn shared_bytes(kernel: &Kernel) -> u64 {
+    let mut shuffles = false;
+    kernel.walk(&mut |stmt| shuffles |= matches!(stmt.op, Op::Collective { .. }));
+    let items: u64 = kernel.group.iter().flatten().map(|width| u64::from(*width)).product();
     let bytes = |mem: &Memory| match mem.space {
         Space::Shared(len) => u64::from(len) * mem.dtype.bytes().max(4) as u64,
         Space::Buffer(_) | Space::Private(_) => 0,
     };
-    kernel.mems.iter().map(bytes).sum()
+    let arrays: u64 = kernel.mems.iter().map(bytes).sum();
+    arrays + if shuffles { 4 * items } else { 0 }
 }
 
 impl Writer<'_> {

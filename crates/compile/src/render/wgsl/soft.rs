@@ -57,6 +57,13 @@ pub(super) enum Function {
     Fma(Fused),
     /// What a device without 64-bit integers does on pairs of words.
     Wide(Wide),
+    /// A word of another lane of the subgroup.
+    Shuffle {
+        /// Work-items of a subgroup.
+        subgroup: u32,
+        /// Work-items of a group.
+        items: u32,
+    },
 }
 
 /// The functions a program needs.
@@ -85,6 +92,11 @@ impl Soft {
         format!("{dtype}_{}", if to_bits { "bits" } else { "from_bits" })
     }
 
+    /// Whether the program asks which lane of the device's own subgroup a work-item is.
+    pub fn shuffles(&self) -> bool {
+        self.0.iter().any(|function| matches!(function, Function::Shuffle { .. }))
+    }
+
     /// The text of all that was asked for.
     pub fn source(&self) -> String {
         self.0.iter().map(|function| function.template()).collect()
@@ -105,6 +117,7 @@ impl Function {
             Function::Round(dtype) => format!("round_{dtype}"),
             Function::Fma(float) => format!("fma_{}", float.dtype()),
             Function::Wide(wide) => wide.name().to_string(),
+            Function::Shuffle { .. } => "shuffled".to_string(),
         }
     }
 
@@ -131,6 +144,10 @@ impl Function {
             Function::Fma(Fused::Doubles) => FMA_IN_F64.to_string(),
             Function::Fma(float) => filled(FMA, float.dtype()),
             Function::Wide(wide) => wide.text().to_string(),
+            Function::Shuffle { subgroup, items } => {
+                let mask = format!("{:#x}u", !(subgroup - 1));
+                SHUFFLE.replace("$ITEMS", &items.to_string()).replace("$FIRST", &mask)
+            }
         }
     }
 }
@@ -270,6 +287,21 @@ fn count_ones_u64(x: u64) -> u64 { return u64(countOneBits(u32(x)) + countOneBit
 
 const CLZ_32: &str = "countLeadingZeros(x)";
 const CLZ_64: &str = "select(countLeadingZeros(u32(x >> 32u)), 32u + countLeadingZeros(u32(x)), (x >> 32u) == 0lu)";
+
+/// Subgroups are aligned parts of the device's own where those are made of consecutive work-items, which the language does not
+/// promise and the driver tries. Elsewhere the words go through memory of the group: a collective stands where all of it come.
+const SHUFFLE: &str = "\
+override subgroups_consecutive: bool = false;
+var<workgroup> words_of_all: array<u32, $ITEMS>;
+fn shuffled(word: u32, lane: u32, item: u32, own: u32) -> u32 {
+    if subgroups_consecutive { return subgroupShuffle(word, (own & $FIRST) | lane); }
+    words_of_all[item] = word;
+    workgroupBarrier();
+    let theirs = words_of_all[(item & $FIRST) | lane];
+    workgroupBarrier();
+    return theirs;
+}
+";
 
 /// Long division of the significands, several bits of the quotient at a time.
 const REMAINDER: &str = "\

@@ -1,12 +1,13 @@
 //! Statements to WGSL.
 
-use panoply_ir::kernel::{Block, ExprId, LocalId, Op};
+use panoply_ir::kernel::{Block, CollectiveOp, ExprId, LocalId, Op};
 use panoply_ir::{Alu, DType};
 
 use super::super::counting::never_wraps;
 use super::super::expr::Value;
 use super::super::ops::bare;
 use super::expr::{Writer, is_literal};
+use super::soft::Function;
 
 impl Writer<'_> {
     /// The statements of a block, in order. None after one that leaves: they are not reached, and the language refuses them.
@@ -45,6 +46,17 @@ impl Writer<'_> {
             }
             Op::Atomic { op, mem, index, value, expected, old, guard } => {
                 self.atomic(*op, *mem, *index, *value, *expected, *old, *guard);
+            }
+            Op::Collective { op: CollectiveOp::Shuffle(lane), value, result, .. } => {
+                let [word, lane] = self.evaluate([*value, *lane]);
+                let ty = self.register(self.kernel.exprs.ty(*value).dtype());
+                let word = self.bitcast(Some(ty), Some(DType::U32), &word.lanes[0]);
+                let items = self.kernel.group.map_or(1, |group| group.iter().product());
+                let function = Function::Shuffle { subgroup: self.subgroup, items };
+                let args = [word, lane.lanes[0].clone(), "local.x".into(), "own".into()];
+                let theirs = self.soft(function, &args);
+                let theirs = self.bitcast(Some(DType::U32), Some(ty), &theirs);
+                self.declare(*result, &Value { lanes: vec![theirs], atom: false, fixed: false });
             }
             Op::Collective { .. } => unreachable!("collectives were expanded before"),
             Op::Barrier => {

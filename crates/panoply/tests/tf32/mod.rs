@@ -1,0 +1,72 @@
+//! Products of f32 in TF32 by the library that pretends to be cuBLASLt: who gets them, and how far they are off.
+
+use panoply::{Accuracy, DType, Device, Tensor, capture};
+use panoply_fake::{Control, library};
+
+use crate::{CASES, CUBLASLT, agree, cpu, cuda, numbers};
+
+/// A product of f32 on a device.
+fn product_of(device: &Device, [a, b]: &[Vec<f32>; 2]) -> Vec<f32> {
+    let [a, b] = [(a, [9, 40]), (b, [40, 6])].map(|(values, dims)| Tensor::from_slice(values, dims).to(device));
+    a.eval().and(b.eval()).unwrap();
+    a.matmul(&b).to_vec().unwrap()
+}
+
+/// By TF32's own definition: factors of ten bits behind the point, sums of f32.
+pub fn asked() {
+    let (device, control) = (cuda(library()), Control::open());
+    let factors = [numbers(9 * 40, 5), numbers(40 * 6, 6)];
+    let short = factors.clone().map(|of| of.iter().map(|x| f32::from_bits(x.to_bits() & !0x1FFF)).collect());
+    let sums = |[a, b]: &[Vec<f32>; 2], term: fn(f64) -> f64| -> Vec<f64> {
+        let at = |i: usize| (0..40).map(|k| term(f64::from(a[i / 6 * 40 + k]) * f64::from(b[k * 6 + i % 6]))).sum();
+        (0..54).map(at).collect()
+    };
+    let (exact, rounded, sizes) = (sums(&factors, |x| x), sums(&short, |x| x), sums(&factors, f64::abs));
+    let far = |found: &[f32], from: &[f64]| {
+        found.iter().zip(from).map(|(x, y)| (f64::from(*x) - y).abs()).fold(0.0, f64::max)
+    };
+    for accuracy in [Accuracy::Standard, Accuracy::Fast] {
+        device.set_accuracy(accuracy);
+        device.allow_tf32(false);
+        assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "{accuracy} does not ask for it");
+        device.allow_tf32(true);
+        // Also when it is replayed.
+        for _ in 0..4 {
+            let found = product_of(&device, &factors);
+            assert!(far(&found, &rounded) < 1e-5 && far(&found, &exact) > 1e-5, "{accuracy}: {found:?}");
+            let near = |((x, y), size): ((&f32, &f64), &f64)| (f64::from(*x) - y).abs() <= size * 2f64.powi(-9);
+            assert!(found.iter().zip(&exact).zip(&sizes).all(near), "the promised error");
+        }
+    }
+    let calls = control.calls(CUBLASLT);
+    device.set_accuracy(Accuracy::Exact);
+    assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "no library sums where bits are promised");
+    assert_eq!(control.calls(CUBLASLT), calls);
+    device.set_accuracy(Accuracy::Standard);
+    for dtype in [DType::F16, DType::BF16, DType::F64] {
+        agree(&device, &CASES[0], dtype, 3);
+    }
+    // A captured function is traced again, and one that fails in TF32 is done in f32.
+    let [x, w] =
+        [Tensor::from_slice(&factors[0], [9, 40]), Tensor::from_slice(&factors[1], [40, 6])].map(|x| x.to(&device));
+    let captured = capture(|[x]| [x.matmul(&w)]);
+    for allow in [true, false, true] {
+        device.allow_tf32(allow);
+        let [found] = captured.run([&x]).unwrap();
+        let found: Vec<f32> = found.to_vec().unwrap();
+        assert!(far(&found, if allow { &rounded } else { &exact }) < 1e-5, "{allow}: {found:?}");
+    }
+    control.fail(CUBLASLT, 14, 0, 1);
+    assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "it is done in f32");
+}
+
+/// Neither a card without it nor the CPU changes a bit.
+pub fn absent() {
+    let factors = [numbers(9 * 40, 5), numbers(40 * 6, 6)];
+    for device in [cuda(library()), cpu()] {
+        let plain = product_of(&device, &factors);
+        device.allow_tf32(true);
+        assert_eq!(product_of(&device, &factors), plain, "{device}");
+        assert!(device.allows_tf32());
+    }
+}
