@@ -50,6 +50,7 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::MaxPoolGradient(pool) => is_whole(pool.dtype) && !routine.is_empty(),
         Routine::SolveTriangular(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Cholesky(of) => is_whole(of.dtype) && !routine.is_empty(),
+        Routine::Lu(of) => is_whole(of.dtype) && of.size <= i32::MAX as usize && !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -93,7 +94,8 @@ pub fn can_end(routine: &Routine) -> bool {
         Routine::Gemm(gemm) => gemm::can_end(gemm),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::SolveTriangular(_) | Routine::Cholesky(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
+        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
     }
 }
 
@@ -114,7 +116,8 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
         Routine::Gemm(gemm) => gemm::is_shallow(gemm) && is_whole(gemm.dtype),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::SolveTriangular(_) | Routine::Cholesky(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
+        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
     };
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
 }
@@ -177,6 +180,8 @@ pub unsafe fn run_through(
             Routine::SolveTriangular(of) => factor::solve::<f32>(pool, isa, of, buffers),
             Routine::Cholesky(of) if of.dtype == DType::F64 => factor::cholesky::<f64>(pool, isa, of, buffers),
             Routine::Cholesky(of) => factor::cholesky::<f32>(pool, isa, of, buffers),
+            Routine::Lu(of) if of.dtype == DType::F64 => factor::lu::<f64>(pool, isa, of, buffers),
+            Routine::Lu(of) => factor::lu::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
         }
     }

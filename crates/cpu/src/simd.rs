@@ -38,6 +38,9 @@ pub trait Real: Number + PartialOrd {
     /// Their quotient.
     fn div(a: Self, b: Self) -> Self;
 
+    /// Its magnitude.
+    fn abs(self) -> Self;
+
     /// Its square root.
     fn sqrt(self) -> Self;
 
@@ -79,6 +82,11 @@ macro_rules! real {
             #[inline(always)]
             fn div(a: $ty, b: $ty) -> $ty {
                 a / b
+            }
+
+            #[inline(always)]
+            fn abs(self) -> $ty {
+                $ty::abs(self)
             }
 
             #[inline(always)]

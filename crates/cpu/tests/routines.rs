@@ -6,7 +6,7 @@ use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::{offers, run};
 use panoply_cpu::vm::isa::Isa;
 use panoply_ir::kernel::Access;
-use panoply_ir::routine::{self, Attention, Cholesky, Conv, ConvAxis, Mask, PoolAxis, Routine, Triangular};
+use panoply_ir::routine::{self, Attention, Cholesky, Conv, ConvAxis, Lu, Mask, PoolAxis, Routine, Triangular};
 use panoply_ir::{DType, Element, Scalar};
 
 /// Numbers that are the same on every run.
@@ -459,6 +459,17 @@ fn triangular_systems_and_cholesky_factors() {
     factors::<f64>();
 }
 
+/// Both factors of matrices, and the orders of their rows.
+fn eliminated<T: Float>(pool: &Pool, isa: Isa, routine: &Routine, a: &[f64]) -> (Vec<f64>, Vec<i32>) {
+    let a: Vec<T> = a.iter().map(|value| T::of(*value)).collect();
+    let rows = routine.operands().nth(2).and_then(|order| order.elems).expect("it has an order") as usize;
+    let (mut packed, mut order) = (vec![T::of(f64::NAN); a.len()], vec![-1i32; rows]);
+    let buffers = [a.as_ptr().cast_mut().cast(), packed.as_mut_ptr().cast(), order.as_mut_ptr().cast()];
+    // SAFETY: the buffers are as long as the routine says, and apart; the set is available.
+    unsafe { run(pool, isa, routine, &buffers) }.expect("routines do not fail");
+    (packed.into_iter().map(Float::wide).collect(), order)
+}
+
 /// What is solved is multiplied again; the half that is not read is NaN.
 fn factors<T: Float>() {
     let mut numbers = Numbers(5);
@@ -506,6 +517,34 @@ fn factors<T: Float>() {
                 let of = |row: usize, k: usize| l[(matrix * size + row) * size + k];
                 let have: f64 = (0..size).map(|k| of(row, k) * of(column, k)).sum();
                 assert!((have - want).abs() <= 20.0 * T::TOLERANCE, "{routine}: {have} for {want}");
+            }
+        }
+    }
+    for (batch, size) in [(1, 1), (2, 5), (1, 32), (1, 33), (3, 40), (1, 100), (1, 129)] {
+        for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 2)]) {
+            let mut a = numbers.many(batch * size * size);
+            // One column of the last matrix has nothing to divide by.
+            let last = a.len() - size * size;
+            (size > 4).then(|| (0..size).for_each(|row| a[last + row * size + 3] = 0.0));
+            let routine = Routine::Lu(Lu { dtype: T::DTYPE, batch, size });
+            let (packed, order) = eliminated::<T>(&Pool::new(threads), isa, &routine, &a);
+            for (at, packed) in packed.chunks_exact(size * size).enumerate() {
+                let order = &order[at * size..][..size];
+                let mut places: Vec<i32> = order.to_vec();
+                places.sort_unstable();
+                assert!(places.into_iter().eq(0..size as i32), "{routine}: {order:?}");
+                for row in 0..size {
+                    assert!(
+                        (0..row).all(|c| packed[row * size + c].abs() <= 1.0),
+                        "{routine}: a pivot was not the largest"
+                    );
+                    for column in 0..size {
+                        let l = |k: usize| if k == row { 1.0 } else { packed[row * size + k] };
+                        let have: f64 = (0..=row.min(column)).map(|k| l(k) * packed[k * size + column]).sum();
+                        let want = a[(at * size + order[row] as usize) * size + column];
+                        assert!((have - want).abs() <= 50.0 * T::TOLERANCE, "{routine}: {have} for {want}");
+                    }
+                }
             }
         }
     }

@@ -29,6 +29,7 @@ pub fn of(routine: &Routine) -> Option<u64> {
         Routine::AttentionGradient(of) => times(&[2, of.batch, of.heads, of.scores(), 3 * of.width + 2 * of.depth]),
         Routine::SolveTriangular(of) => times(&[of.batch, of.size, of.size, of.columns]),
         Routine::Cholesky(of) => times(&[of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
+        Routine::Lu(of) => times(&[2, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) => None,
     }
 }

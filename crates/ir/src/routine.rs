@@ -18,7 +18,7 @@ use std::fmt;
 pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
-pub use factor::{Cholesky, Triangular};
+pub use factor::{Cholesky, Lu, Triangular};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
 pub use sort::Sort;
@@ -52,6 +52,8 @@ pub enum Routine {
     SolveTriangular(Triangular),
     /// Cholesky's factor. Buffers: matrix (In), factor (Out).
     Cholesky(Cholesky),
+    /// Gauss' elimination with pivots. Buffers: matrix (In); both factors, order of the rows (Out).
+    Lu(Lu),
 }
 
 /// A buffer of a routine.
@@ -91,6 +93,7 @@ impl Routine {
             Routine::Sort(_) => "sort",
             Routine::SolveTriangular(_) => "solve_triangular",
             Routine::Cholesky(_) => "cholesky",
+            Routine::Lu(_) => "lu",
         }
     }
 
@@ -100,7 +103,7 @@ impl Routine {
             Routine::Gemm(gemm) => gemm.dtype.is_float(),
             Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
             Routine::Attention(_) | Routine::AttentionGradient(_) => true,
-            Routine::SolveTriangular(_) | Routine::Cholesky(_) => true,
+            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
             Routine::Sort(_) => false,
         }
     }
@@ -119,6 +122,7 @@ impl Routine {
             Routine::Sort(sort) => sort.operand(at),
             Routine::SolveTriangular(of) => of.operand(at),
             Routine::Cholesky(of) => of.operand(at),
+            Routine::Lu(of) => of.operand(at),
         })
     }
 
@@ -134,7 +138,8 @@ impl Routine {
             ..of
         };
         let widened = match *self {
-            Routine::Gemm(_) | Routine::Sort(_) | Routine::SolveTriangular(_) | Routine::Cholesky(_) => return None,
+            Routine::Gemm(_) | Routine::Sort(_) => return None,
+            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
             Routine::ConvFilters(of) => Routine::ConvFilters(conv(of)),
@@ -162,6 +167,7 @@ impl fmt::Display for Routine {
             Routine::Sort(sort) => sort.fmt(f),
             Routine::SolveTriangular(of) => of.fmt(f),
             Routine::Cholesky(of) => of.fmt(f),
+            Routine::Lu(of) => of.fmt(f),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Triangular systems and Cholesky factors, a few rows at a time: one product with all rows before them, and what is left among
-//! themselves. Rows stand in scratch memory as whole vectors.
+//! themselves. Elimination with pivots a few columns at a time: those first, then one product for all that is behind them. Rows stand in
+//! scratch memory as whole vectors.
 //!
-//! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, sections 3.1 and 4.2 (the variants by products of the rows before).
+//! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, sections 3.1, 3.4 and 4.2.
 
-use panoply_ir::routine::{Cholesky, Triangular};
+use panoply_ir::routine::{Cholesky, Lu, Triangular};
 
 use super::tile::Product;
 use super::{Shared, in_numbers};
@@ -183,6 +184,120 @@ impl<T: Real> Task for Factor<'_, T> {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Columns that are eliminated together: whole vectors of every machine.
+const PANEL: usize = 32;
+
+/// Eliminates with pivots, a thread for each matrix.
+///
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn lu<T: Real>(pool: &Pool, isa: Isa, of: &Lu, buffers: &[*mut u8]) {
+    let [a, packed, order] = [0, 1, 2].map(|at| Shared(buffers[at]));
+    let Lu { batch, size, .. } = *of;
+    let work = [size, size, size / 3].into_iter().fold(batch, usize::saturating_mul);
+    in_numbers(pool, batch, work, |matrix| {
+        let at = |buffer: Shared| buffer.at(matrix * size * size * size_of::<T>()).cast::<T>();
+        // SAFETY: the caller's promise; matrices are apart.
+        unsafe {
+            let order = std::slice::from_raw_parts_mut(order.at(matrix * size * size_of::<i32>()).cast::<i32>(), size);
+            simd::run(isa, Elimination { pool, size, a: at(a), packed: at(packed), order });
+        }
+    });
+}
+
+/// A matrix to be eliminated.
+struct Elimination<'a, T> {
+    pool: &'a Pool,
+    size: usize,
+    a: *const T,
+    packed: *mut T,
+    order: &'a mut [i32],
+}
+
+impl<T: Real> Task for Elimination<'_, T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let Elimination { pool, size, a, packed, order } = self;
+        let lanes = T::Vector::<M>::LANES;
+        let width = size.next_multiple_of(lanes);
+        let mut scratch = pool.scratch().take::<T>((width + PANEL) * size);
+        let rows = scratch.start();
+        let left = rows.wrapping_add(width * size);
+        order.iter_mut().zip(0..).for_each(|(order, row)| *order = row);
+        // SAFETY: the caller's promise; the scratch memory is as long as that.
+        unsafe {
+            for row in 0..size {
+                let (from, to) = (a.add(row * size), rows.add(row * width));
+                (0..size).for_each(|c| *to.add(c) = *from.add(c));
+                (size..width).for_each(|c| *to.add(c) = T::default());
+            }
+            for first in (0..size).step_by(PANEL) {
+                let end = size.min(first + PANEL);
+                for column in first..end {
+                    pivot(rows, [width, size, column, end], order);
+                }
+                // The rows of U behind the panel, and then all that is below them.
+                for row in first..end {
+                    let mine = rows.add(row * width);
+                    for before in first..row {
+                        let (factor, theirs) = (*mine.add(before), rows.add(before * width));
+                        (end..width).for_each(|c| *mine.add(c) = T::sub(*mine.add(c), T::mul(factor, *theirs.add(c))));
+                    }
+                }
+                for row in end..size {
+                    let (from, to) = (rows.add(row * width + first), left.add((row - end) * PANEL));
+                    (0..end - first).for_each(|k| *to.add(k) = T::sub(T::default(), *from.add(k)));
+                }
+                let behind = Product {
+                    left: left.cast_const(),
+                    left_row: PANEL,
+                    left_column: 1,
+                    right: rows.add(first * width + end).cast_const(),
+                    right_row: width,
+                    depth: end - first,
+                    result: rows.add(end * width + end),
+                    result_row: width,
+                    adds: true,
+                };
+                // Only the last panel may end within a vector, and nothing is behind it.
+                behind.run::<M>(size - end, width - end);
+            }
+            for row in 0..size {
+                let (from, to) = (rows.add(row * width), packed.add(row * size));
+                (0..size).for_each(|c| *to.add(c) = *from.add(c));
+            }
+        }
+    }
+}
+
+/// Puts the largest of a column on the diagonal and clears what is below it, as far as the panel goes.
+#[inline(always)]
+unsafe fn pivot<T: Real>(rows: *mut T, [width, size, column, end]: [usize; 4], order: &mut [i32]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (mut largest, mut place) = (T::of(-1.0), column);
+        for row in column..size {
+            let magnitude = (*rows.add(row * width + column)).abs();
+            if magnitude > largest {
+                (largest, place) = (magnitude, row);
+            }
+        }
+        let top = rows.add(column * width);
+        if place != column {
+            std::ptr::swap_nonoverlapping(top, rows.add(place * width), width);
+            order.swap(column, place);
+        }
+        let pivot = *top.add(column);
+        for row in column + 1..size {
+            let mine = rows.add(row * width);
+            let value = *mine.add(column);
+            let factor = if pivot == T::default() { T::default() } else { T::div(value, pivot) };
+            *mine.add(column) = factor;
+            (column + 1..end).for_each(|c| *mine.add(c) = T::sub(*mine.add(c), T::mul(factor, *top.add(c))));
         }
     }
 }

@@ -32,6 +32,18 @@ pub struct Cholesky {
     pub size: usize,
 }
 
+/// L below the diagonal and U on and above it, of the rows of matrices `[batch, size, size]` in an order that puts the largest that is left of
+/// each column first; and that order, `[batch, size]` of i32. A column without a pivot gets zeros in L.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lu {
+    /// Type of all elements.
+    pub dtype: DType,
+    /// Matrices.
+    pub batch: usize,
+    /// Rows and columns of each.
+    pub size: usize,
+}
+
 impl Triangular {
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {
         let sides = product(&[self.batch, self.size, self.columns]);
@@ -52,6 +64,25 @@ impl Cholesky {
             1 => Some(Operand::written("factor", self.dtype, elems)),
             _ => None,
         }
+    }
+}
+
+impl Lu {
+    pub(super) fn operand(&self, at: usize) -> Option<Operand> {
+        let elems = product(&[self.batch, self.size, self.size]);
+        match at {
+            0 => Some(Operand::read("matrix", self.dtype, elems)),
+            1 => Some(Operand::written("factors", self.dtype, elems)),
+            2 => Some(Operand::written("order", DType::I32, product(&[self.batch, self.size]))),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Lu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lu { dtype, batch, size } = self;
+        write!(f, "{dtype} {batch}×{size}×{size}")
     }
 }
 

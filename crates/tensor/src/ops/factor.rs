@@ -25,7 +25,7 @@ use crate::call::Operation;
 use crate::tensor::Tensor;
 use kernels::BLOCK;
 
-/// Rows up to which a routine makes a Cholesky factor by one thread.
+/// Rows up to which a routine makes the factors of a matrix by one thread; above, the products of its halves are several threads'.
 const SERIAL: usize = 1024;
 
 /// Which half of a matrix counts; the other one is not read.
@@ -59,7 +59,6 @@ impl Tensor {
             routine: |[a], ()| {
                 let size = a.0.shape.dims()[a.0.shape.rank() - 1];
                 let of = routine::Cholesky { dtype: a.dtype(), batch: a.batch(), size };
-                // Of larger ones several threads make halves.
                 (size <= SERIAL).then_some(Routine::Cholesky(of))
             },
         }

@@ -2,10 +2,11 @@
 //! (Toledo, Locality of Reference in LU Decomposition with Partial Pivoting, 1997). The gradient is that of de Hoog, Anderssen and
 //! Lukas, Differentiation of Matrix Functionals Using Triangular Factorization, 2011.
 
+use panoply_ir::routine::{self, Routine};
 use panoply_ir::{DType, Shape};
 
 use super::kernels::{self, BLOCK};
-use super::{Triangle, forward, middle, number};
+use super::{SERIAL, Triangle, forward, middle, number};
 use crate::call::Operation;
 use crate::ops::sort::Order;
 use crate::tensor::Tensor;
@@ -58,7 +59,10 @@ pub(super) fn eliminated(a: &Tensor) -> [Tensor; 2] {
             let flow = u.solve_triangular(&left.t(), Triangle::Upper).t();
             [Some(flow.rows_in(&order.argsort(-1, Order::Ascending)))]
         }),
-        routine: |_, ()| None,
+        routine: |[a], ()| {
+            let size = a.0.shape.dims()[a.0.shape.rank() - 1];
+            (size <= SERIAL).then_some(Routine::Lu(routine::Lu { dtype: a.dtype(), batch: a.batch(), size }))
+        },
     }
     .on_batches([a], ())
 }
