@@ -195,7 +195,7 @@ fn words(seed: u64, counter: u64) -> [u32; 4] {
 /// would be a hundred arrays.
 fn bits(words: [&Tensor; 4], shape: &Shape) -> Tensor {
     if shape.elems() == 0 {
-        return Tensor::constant(Scalar::from(0u32)).expand_to(shape);
+        return Tensor::constant(Scalar::from(0u32)).expanded(shape);
     }
     let [bits] = Tensor::kernel(blocks, &words, [[shape.elems()].into()], shape.elems().div_ceil(4));
     bits.reshaped(shape.clone())

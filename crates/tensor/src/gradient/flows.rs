@@ -36,6 +36,7 @@ struct Part {
 impl Flows {
     /// Adds what flows into a tensor.
     pub fn add(&mut self, to: &Tensor, flow: Tensor) {
+        let flow = flow.ending_as(to);
         let sum = &mut self.found.entry(key(to)).or_default().sum;
         *sum = Some(match sum.take() {
             Some(before) => before + flow,
@@ -68,7 +69,8 @@ impl Flows {
     pub fn of(&mut self, tensor: &Tensor) -> Option<Tensor> {
         let flow = self.found.get_mut(&key(tensor))?;
         let (parts, products) = (std::mem::take(&mut flow.parts), std::mem::take(&mut flow.products));
-        if products.len() > FEW_PRODUCTS && tensor.0.shape.rank() == 2 {
+        let whole = |product: &[Tensor; 2]| product.iter().all(|operand| operand.0.live.is_none());
+        if products.len() > FEW_PRODUCTS && tensor.0.shape.rank() == 2 && products.iter().all(whole) {
             // Each sum goes once over all rows, and no product of a few of them is ever stored.
             let [left, flow] = [0, 1].map(|side| products.iter().map(|of| of[side].clone()).collect::<Vec<Tensor>>());
             self.add(tensor, Tensor::concat(&left, 0).t().matmul(&Tensor::concat(&flow, 0)));

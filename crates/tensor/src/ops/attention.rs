@@ -9,6 +9,7 @@ use panoply_ir::routine::{self, Mask, Routine};
 use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::call::Operation;
+use crate::dim;
 use crate::tensor::Tensor;
 
 /// Who may look at whom.
@@ -71,14 +72,34 @@ impl Tensor {
                 return wrong(&format!("the mask {mask:?} is no bool or {dtype} that broadcasts to scores {scores}"));
             }
         }
+        if let Err(mistake) = self.ends_with(keys, values) {
+            return mistake;
+        }
         let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
         let settings = (attention.causal, attention.past, scale);
         let [output, _] = attended([self, keys, values], attention.mask, settings);
         output
     }
 
+    /// Whether queries, keys and values that fit are as much of their axes; all is there of heads and widths.
+    #[track_caller]
+    fn ends_with(&self, keys: &Tensor, values: &Tensor) -> Result<(), Tensor> {
+        let rank = self.0.shape.rank();
+        for operand in [self, keys, values] {
+            operand.is_whole("attention", [rank - 3, rank - 1])?;
+        }
+        let lead = (0..rank - 3).map(|axis| vec![(self, axis), (keys, axis), (values, axis)]);
+        for axes in lead.chain([vec![(keys, rank - 2), (values, rank - 2)]]) {
+            dim::meet("attention", &axes).map_err(Tensor::mistake)?;
+        }
+        Ok(())
+    }
+
     /// Queries, or what stands in their place, of heads that share keys, one after another, so that no key is repeated.
     fn joined(&self, keys: &Tensor) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
         let (q, rank) = (self.0.shape.dims(), self.0.shape.rank());
         let shared = keys.0.shape.dims()[rank - 3];
         let joined = [&q[..rank - 3], &[shared, q[rank - 3] / shared * q[rank - 2], q[rank - 1]]].concat();
@@ -104,6 +125,9 @@ impl Tensor {
 
     /// Scores `[…, queries, keys]` with minus infinity where a key is not seen.
     fn masked(&self, mask: Option<&Tensor>, past: Option<usize>) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
         let mut scores = self.clone();
         let never = self.literal(f64::NEG_INFINITY);
         match mask {

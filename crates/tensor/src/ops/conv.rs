@@ -274,6 +274,8 @@ impl Tensor {
             let note = format!("left {self:?}, right {filters:?}");
             Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).at(place)))
         };
+        self.is_whole(op, 1..x.len())?;
+        filters.is_whole(op, 0..w.len())?;
         if self.dtype() != filters.dtype() {
             return wrong(format!("element types {} and {} differ", self.dtype(), filters.dtype()));
         }
