@@ -278,6 +278,7 @@ fn a_dim_is_given_to_data_values_and_what_is_not_computed() {
     assert_eq!(slope[0].to_vec::<f32>().unwrap(), rows_of(4).iter().map(|x| 2.0 * x).collect::<Vec<f32>>());
     let open = x.with_dim(0, &batch);
     assert_eq!(open.length(0).item().unwrap(), 4.0);
+    assert_eq!(values(&open.ones_like()).unwrap(), values(&x.ones_like()).unwrap());
     assert_eq!(open.reshape([4, 1, 2]).reshape([-1]).shape().unwrap().dims(), [8]);
     assert_eq!(open.reshape([-1, 2]).expand_to(&[3, 4, 2].into()).shape().unwrap().dims(), [3, 4, 2]);
     assert!(format!("{open:?}").starts_with("f32[batch 4/6, 2] on"), "{open:?}");

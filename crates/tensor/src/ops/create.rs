@@ -70,12 +70,12 @@ impl Tensor {
     /// Zeros of this tensor's shape and element type.
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {
-        self.literal(0.0).expanded(&self.0.shape)
+        self.literal(0.0).expanded(&self.0.shape).ending_as(self)
     }
 
     /// Ones of this tensor's shape and element type.
     #[track_caller]
     pub fn ones_like(&self) -> Tensor {
-        self.literal(1.0).expanded(&self.0.shape)
+        self.literal(1.0).expanded(&self.0.shape).ending_as(self)
     }
 }
