@@ -299,6 +299,73 @@ fn second_derivatives_and_directions_see_the_length() {
     near(&of(&x.with_dim(0, &batch)), &of(&x), 1e-5, "of 5 rows".to_string());
 }
 
+/// One more matrix of those that are there, whose rows are of a batch.
+fn next_of(of: &[Tensor], w: &Tensor, number: &mut impl FnMut(usize) -> usize) -> Tensor {
+    let (x, y) = (&of[number(of.len())], &of[number(of.len())]);
+    match number(20) {
+        0 => x.tanh() + y * 0.5,
+        1 => x - x.mean(0),
+        2 => x * y.sum(1).unsqueeze(1).tanh(),
+        3 => x.matmul(w).tanh(),
+        4 => x.t().matmul(y).matmul(w).t().softmax(-1).t().sum(0) + x,
+        5 => x.softmax(0) + y.softmax(-1),
+        6 => x.t().cumsum(-1).t() * 0.25,
+        7 => x.layer_norm(1e-3),
+        8 => (x.matmul(&y.t()) * 0.125).softmax(-1).matmul(x),
+        9 => x.unflatten(1, &[2, 2]).transpose(1, 2).flatten(1),
+        10 => x.flatten(0).tanh().reshape([-1, 4]),
+        11 => Tensor::concat(&[x.narrow(1, 1, 3), y.narrow(1, 0, 1)], 1),
+        12 => x.where_(&x.gt(&y.mean(..)), &(y * 0.1)),
+        13 => x.index_select(0, &x.argmax(0)).sum(0) + y,
+        14 => x * (x.zeros_like() + 0.5).cumsum(0).sin(),
+        15 => Tensor::stack(&[x.clone(), y.clone()], 1).max(1),
+        16 => x + (y.square().sum(0) + 1.0).sqrt().unsqueeze(0),
+        17 => Tensor::checkpoint([x, y], |[x, y]| (x.exp() * 0.1).tanh() + y.max(0)),
+        18 => x.var([0, 1], 0).sqrt() + x * y,
+        _ => (x.unsqueeze(1) - y.unsqueeze(1) * w.unsqueeze(0)).mean(1),
+    }
+}
+
+/// What some of so many steps give for data of two tensors, and its slopes.
+fn random(seed: u64, x: &Tensor, y: &Tensor, w: &Tensor) -> Result<Values> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut number = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut of = vec![x.clone(), y.clone()];
+    for _ in 0..1 + number(7) {
+        let next = next_of(&of, w, &mut number);
+        next.check()?;
+        of.push(next);
+    }
+    // Some depend on neither.
+    let last = of.pop().expect("there are some") + x.matmul(w).sin();
+    let slopes = last.tanh().mean(..).gradients(&[x, w])?;
+    let second = slopes[1].square().sum(..).gradients(&[x])?;
+    [last].iter().chain(&slopes).chain(&second).map(values).collect()
+}
+
+#[test]
+fn random_expressions_see_the_length() {
+    let _alone = alone();
+    let dim = Dim::new("batch", 7);
+    let w = Tensor::from_slice(&(0..16).map(|i| (i * 5 % 16) as f32 / 16.0 - 0.4).collect::<Vec<f32>>(), [4, 4]);
+    Device::get("cpu").unwrap().scope(|| {
+        for seed in 0..60 {
+            let rows = 1 + seed as usize % 7;
+            let data = |shift: usize| {
+                let numbers: Vec<f32> = (0..rows * 4).map(|i| ((i * 7 + shift) % 23) as f32 / 12.0 - 0.9).collect();
+                Tensor::from_slice(&numbers, [rows, 4])
+            };
+            let (x, y) = (data(0), data(5));
+            let want = random(seed, &x, &y, &w).unwrap();
+            let have = random(seed, &x.with_dim(0, &dim), &y.with_dim(0, &dim), &w).unwrap();
+            near(&have, &want, 2e-4, format!("seed {seed}"));
+        }
+    });
+}
+
 #[test]
 fn a_captured_function_replays_at_every_length() {
     let _alone = alone();
