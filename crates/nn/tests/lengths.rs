@@ -3,9 +3,9 @@
 use panoply_nn::Sgd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use panoply_nn::layers::{BlockShape, Embedding, EncoderBlock, Last};
+use panoply_nn::layers::{BlockShape, Cell, Embedding, EncoderBlock, Flip, Last, Recurrent, Shift};
 use panoply_nn::{Layer, LayerSpec, Module, Network, Pass};
-use panoply_tensor::{Dim, Rng, Tensor, plan_counts};
+use panoply_tensor::{Dim, Rng, Tensor, capture, plan_counts};
 
 /// Counts are of the process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -60,6 +60,25 @@ fn a_short_batch_trains_as_without_a_dim_and_is_not_planned_anew() {
 }
 
 #[test]
+fn a_recurrent_network_takes_a_short_batch() {
+    let _alone = alone();
+    let dim = Dim::new("batch", 6);
+    let mut rng = Rng::seed(3);
+    let lstm = Recurrent::new(Cell::Lstm, 3, 4, 2, true, &mut rng);
+    let x = Tensor::from_slice(&rng.normal([4, 5, 3]).to_vec::<f32>().unwrap(), [4, 5, 3]);
+    let times = Tensor::from_slice(&[5i32, 2, 4, 1], [4]);
+    let of = |x: &Tensor, times: &Tensor| {
+        let mut pass = Pass::eval();
+        let (whole, memory) = lstm.run(x, None, &mut pass);
+        let loss = whole.square().mean(..) + lstm.run_packed(x, times, None, &mut pass).0.sin().mean(..);
+        let weight = lstm.named_params()[0].1.tensor().clone();
+        [loss.gradients(&[&weight]).unwrap().remove(0), whole, memory.cell]
+    };
+    let have = of(&x.with_dim(0, &dim), &times.with_dim(0, &dim));
+    have.iter().zip(of(&x, &times)).for_each(|(have, want)| near(have, &want, "an LSTM"));
+}
+
+#[test]
 fn sequences_of_a_short_batch_go_through_a_transformer() {
     let _alone = alone();
     let dim = Dim::new("batch", 6);
@@ -74,4 +93,17 @@ fn sequences_of_a_short_batch_go_through_a_transformer() {
         Last.forward(&all, &mut pass)
     };
     near(&of(&classes.with_dim(0, &dim)), &of(&classes), "the last words");
+}
+
+#[test]
+fn what_draws_for_each_example_says_that_it_takes_none() {
+    let _alone = alone();
+    let images = Tensor::from_slice(&[1.0f32; 3 * 16], [3, 1, 4, 4]).with_dim(0, &Dim::new("batch", 5));
+    let layers: [&(dyn Layer + Sync); 2] = [&Shift { by: 1 }, &Flip { probability: 0.5 }];
+    for layer in layers {
+        let error = layer.forward(&images, &mut Pass::train(&mut Rng::seed(0))).to_vec::<f32>().unwrap_err();
+        assert!(error.is_mistake(), "{error}");
+        let captured = capture(|[x]| [layer.forward(x, &mut Pass::train(&mut Rng::seed(0)))]);
+        assert!(captured.run([&images]).unwrap_err().is_mistake());
+    }
 }

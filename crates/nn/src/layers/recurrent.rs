@@ -140,7 +140,7 @@ impl Recurrent {
             let mistake = Tensor::from_mistake(error);
             (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
         };
-        let [batch, time, _] = match input.dims::<3>() {
+        let [_, time, _] = match input.dims::<3>() {
             Ok(dims) => dims,
             Err(error) => return wrong(error),
         };
@@ -158,11 +158,7 @@ impl Recurrent {
             for (side, direction) in layer.directions.iter().enumerate() {
                 let index = last.len();
                 let state = |memory: &Tensor| memory.narrow(0, index, 1).squeeze(0);
-                let zeros = || Tensor::zeros([batch, self.hidden], sequence.dtype());
-                let state = match start {
-                    Some(memory) => (state(&memory.hidden), state(&memory.cell)),
-                    None => (zeros(), zeros()),
-                };
+                let state = start.map(|memory| (state(&memory.hidden), state(&memory.cell)));
                 let (outputs, state) = self.along(direction, &sequence, runs, state, side == 1, pass);
                 sides.push(Tensor::stack(&outputs, 1));
                 last.push(state);
@@ -173,13 +169,13 @@ impl Recurrent {
         (sequence, Memory { hidden: Tensor::stack(&hidden, 0), cell: Tensor::stack(&cell, 0) })
     }
 
-    /// The outputs of one direction, in the order of time, and the state it ends with.
+    /// The outputs of one direction, in the order of time, and the state it ends with, from one or from zeros.
     fn along(
         &self,
         weights: &Direction,
         sequence: &Tensor,
         runs: Option<&Tensor>,
-        mut state: (Tensor, Tensor),
+        state: Option<(Tensor, Tensor)>,
         backwards: bool,
         pass: &Pass<'_>,
     ) -> (Vec<Tensor>, (Tensor, Tensor)) {
@@ -188,6 +184,8 @@ impl Recurrent {
         let recurrent = pass.cast(weights.hidden_weight.tensor()).t();
         let hidden_bias = pass.cast(weights.hidden_bias.tensor());
         let time = inputs.dims::<3>().map_or(0, |dims| dims[1]);
+        let zeros = || inputs.narrow(1, 0, 1).squeeze(1).narrow(1, 0, self.hidden).zeros_like();
+        let mut state = state.unwrap_or_else(|| (zeros(), zeros()));
         let mut outputs = Vec::with_capacity(time);
         for step in 0..time {
             let at = if backwards { time - 1 - step } else { step };
