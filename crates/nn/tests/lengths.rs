@@ -3,6 +3,7 @@
 use panoply_nn::Sgd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use panoply_nn::data::{Examples, Loader, digits};
 use panoply_nn::layers::{BlockShape, Cell, Embedding, EncoderBlock, Flip, Last, Recurrent, Shift};
 use panoply_nn::{Layer, LayerSpec, Module, Network, Pass};
 use panoply_tensor::{Dim, Rng, Tensor, capture, plan_counts};
@@ -105,5 +106,22 @@ fn what_draws_for_each_example_says_that_it_takes_none() {
         assert!(error.is_mistake(), "{error}");
         let captured = capture(|[x]| [layer.forward(x, &mut Pass::train(&mut Rng::seed(0)))]);
         assert!(captured.run([&images]).unwrap_err().is_mistake());
+    }
+}
+
+#[test]
+fn the_last_batch_of_a_loader_runs_the_plan_of_the_others() {
+    let _alone = alone();
+    let (dim, loader) = (Dim::new("batch", 40), Loader::new(digits::load().unwrap(), 40));
+    let model = Network::with_input(&[64]).add_layer(LayerSpec::linear(10)).build(&mut Rng::seed(4)).unwrap();
+    let loss = |batch: &Examples| model.forward(&batch.inputs, &mut Pass::eval()).cross_entropy(&batch.targets);
+    for batch in loader.epoch(0).from(loader.batches() - 2) {
+        let batch = batch.unwrap();
+        let (open, before) = (loss(&batch.with_dim(&dim)), plan_counts().plans);
+        open.eval().unwrap();
+        let short = batch.examples().unwrap() < 40;
+        assert_eq!(plan_counts().plans - before, u64::from(!short));
+        assert_eq!(batch.with_dim(&dim).examples().unwrap(), batch.examples().unwrap());
+        near(&open, &loss(&batch), "the loss");
     }
 }

@@ -14,11 +14,14 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use panoply_ir::graph::{Op, Slice};
-use panoply_ir::{Alu, DType, Error, Result, Scalar, Shape};
+use panoply_ir::{Alu, DType, Error, ErrorKind, Result, Scalar, Shape};
 
-use crate::tensor::{Source, Tensor};
+use crate::tensor::{Source, Tensor, fits};
 pub(crate) use carry::{meet, primitive};
 pub(crate) use pattern::{Pattern, lengths, pattern};
+
+/// Elements along an axis with a dim: positions are i32.
+const MOST: usize = i32::MAX as usize;
 
 /// A length that may differ from run to run of one plan, up to a bound. Equal ones have the same name and bound, and axes that
 /// meet in an operation have equal ones and are equally long.
@@ -170,6 +173,16 @@ impl Part<Tensor> {
     }
 }
 
+/// So many bytes, if this host has them.
+fn zeros(bytes: usize) -> Result<Vec<u8>> {
+    let mut zeros = Vec::new();
+    let short =
+        |_| Error::new(ErrorKind::OutOfMemory, format!("this host has no {bytes} bytes for a tensor at its bound"));
+    zeros.try_reserve_exact(bytes).map_err(short)?;
+    zeros.resize(bytes, 0);
+    Ok(zeros)
+}
+
 impl Dim {
     fn checked(&self, length: i128) -> Result<usize> {
         let fits = usize::try_from(length).ok().filter(|length| *length <= self.bound);
@@ -190,7 +203,7 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         let length = self.0.shape.dims()[axis];
-        if self.live(axis).is_some() || length > dim.bound {
+        if self.live(axis).is_some() || length > dim.bound || dim.bound > MOST {
             let message = format!("with_dim: axis {axis} of {self:?} is no length of {dim}");
             return Tensor::mistake(Error::mistake(message));
         }
@@ -356,9 +369,14 @@ impl Tensor {
         let row = dims[axis + 1..].iter().product::<usize>() * self.dtype().bytes();
         let (have, outer) = (dims[axis] * row, dims[..axis].iter().product::<usize>());
         let missing = bound - std::mem::replace(&mut dims[axis], bound);
+        if !fits(&dims.clone().into(), node.dtype) {
+            return Err(Error::mistake(format!(
+                "with_dim: {self:?} has more elements at {bound} than there are addresses"
+            )));
+        }
         let live = Live::of(parts);
         if let Some(bytes) = self.host_bytes() {
-            let mut filled = vec![0u8; outer * bound * row];
+            let mut filled = zeros(outer * bound * row)?;
             for (at, from) in bytes.chunks(have.max(1)).enumerate() {
                 filled[at * bound * row..][..from.len()].copy_from_slice(from);
             }
@@ -366,7 +384,7 @@ impl Tensor {
         }
         if let (Some(storage), Some(device), true, 1) = (node.value.get(), &node.device, node.inputs.is_empty(), outer)
         {
-            let filled = device.upload(&vec![0; bound * row])?;
+            let filled = device.upload(&zeros(bound * row)?)?;
             filled.slice(0..have as u64)?.copy_from(storage)?;
             return Ok(Tensor::valued(filled, dims.into(), node.dtype, live));
         }

@@ -512,7 +512,11 @@ fn what_cannot_be_meant_is_a_mistake() {
     let unknown = "has a length that its plan does not know";
     let length = |n: i32| Tensor::scalar(n);
     let whole = Tensor::from_slice(&rows_of(6), [6, 2]);
-    let wrong: [(Tensor, &str); 19] = [
+    let far = |x: &Tensor, bound: usize| x.with_dim(0, &Dim::new("far", bound));
+    let wide = Tensor::zeros([4, 1 << 40], DType::F32);
+    let wrong: [(Tensor, &str); 21] = [
+        (far(&x, usize::MAX), "is no length of far"),
+        (far(&wide, i32::MAX as usize), "than there are addresses"),
         (open.flip(0), unknown),
         (open.narrow(0, 0, 2), unknown),
         (open.slice((1..,)), unknown),

@@ -6,7 +6,7 @@
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::{DType, Error, Result, Scalar, Shape};
 
-use super::{Live, Part, Parts};
+use super::{Live, MOST, Part, Parts};
 use crate::tensor::{Source, Tensor};
 
 /// A primitive over inputs of which not all is there.
@@ -133,7 +133,10 @@ fn reshaped(x: &Tensor, shape: &Shape) -> Result<Parts> {
         let Some(part) = part else { continue };
         let bound = part.dim.bound;
         let at = (0..to.len()).find(|at| {
-            before(&to[..*at]) == before(&from[..axis]) && to[*at].is_multiple_of(bound) && parts[*at].is_none()
+            before(&to[..*at]) == before(&from[..axis])
+                && to[*at].is_multiple_of(bound)
+                && to[*at] <= MOST
+                && parts[*at].is_none()
         });
         let at = at.ok_or_else(|| x.needs_length("reshape"))?;
         parts[at] = Some(Part { each: to[at] / bound, ..part });
