@@ -183,6 +183,11 @@ fn zeros(bytes: usize) -> Result<Vec<u8>> {
     Ok(zeros)
 }
 
+/// How many elements so long axes have together; the largest number where there are more.
+fn product(dims: &[usize]) -> usize {
+    Shape::from(dims).elems()
+}
+
 impl Dim {
     fn checked(&self, length: i128) -> Result<usize> {
         let fits = usize::try_from(length).ok().filter(|length| *length <= self.bound);
@@ -203,9 +208,14 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         let length = self.0.shape.dims()[axis];
-        if self.live(axis).is_some() || length > dim.bound || dim.bound > MOST {
-            let message = format!("with_dim: axis {axis} of {self:?} is no length of {dim}");
-            return Tensor::mistake(Error::mistake(message));
+        let wrong = match self.live(axis) {
+            Some(_) => format!("axis {axis} of {self:?} has a dim already"),
+            None if length > dim.bound => format!("axis {axis} of {self:?} is no length of {dim}"),
+            None if dim.bound > MOST => format!("{dim} is more than an i32 can count"),
+            None => String::new(),
+        };
+        if !wrong.is_empty() {
+            return Tensor::mistake(Error::mistake(format!("with_dim: {wrong}")));
         }
         let mut parts = self.parts();
         parts[axis] = Some(Part { dim: dim.clone(), each: 1, length: Tensor::scalar(length as i32) });
@@ -323,14 +333,15 @@ impl Tensor {
             let Some(part) = part else { continue };
             let Some(length) = part.known() else { continue };
             let length = length as isize;
-            let before = self.0.shape.dims()[..axis].iter().product::<usize>() as isize;
-            let times = |asked: isize| match length {
-                0 => (asked == 0).then_some(part.each as isize),
-                _ => (asked > 0 && asked % length == 0).then(|| asked / length),
+            let before = isize::try_from(product(&self.0.shape.dims()[..axis])).ok();
+            let stored = |asked: isize| match length {
+                0 => (asked == 0).then_some(part.each as isize)?.checked_mul(part.dim.bound as isize),
+                _ => (asked > 0 && asked % length == 0).then(|| asked / length)?.checked_mul(part.dim.bound as isize),
             };
-            let place = |at: &usize| dims[..*at].iter().product::<isize>() == before && times(dims[*at]).is_some();
-            if let Some((at, times)) = (0..N).find(place).and_then(|at| Some((at, times(dims[at])?))) {
-                dims[at] = times * part.dim.bound as isize;
+            let lead = |at: usize| dims[..at].iter().try_fold(1isize, |product, length| product.checked_mul(*length));
+            let found = (0..N).filter(|at| lead(*at).is_some() && lead(*at) == before);
+            if let Some((at, length)) = found.filter_map(|at| Some((at, stored(dims[at])?))).next() {
+                dims[at] = length;
             }
         }
         dims
@@ -366,15 +377,15 @@ impl Tensor {
     #[track_caller]
     fn padded(&self, axis: usize, bound: usize, parts: Parts) -> Result<Tensor> {
         let (node, mut dims) = (&self.0, self.0.shape.dims().to_vec());
-        let row = dims[axis + 1..].iter().product::<usize>() * self.dtype().bytes();
-        let (have, outer) = (dims[axis] * row, dims[..axis].iter().product::<usize>());
+        let (length, row) = (dims[axis], product(&dims[axis + 1..]).saturating_mul(self.dtype().bytes()));
+        let outer = product(&dims[..axis]);
         let missing = bound - std::mem::replace(&mut dims[axis], bound);
         if !fits(&dims.clone().into(), node.dtype) {
             return Err(Error::mistake(format!(
                 "with_dim: {self:?} has more elements at {bound} than there are addresses"
             )));
         }
-        let live = Live::of(parts);
+        let (live, have) = (Live::of(parts), length * row);
         if let Some(bytes) = self.host_bytes() {
             let mut filled = zeros(outer * bound * row)?;
             for (at, from) in bytes.chunks(have.max(1)).enumerate() {

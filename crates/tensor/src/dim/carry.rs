@@ -6,7 +6,7 @@
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::{DType, Error, Result, Scalar, Shape};
 
-use super::{Live, MOST, Part, Parts};
+use super::{Live, MOST, Part, Parts, product};
 use crate::tensor::{Source, Tensor};
 
 /// A primitive over inputs of which not all is there.
@@ -126,14 +126,13 @@ pub(crate) fn meet(op: &str, axes: &[(&Tensor, usize)]) -> Result<Option<Part<Te
 /// What is there under another shape: the first elements of an axis stay the first of the axis at the same place, if that is a multiple of
 /// the bound. Those of inner axes may be merged with it or split off.
 fn reshaped(x: &Tensor, shape: &Shape) -> Result<Parts> {
-    let before = |dims: &[usize]| dims.iter().product::<usize>();
     let (from, to) = (x.0.shape.dims(), shape.dims());
     let mut parts: Parts = vec![None; to.len()];
     for (axis, part) in x.parts().into_iter().enumerate() {
         let Some(part) = part else { continue };
         let bound = part.dim.bound;
         let at = (0..to.len()).find(|at| {
-            before(&to[..*at]) == before(&from[..axis])
+            product(&to[..*at]) == product(&from[..axis])
                 && to[*at].is_multiple_of(bound)
                 && to[*at] <= MOST
                 && parts[*at].is_none()
@@ -171,9 +170,8 @@ impl Tensor {
                 (Source::Op(Op::Reduce(_, axes)), Some(input)) if !axes.contains(&axis) => waiting.push((input, axis)),
                 (Source::Op(Op::Pad(widths)), Some(input)) if widths[axis] == (0, 0) => waiting.push((input, axis)),
                 (Source::Op(Op::Reshape), Some(input)) => {
-                    let before = |dims: &[usize]| dims.iter().product::<usize>();
                     let (from, to) = (input.0.shape.dims(), node.shape.dims());
-                    let same = |at: &usize| from[*at] == to[axis] && before(&from[..*at]) == before(&to[..axis]);
+                    let same = |at: &usize| from[*at] == to[axis] && product(&from[..*at]) == product(&to[..axis]);
                     match (0..from.len()).find(same) {
                         Some(at) => waiting.push((input, at)),
                         None => return false,
