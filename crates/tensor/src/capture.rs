@@ -170,7 +170,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             Piece::Rng(rng) => generators.push(rng.clone()),
         });
         let lengths = dim::lengths(&given);
-        let ends = dim::pattern(&given.iter().collect::<Vec<&Tensor>>(), &lengths);
+        let ends = dim::pattern(given.iter(), &lengths);
         given.extend(lengths);
         let found = given.iter().try_for_each(Tensor::check).and_then(|()| {
             let device = given.iter().find_map(|tensor| tensor.device().cloned()).map_or_else(Device::current, Ok)?;

@@ -20,22 +20,23 @@ pub(crate) fn lengths<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<
 }
 
 /// Where tensors of these lengths end.
-pub(crate) fn pattern(tensors: &[&Tensor], lengths: &[Tensor]) -> Pattern {
+pub(crate) fn pattern<'a>(tensors: impl Iterator<Item = &'a Tensor> + Clone, lengths: &[Tensor]) -> Pattern {
     if lengths.is_empty() {
         return Vec::new();
     }
-    let bounds = |of: &Tensor| {
-        of.parts().iter().zip(of.0.shape.dims()).filter_map(|(p, len)| p.as_ref().map(|_| *len)).collect()
+    let bounds = |of: &Tensor| -> Vec<usize> {
+        let parts = of.parts().into_iter().zip(of.0.shape.dims());
+        parts.filter_map(|(part, length)| part.map(|_| *length)).collect()
     };
-    let bounds: Vec<usize> = tensors.iter().flat_map(|tensor| -> Vec<usize> { bounds(tensor) }).collect();
-    let one = |tensor: &&Tensor| {
+    let bounds: Vec<usize> = tensors.clone().flat_map(bounds).collect();
+    let one = |tensor: &Tensor| {
         let parts: Parts<u32> = tensor.parts().iter().map(|part| Some(part.as_ref()?.numbered(lengths))).collect();
         let dims = tensor.0.shape.dims();
         let any = |axis: &usize| parts[*axis].is_none() && bounds.contains(&dims[*axis]) && tensor.is_free(*axis);
         let any = (0..dims.len()).filter(any).collect();
         (parts, any)
     };
-    tensors.iter().map(one).collect()
+    tensors.map(one).collect()
 }
 
 fn number(lengths: &[Tensor], length: &Tensor) -> Option<u32> {
