@@ -179,6 +179,7 @@ const TAKEN: &[&str] = &[
     "conv2d",
     "max_pool",
     "attention",
+    "attention, causal, heads in groups",
 ];
 
 #[test]
@@ -413,6 +414,24 @@ fn a_captured_function_replays_at_every_length() {
         near(&all(&states[..1]), &all(&states[1..]), 1e-5, format!("state after {rows} rows"));
     }
     assert!(format!("{train:?}").contains("traces: 6"), "{train:?}");
+}
+
+#[test]
+fn a_prompt_of_some_length_is_attended_to() {
+    let prompt = Dim::new("prompt", 9);
+    let numbers = |seed: u64, shape: [usize; 4]| {
+        let x = Rng::seed(seed).normal(shape);
+        Tensor::from_slice(&x.to_vec::<f32>().unwrap(), shape)
+    };
+    let all = |open: bool| {
+        let given = [(1, 4), (2, 2), (3, 2)].map(|(seed, heads)| numbers(seed, [2, heads, 6, 3]));
+        let [q, k, v] = given.map(|x| if open { x.with_dim(2, &prompt) } else { x });
+        let y = q.attention(&k, &v, &Attention { causal: true, ..Attention::default() });
+        let slopes = y.sin().mean(..).gradients(&[&q, &k, &v]).unwrap();
+        let bend = slopes[0].square().sum(..).gradients(&[&k]).unwrap();
+        [y].iter().chain(&slopes).chain(&bend).map(|x| values(x).unwrap()).collect::<Values>()
+    };
+    near(&all(true), &all(false), 2e-6, "attention of four heads to two".to_string());
 }
 
 #[test]

@@ -95,15 +95,21 @@ impl Tensor {
         Ok(())
     }
 
-    /// Queries, or what stands in their place, of heads that share keys, one after another, so that no key is repeated.
+    /// Queries, or what stands in their place, of heads that share keys, one after another, so that no key is repeated. Where not all
+    /// queries are there, the first of all heads come first.
     fn joined(&self, keys: &Tensor) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
         let (q, rank) = (self.0.shape.dims(), self.0.shape.rank());
         let shared = keys.0.shape.dims()[rank - 3];
-        let joined = [&q[..rank - 3], &[shared, q[rank - 3] / shared * q[rank - 2], q[rank - 1]]].concat();
-        self.reshaped(joined.into())
+        let (heads, length, width) = (q[rank - 3] / shared, q[rank - 2], q[rank - 1]);
+        let joined = [&q[..rank - 3], &[shared, heads * length, width]].concat();
+        if self.live(rank - 2).is_none() {
+            return self.reshaped(joined.into());
+        }
+        let apart = [&q[..rank - 3], &[shared, heads, length, width]].concat();
+        self.reshaped(apart.into()).transpose(-3, -2).reshaped(joined.into())
     }
 
     /// The product of this, for each of `heads`, with what heads share.
@@ -113,8 +119,13 @@ impl Tensor {
         if product.is_mistake() {
             return product;
         }
-        let width = product.0.shape.dims()[rank - 1];
-        product.reshaped([&h[..rank - 1], &[width]].concat().into())
+        let (width, shared) = (product.0.shape.dims()[rank - 1], product.0.shape.dims()[rank - 3]);
+        let whole = [&h[..rank - 1], &[width]].concat();
+        if product.live(rank - 2).is_none() {
+            return product.reshaped(whole.into());
+        }
+        let apart = [&h[..rank - 3], &[shared, h[rank - 2], h[rank - 3] / shared, width]].concat();
+        product.reshaped(apart.into()).transpose(-3, -2).reshaped(whole.into())
     }
 
     /// The scores of queries with keys, with minus infinity where a key is not seen.
