@@ -72,8 +72,11 @@ impl<'a> Pass<'a> {
 
     /// Which times of a sequence `[batch, time, …]` count, `[batch, time]` of bool, if not all do.
     pub fn counted(&self, sequence: &Tensor) -> Option<Tensor> {
-        let time = *sequence.shape().ok()?.dims().get(1)?;
-        self.times.as_ref().map(|times| counted(times, time))
+        let times = self.times.as_ref()?;
+        match sequence.shape() {
+            Ok(shape) => shape.dims().get(1).map(|time| counted(times, *time)),
+            Err(error) => Some(Tensor::from_mistake(error)),
+        }
     }
 
     /// A tensor of floats in the precision of this pass, if it has one: what a layer that multiplies does with its input

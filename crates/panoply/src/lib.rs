@@ -49,7 +49,7 @@ pub use panoply_runtime::{
     ProfileReport, Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{
-    Attention, Captured, Conv, CrossEntropy, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
+    Attention, Captured, Conv, CrossEntropy, Dim, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
     Tensor, Triangle, Window, capture, capture_with_state, eval, exchange, no_grad, plan_counts,
 };
 

@@ -37,6 +37,9 @@ impl Tensor {
         if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
             return fail((*mistake).clone());
         }
+        if let Some(partly) = inputs.iter().find(|input| input.0.live.is_some()) {
+            return fail(Tensor::mistake(partly.needs_length("vmap")));
+        }
         let lengths = inputs.map(|input| input.0.shape.dims().first().copied());
         let common = lengths.first().filter(|first| lengths.iter().all(|length| length == *first));
         let Some(Some(count)) = common.copied() else {
@@ -121,13 +124,18 @@ impl Batch {
             return input.tensor.clone();
         }
         let shape = &input.tensor.0.shape;
-        input.tensor.reshaped(Shape::new([&[1], shape.dims()].concat())).expand_to(&self.shape(shape))
+        input.tensor.reshaped(Shape::new([&[1], shape.dims()].concat())).expanded(&self.shape(shape))
     }
 
     /// The step that led to a tensor, for all examples.
     #[track_caller]
     fn step(self, one: &Tensor, inputs: &[Given]) -> Tensor {
         let node = &one.0;
+        if let Some(partly) =
+            [one].into_iter().chain(inputs.iter().map(|input| &input.tensor)).find(|x| x.0.live.is_some())
+        {
+            return Tensor::mistake(partly.needs_length("vmap"));
+        }
         let shape = self.shape(&node.shape);
         let op = match &node.source {
             Source::Op(op) => op,
@@ -143,11 +151,11 @@ impl Batch {
                     Err(error) => Tensor::mistake(error),
                 };
             }
-            Source::Detach => return Tensor::step(Source::Detach, &[&inputs[0].tensor], shape, node.dtype),
+            Source::Detach => return Tensor::step(Source::Detach, &[&inputs[0].tensor], shape, node.dtype, None),
             Source::Checkpoint(from) => {
                 let whole = [self.lift(&inputs[0])];
                 let inputs: Vec<&Tensor> = whole.iter().chain(inputs[1..].iter().map(|input| &input.tensor)).collect();
-                return Tensor::step(Source::Checkpoint(*from), &inputs, shape, node.dtype);
+                return Tensor::step(Source::Checkpoint(*from), &inputs, shape, node.dtype, None);
             }
             Source::Mistake(_) => return one.clone(),
             Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) => {

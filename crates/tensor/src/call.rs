@@ -15,12 +15,13 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use panoply_ir::graph::Call;
+use panoply_ir::graph::{Call, Op};
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Error, Result, Shape};
 
 use crate::batch::Batch;
+use crate::dim::{Live, Pattern, lengths, pattern};
 use crate::gradient::{pull_back, push_forward};
 use crate::realize::describe;
 use crate::settings::Settings;
@@ -40,12 +41,16 @@ struct Key {
     functions: (usize, Option<usize>),
     settings: Vec<u64>,
     inputs: Vec<(Shape, DType)>,
+    ends: Pattern,
 }
 
 /// An operation after it ran on stand-ins for its inputs.
 pub(crate) struct Body {
+    /// What stands in for the inputs, and for the lengths they have that no plan knows.
     inputs: Vec<Tensor>,
     outputs: Vec<Tensor>,
+    /// How many of them what it does depends on: all, or not the lengths.
+    pub reads: usize,
     /// What it does, as a graph.
     pub call: Arc<Call>,
     /// What flows back from outputs together, once somebody asked; none if nothing does.
@@ -227,8 +232,8 @@ impl Tensor {
         gradient: fn(&[Tensor], &Tensor, &S) -> Vec<Option<Tensor>>,
     ) -> Tensor {
         let run = |stand_ins: &[Tensor]| vec![body(stand_ins, &settings)].into();
-        let known = settings.clone();
-        let rule: Rule = Box::new(move |inputs, _, g| gradient(inputs, g, &known));
+        let (known, own) = (settings.clone(), inputs.len());
+        let rule: Rule = Box::new(move |inputs, _, g| gradient(&inputs[..own], g, &known));
         match Body::of(name, (body as usize, Some(gradient as usize)), &settings, inputs, run, Some(rule)) {
             Ok(body) => body.apply(inputs, 0),
             Err(mistake) => mistake,
@@ -268,17 +273,26 @@ impl Body {
         let mut words = Vec::new();
         settings.words(&mut words);
         let types = inputs.iter().map(|input| (input.0.shape.clone(), input.dtype())).collect();
-        let key = Key { name, functions, settings: words, inputs: types };
+        let lengths = lengths(inputs.iter().copied());
+        let key =
+            Key { name, functions, settings: words, inputs: types, ends: pattern(inputs.iter().copied(), &lengths) };
         if let Some(body) = lock().get(&key) {
             return Ok(body.clone());
         }
         // Traced without the lock: bodies call others.
-        let stand_ins: Vec<Tensor> = inputs.iter().enumerate().map(|(n, input)| input.stand_in(n as u32)).collect();
+        let numbered = lengths.iter().zip(inputs.len() as u32..);
+        let lengths: Vec<Tensor> = numbered.map(|(length, n)| length.stand_in(n)).collect();
+        let mut stand_ins: Vec<Tensor> = Vec::with_capacity(inputs.len() + lengths.len());
+        for (n, input) in inputs.iter().enumerate() {
+            let live = key.ends.get(n).map(|ends| Live::standing(ends, &lengths));
+            stand_ins.push(input.stand_in_partly(n as u32, live));
+        }
         let traced = run(&stand_ins);
+        stand_ins.extend(lengths);
         if let Some(error) = traced.outputs.iter().find_map(|output| output.check().err()) {
             return Err(Tensor::mistake(error.moved_to(Location::caller())));
         }
-        let body = match Body::new(name, stand_ins, traced, rule) {
+        let body = match Body::new(name, stand_ins, inputs.len(), traced, rule) {
             Ok(body) => Arc::new(body),
             Err(error) => return Err(Tensor::mistake(error)),
         };
@@ -289,10 +303,25 @@ impl Body {
         Ok(bodies.entry(key).or_insert(body).clone())
     }
 
-    fn new(name: &str, inputs: Vec<Tensor>, traced: Traced, rule: Option<Rule>) -> Result<Body> {
+    /// What its first so many inputs, and the lengths behind them, are to it. A routine knows no lengths: it does the same where the body
+    /// needs none, because what is not there stays apart.
+    fn new(name: &str, inputs: Vec<Tensor>, own: usize, traced: Traced, rule: Option<Rule>) -> Result<Body> {
         let Traced { outputs, routine, again } = traced;
-        let call = Arc::new(Call::offered(name, describe(name, &outputs)?, routine));
-        Ok(Body { inputs, outputs, call, flows: Mutex::default(), moves: Mutex::default(), rule, again })
+        let lengths = lengths(&outputs);
+        if let Some(made) = lengths.iter().find(|length| !inputs.iter().any(|input| input.is_same(length))) {
+            return Err(Error::mistake(format!("{name}: its body makes a length, {made:?}; pass it as an input")));
+        }
+        let graph = describe(name, &outputs)?;
+        let measures = graph.nodes.iter().any(|node| matches!(node.op, Op::Leaf(n) if n as usize >= own));
+        let reads = if measures { inputs.len() } else { own };
+        let call = Arc::new(Call::offered(name, graph, routine.filter(|_| !measures)));
+        Ok(Body { inputs, outputs, reads, call, flows: Mutex::default(), moves: Mutex::default(), rule, again })
+    }
+
+    /// A body whose inputs are all given.
+    fn whole(name: &str, inputs: Vec<Tensor>, outputs: Vec<Tensor>, rule: Option<Rule>) -> Result<Body> {
+        let own = inputs.len();
+        Body::new(name, inputs, own, outputs.into(), rule)
     }
 
     /// An output of the operation on these inputs.
@@ -300,7 +329,17 @@ impl Body {
     pub fn apply(self: &Arc<Body>, inputs: &[&Tensor], output: u32) -> Tensor {
         let stand_in = &self.outputs[output as usize];
         let source = Source::Call(self.clone(), output);
-        Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype())
+        if inputs.len() == self.inputs.len() && stand_in.0.live.is_none() {
+            return Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype(), None);
+        }
+        let lengths = if inputs.len() < self.inputs.len() { lengths(inputs.iter().copied()) } else { Vec::new() };
+        let given: Vec<&Tensor> = inputs.iter().copied().chain(&lengths).collect();
+        let length = |own: &Tensor| {
+            let at = self.inputs.iter().position(|input| input.is_same(own));
+            given[at.expect("every length of an output is an input")].clone()
+        };
+        let live = stand_in.0.live.as_ref().and_then(|live| live.moved(length));
+        Tensor::step(source, &given, stand_in.0.shape.clone(), stand_in.dtype(), live)
     }
 
     /// What flows to each input when something flows into outputs on these inputs; none at all if there is no derivative.
@@ -386,7 +425,8 @@ impl Body {
             return Ok(None);
         };
         let inputs = self.inputs.iter().cloned().chain(directions).collect();
-        Body::new(&format!("derivative of {}", self.call.name), inputs, vec![moved].into(), None).map(Some)
+        let name = format!("derivative of {}", self.call.name);
+        Body::whole(&name, inputs, vec![moved], None).map(Some)
     }
 
     /// What its author says flows back is linear in what flows in, whatever that is: how the output moves is the transpose.
@@ -425,7 +465,7 @@ impl Body {
             Box::new(move |inputs: &[Tensor], y: &Tensor, g: &Tensor| one.flows_of_each(batch, &each, inputs, y, g))
                 as Rule
         });
-        Body::new(&self.call.name, inputs, outputs.into(), rule).map(Arc::new)
+        Body::whole(&self.call.name, inputs, outputs, rule).map(Arc::new)
     }
 
     /// What its author says flows back for each of many examples; their sum to an input that is the same for all.
@@ -473,7 +513,7 @@ impl Body {
             return Ok(None);
         }
         let inputs = self.inputs.iter().cloned().chain(given).collect();
-        let body = Body::new(&format!("gradient of {}", self.call.name), inputs, outputs.into(), None)?;
+        let body = Body::whole(&format!("gradient of {}", self.call.name), inputs, outputs, None)?;
         Ok(Some(Flows { body: Arc::new(body), to }))
     }
 }
@@ -482,7 +522,13 @@ impl Tensor {
     /// What a body is given in this tensor's place.
     #[track_caller]
     fn stand_in(&self, n: u32) -> Tensor {
-        Tensor::new(Source::Input(n), Vec::new(), self.0.shape.clone(), self.dtype(), None)
+        self.stand_in_partly(n, self.0.live.clone())
+    }
+
+    /// The same, of which this much is there.
+    #[track_caller]
+    fn stand_in_partly(&self, n: u32, live: Option<Box<Live>>) -> Tensor {
+        Tensor::partly(Source::Input(n), Vec::new(), self.0.shape.clone(), self.dtype(), None, live)
     }
 }
 

@@ -18,6 +18,7 @@ use panoply_ir::graph::Graph;
 use panoply_ir::{Accuracy, DType, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
+use crate::dim::{self, Live, Part, Parts, Pattern};
 use crate::plan_cache::{self, Ready};
 use crate::random::Rng;
 use crate::realize::{Function, Given, Leaf, Number, eval, inputs_first};
@@ -96,8 +97,10 @@ struct Trace {
     device: Device,
     /// What its plan may do to float arithmetic, and whether to products in TF32.
     accuracy: (Accuracy, bool),
-    /// What is given: the inputs, then the tensors of the state.
+    /// What is given: the inputs, then the tensors of the state, then the lengths of both that no plan knows.
     given: Vec<Kind>,
+    /// Which of them has which length.
+    ends: Pattern,
     /// How many of them are inputs, and stay as they are.
     inputs: usize,
     graph: Graph,
@@ -106,7 +109,7 @@ struct Trace {
     leaves: Vec<Leaf>,
     slots: Vec<Number>,
     /// What it gives, then the tensors of the state after it.
-    results: Vec<(Outcome, Kind)>,
+    results: Vec<Outcome>,
     /// Blocks that it draws from each generator of the state.
     drawn: Vec<u64>,
 }
@@ -119,8 +122,18 @@ struct Kind {
     number: bool,
 }
 
+/// A result.
+struct Outcome {
+    place: Place,
+    shape: Shape,
+    dtype: DType,
+    /// What is there of it.
+    parts: Parts<Place>,
+}
+
 /// Where a result is.
-enum Outcome {
+#[derive(Clone, Copy)]
+enum Place {
     /// An output of the plan.
     Made(usize),
     /// What was given.
@@ -156,10 +169,14 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             Piece::Tensor(tensor) => given.push(tensor.clone()),
             Piece::Rng(rng) => generators.push(rng.clone()),
         });
+        let lengths = dim::lengths(&given);
+        let ends = dim::pattern(given.iter(), &lengths);
+        given.extend(lengths);
         let found = given.iter().try_for_each(Tensor::check).and_then(|()| {
             let device = given.iter().find_map(|tensor| tensor.device().cloned()).map_or_else(Device::current, Ok)?;
             device.scope(|| evaluate(&given))?;
-            self.known(&device, &given, &generators).map_or_else(|| self.trace(&device, state, &given), Ok)
+            let known = self.known(&device, &given, &ends, &generators);
+            known.map_or_else(|| self.trace(&device, state, &given, ends), Ok)
         });
         let place = Location::caller();
         let placed = |error: Error| if error.is_mistake() { error.at(place) } else { error };
@@ -187,23 +204,19 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
     }
 
     /// A trace with such tensors, which was used last from now on.
-    fn known(&self, device: &Device, given: &[Tensor], generators: &[Rng]) -> Option<Arc<Trace>> {
+    fn known(&self, device: &Device, given: &[Tensor], ends: &Pattern, generators: &[Rng]) -> Option<Arc<Trace>> {
         let mut traces = self.traces();
-        let at = traces.iter().rposition(|trace| trace.fits(device, given, generators))?;
+        let at = traces.iter().rposition(|trace| trace.ends == *ends && trace.fits(device, given, generators))?;
         traces[at..].rotate_left(1);
         traces.last().cloned()
     }
 
     /// Runs the function on stand-ins and keeps what it asked for.
-    fn trace(&self, device: &Device, state: &S, given: &[Tensor]) -> Result<Arc<Trace>> {
+    fn trace(&self, device: &Device, state: &S, given: &[Tensor], ends: Pattern) -> Result<Arc<Trace>> {
         let trace = Node::next_serial();
-        let stand_in = |(n, tensor): (usize, &Tensor)| {
-            let node = &tensor.0;
-            Tensor::new(Source::Input(n as u32), Vec::new(), node.shape.clone(), node.dtype, node.device.clone())
-        };
-        let stand_ins: Vec<Tensor> = given.iter().enumerate().map(stand_in).collect();
+        let (stand_ins, own) = stand_ins(given, &ends);
         let mut stood = state.clone();
-        let (mut waiting, mut generators) = (stand_ins[N..].iter(), 0);
+        let (mut waiting, mut generators) = (stand_ins[N..own].iter(), 0);
         stood.visit(&mut |piece| match piece {
             Piece::Tensor(tensor) => tensor.clone_from(waiting.next().expect(SAME)),
             Piece::Rng(rng) => {
@@ -214,26 +227,31 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         let mut results = Vec::from((self.function)(&mut stood, std::array::from_fn(|n| &stand_ins[n])));
         let after = After::of(&mut stood, trace)?;
         results.extend(after.tensors);
-        if (results.len(), after.drawn.len()) != (M + given.len() - N, generators) {
-            let (had, has) = (given.len() - N + generators, results.len() - M + after.drawn.len());
+        if (results.len(), after.drawn.len()) != (M + own - N, generators) {
+            let (had, has) = (own - N + generators, results.len() - M + after.drawn.len());
             return Err(Error::mistake(format!(
                 "capture: the state had {had} tensors and generators before the function and has {has} after it; it keeps each"
             )));
         }
         results.iter().try_for_each(Tensor::check)?;
+        // What tells how much is there of a result is one.
+        let (all, lengths) = (results.len(), dim::lengths(&results));
+        results.extend(lengths);
         device.scope(|| compute_held(&results, trace))?;
         let roots: Vec<&Tensor> = results.iter().collect();
         let known = Given { device, trace, tensors: given, stand_ins: &stand_ins };
         let (Function { graph, leaves, slots }, which) = Function::new(&known, &roots)?;
-        let outcome = |(result, output): (Tensor, usize)| {
-            let same = stand_ins.iter().position(|input| input.is_same(&result));
-            (same.map_or(Outcome::Made(output), Outcome::Given), Kind::of(&result))
+        let place = |result: &Tensor| {
+            let output = || which[results.iter().position(|other| other.is_same(result)).expect("it is a result")];
+            let same = stand_ins.iter().position(|input| input.is_same(result));
+            same.map_or_else(|| Place::Made(output()), Place::Given)
         };
-        let results = results.into_iter().zip(which).map(outcome).collect();
+        let results = results[..all].iter().map(|result| Outcome::of(result, place)).collect();
         let traced = Arc::new(Trace {
             device: device.clone(),
             accuracy: (device.accuracy(), device.allows_tf32()),
             given: given.iter().map(Kind::of).collect(),
+            ends,
             inputs: N,
             graph,
             ready: Mutex::default(),
@@ -250,6 +268,20 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         drop(oldest);
         Ok(traced)
     }
+}
+
+/// What stands for what is given, and how many of that are tensors of the caller's, not lengths of theirs.
+fn stand_ins(given: &[Tensor], ends: &Pattern) -> (Vec<Tensor>, usize) {
+    let own = if ends.is_empty() { given.len() } else { ends.len() };
+    let stand_in = |n: usize, live: Option<Box<Live>>| {
+        let node = &given[n].0;
+        let source = Source::Input(n as u32);
+        Tensor::partly(source, Vec::new(), node.shape.clone(), node.dtype, node.device.clone(), live)
+    };
+    let lengths: Vec<Tensor> = (own..given.len()).map(|n| stand_in(n, None)).collect();
+    let own_stand_in = |n: usize| stand_in(n, ends.get(n).map(|ends| Live::standing(ends, &lengths)));
+    let all = (0..own).map(own_stand_in).chain(lengths.iter().cloned()).collect();
+    (all, own)
 }
 
 /// Shows the tensors of a state.
@@ -329,6 +361,29 @@ impl Kind {
     }
 }
 
+impl Outcome {
+    fn of(tensor: &Tensor, place: impl Fn(&Tensor) -> Place) -> Outcome {
+        let part = |part: Part<Tensor>| Part { dim: part.dim, each: part.each, length: place(&part.length) };
+        let parts = tensor.parts().into_iter().map(|own| own.map(part)).collect();
+        Outcome { place: place(tensor), shape: tensor.0.shape.clone(), dtype: tensor.dtype(), parts }
+    }
+
+    /// The result of a run.
+    fn tensor(&self, given: &[Tensor], values: &[Storage]) -> Tensor {
+        let output = match self.place {
+            Place::Given(n) => return given[n].clone(),
+            Place::Made(output) => output,
+        };
+        let length = |place: Place| match place {
+            Place::Given(n) => given[n].clone(),
+            Place::Made(output) => Tensor::valued(values[output].clone(), Shape::default(), DType::I32, None),
+        };
+        let part = |own: &Part<Place>| Part { dim: own.dim.clone(), each: own.each, length: length(own.length) };
+        let live = Live::of(self.parts.iter().map(|own| own.as_ref().map(part)).collect());
+        Tensor::valued(values[output].clone(), self.shape.clone(), self.dtype, live)
+    }
+}
+
 impl Trace {
     fn fits(&self, device: &Device, given: &[Tensor], generators: &[Rng]) -> bool {
         let same = |(kind, tensor): (&Kind, &Tensor)| {
@@ -356,11 +411,7 @@ impl Trace {
         let leaves: Vec<Storage> = self.leaves.iter().map(leaf).collect();
         let slots: Vec<Scalar> = self.slots.iter().map(number).collect();
         let values = ready.run(&self.device, leaves, &slots)?;
-        let result = |(outcome, kind): &(Outcome, Kind)| match outcome {
-            Outcome::Given(n) => given[*n].clone(),
-            Outcome::Made(output) => Tensor::from_storage(values[*output].clone(), kind.shape.clone(), kind.dtype),
-        };
-        Ok(self.results.iter().map(result).collect())
+        Ok(self.results.iter().map(|result| result.tensor(given, &values)).collect())
     }
 }
 
@@ -368,7 +419,7 @@ impl Trace {
     /// The leaves that are tensors of the state, of which nobody holds more than what is given, and which do not stay as they are.
     fn spent(&self, given: &[Tensor]) -> Vec<u32> {
         let stays = |n: usize| {
-            let same = |(outcome, _): &(Outcome, Kind)| matches!(outcome, Outcome::Given(other) if *other == n);
+            let same = |result: &Outcome| matches!(result.place, Place::Given(other) if other == n);
             n < self.inputs || self.results.iter().any(same)
         };
         let alone = |n: usize| {

@@ -56,7 +56,8 @@ impl Tensor {
             }
         }
         let operands: Vec<&Tensor> = [&result].into_iter().chain(from.iter().copied()).chain(captured).collect();
-        Tensor::step(Source::Checkpoint(from.len()), &operands, result.0.shape.clone(), result.dtype())
+        let (shape, live) = (result.0.shape.clone(), result.0.live.clone());
+        Tensor::step(Source::Checkpoint(from.len()), &operands, shape, result.dtype(), live)
     }
 
     /// The same value, computed after another.
@@ -98,7 +99,7 @@ fn rebuilt(to: &Tensor, from: &[Tensor], instead: &[&Tensor]) -> Tensor {
             }
         };
         let inputs = node.inputs.iter().map(|input| moved[&at(input)].clone()).collect();
-        let again = Tensor::new(source, inputs, node.shape.clone(), node.dtype, node.device.clone());
+        let again = tensor.again(source, inputs);
         moved.insert(at(&tensor), again);
     }
     moved.remove(&at(to)).expect("the walk ends at it")

@@ -15,7 +15,10 @@ impl fmt::Debug for Tensor {
         if let Source::Mistake(error) = &node.source {
             return write!(f, "mistake ({})", error.message());
         }
-        write!(f, "{}{}", node.dtype, node.shape)?;
+        match &node.live {
+            Some(live) => write!(f, "{}{}", node.dtype, live.shown(&node.shape))?,
+            None => write!(f, "{}{}", node.dtype, node.shape)?,
+        }
         if matches!(node.source, Source::Input(_)) {
             return Ok(());
         }
@@ -35,11 +38,11 @@ impl fmt::Display for Tensor {
             DType::Bool => self.cast(DType::I32),
             _ => self.clone(),
         };
-        match shown.cast(DType::F64).to_vec::<f64>() {
+        match shown.cast(DType::F64).to_vec::<f64>().and_then(|values| Ok((values, self.shape()?))) {
             Err(error) => write!(f, "{error}"),
-            Ok(values) => {
+            Ok((values, shape)) => {
                 let texts: Vec<String> = values.iter().map(|value| text(self.dtype(), *value)).collect();
-                axis(f, &texts, self.0.shape.dims(), 0)
+                axis(f, &texts, shape.dims(), 0)
             }
         }
     }

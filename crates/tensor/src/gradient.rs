@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::kernel::ReduceOp;
-use panoply_ir::{Alu, Error, Math, Result, Shape};
+use panoply_ir::{Alu, Error, Math, Result, Scalar, Shape};
 
 use crate::call::{Body, Given};
 use crate::capture::{Piece, State};
@@ -211,15 +211,23 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
                 Ok(None)
             }
         }
-        Op::Reduce(ReduceOp::Sum, _) => one(g.expand_to(&x().0.shape)),
+        Op::Reduce(ReduceOp::Sum, _) => one(g.expanded(&x().0.shape)),
         Op::Reduce(ReduceOp::Prod, axes) => one(product_adjoint(x(), g, axes)),
         Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => one(share_of_extremes(x(), y, axes) * g),
-        Op::Scan(ReduceOp::Sum, axis) => one(g.flip(*axis as isize).cumsum(*axis as isize).flip(*axis as isize)),
+        Op::Scan(ReduceOp::Sum, axis) => {
+            let (g, along) = (g.filled(&[*axis], zero(g)), *axis as isize);
+            one(g.flip(along).cumsum(along).flip(along))
+        }
         Op::Scan(other, _) => {
             let message = format!("gradients: the running {} has no gradient here", other.name());
             Err(Error::mistake(message).note(format!("at {y:?}")))
         }
-        Op::Reshape => one(g.reshaped(x().0.shape.clone())),
+        Op::Reshape => {
+            // What a view leaves out has no part in the result.
+            let view = x().0.shape == y.0.shape;
+            let cut: Vec<usize> = (0..y.0.shape.rank()).filter(|axis| view && x().live(*axis).is_none()).collect();
+            one(g.filled(&cut, zero(g)).reshaped(x().0.shape.clone()))
+        }
         Op::Permute(perm) => {
             let mut inverse = vec![0; perm.len()];
             perm.iter().enumerate().for_each(|(to, from)| inverse[*from] = to);
@@ -248,6 +256,7 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
             let (part, position, along) = (&inputs[1], &inputs[2], *axis as isize);
             let (length, whole) = (part.0.shape.dims()[*axis], inputs[0].0.shape.dims()[*axis]);
             let kept = g.write(along, position, &part.zeros_like());
+            let g = &g.filled(&[*axis], zero(g));
             // Where the program says the position, what flows back is a view and needs no arithmetic on positions.
             if let Source::Op(Op::Const(at)) = position.0.source
                 && let Ok(at) = usize::try_from(at.to_i128())
@@ -263,6 +272,10 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
             Ok(Some(vec![Some(g.clone()), None, Some(rows)]))
         }
     }
+}
+
+fn zero(tensor: &Tensor) -> Scalar {
+    Scalar::from_i128(tensor.dtype(), 0)
 }
 
 /// What share of an extreme each element is: equal ones share alike, as in PyTorch's `amax`.

@@ -7,7 +7,8 @@
 //!
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
 //! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
-//! and one for the forward direction), `batch` (functions of one example for many), `capture` (functions that are built once),
+//! and one for the forward direction), `batch` (functions of one example for many), `dim` (lengths that a plan does not know),
+//! `capture` (functions that are built once),
 //! [`random`], [`realize`], `exchange` (new values in the memory of old ones), `memory_plan`, [`display`], [`conformance`] (what every device must compute).
 
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ pub mod call;
 mod capture;
 mod checkpoint;
 pub mod conformance;
+mod dim;
 pub mod display;
 mod exchange;
 pub mod gradient;
@@ -30,6 +32,7 @@ pub mod settings;
 pub mod tensor;
 
 pub use capture::{Captured, Piece, State, capture, capture_with_state};
+pub use dim::Dim;
 pub use exchange::exchange;
 pub use gradient::no_grad;
 pub use memory_plan::MemoryPlan;

@@ -134,6 +134,18 @@ impl Rng {
         })
     }
 
+    /// [`Rng::uniform`] for each element of a tensor; under a [`crate::Dim`] as many are drawn as its bound says.
+    #[track_caller]
+    pub fn uniform_like(&mut self, like: &Tensor) -> Tensor {
+        if like.is_mistake() { like.clone() } else { self.uniform(like.0.shape.clone()).ending_as(like) }
+    }
+
+    /// [`Rng::normal`] for each element of a tensor, likewise.
+    #[track_caller]
+    pub fn normal_like(&mut self, like: &Tensor) -> Tensor {
+        if like.is_mistake() { like.clone() } else { self.normal(like.0.shape.clone()).ending_as(like) }
+    }
+
     /// Seed and counter as words, for this many numbers.
     fn draw(&mut self, elems: usize) -> [Tensor; 4] {
         self.check_untouched();
@@ -195,7 +207,7 @@ fn words(seed: u64, counter: u64) -> [u32; 4] {
 /// would be a hundred arrays.
 fn bits(words: [&Tensor; 4], shape: &Shape) -> Tensor {
     if shape.elems() == 0 {
-        return Tensor::constant(Scalar::from(0u32)).expand_to(shape);
+        return Tensor::constant(Scalar::from(0u32)).expanded(shape);
     }
     let [bits] = Tensor::kernel(blocks, &words, [[shape.elems()].into()], shape.elems().div_ceil(4));
     bits.reshaped(shape.clone())

@@ -30,16 +30,37 @@ impl Tensor {
 
     /// The value's buffer, row-major; computed if it is not there.
     pub fn storage(&self) -> Result<Storage> {
+        let whole = self.whole_storage()?;
+        let Some(live) = &self.0.live else { return Ok(whole) };
+        match live.leads(self)? {
+            true => whole.slice(0..(self.shape()?.elems() * self.dtype().bytes()) as u64),
+            false => self.fixed().storage(),
+        }
+    }
+
+    /// The buffer with what of its shape is not there.
+    fn whole_storage(&self) -> Result<Storage> {
         self.eval()?;
         Ok(self.0.value.get().expect("an evaluated tensor has its value").clone())
     }
 
     /// The value's bytes: elements in row-major order, little-endian.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let storage = self.storage()?;
-        let mut bytes = vec![0; storage.bytes() as usize];
-        storage.read_bytes(&mut bytes)?;
+        let mut bytes = vec![0; self.shape()?.elems() * self.dtype().bytes()];
+        self.read(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Fills these with the bytes of the elements.
+    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+        match &self.0.live {
+            Some(live) if !live.leads(self)? => {
+                let mut whole = vec![0; self.0.shape.elems() * self.dtype().bytes()];
+                self.whole_storage()?.read_bytes(&mut whole)?;
+                live.gather(self, &whole, bytes)
+            }
+            _ => self.storage()?.read_bytes(bytes),
+        }
     }
 
     /// The elements in row-major order. `T` must be the element type.
@@ -50,8 +71,8 @@ impl Tensor {
             let message = format!("to_vec: {self:?} does not hold {}; cast it first", T::DTYPE);
             return Err(Error::mistake(message).at(Location::caller()));
         }
-        let mut elements = vec![bytemuck::Zeroable::zeroed(); self.0.shape.elems()];
-        self.storage()?.read_bytes(bytemuck::cast_slice_mut(&mut elements))?;
+        let mut elements = vec![bytemuck::Zeroable::zeroed(); self.shape()?.elems()];
+        self.read(bytemuck::cast_slice_mut(&mut elements))?;
         Ok(elements)
     }
 
@@ -59,12 +80,12 @@ impl Tensor {
     #[track_caller]
     pub fn item(&self) -> Result<f64> {
         self.check()?;
-        if self.0.shape.elems() != 1 {
+        if self.shape()?.elems() != 1 {
             let message = format!("item: {self:?} is not a single number");
             return Err(Error::mistake(message).at(Location::caller()));
         }
         let mut word = [0; 8];
-        self.storage()?.read_bytes(&mut word[..self.dtype().bytes()])?;
+        self.read(&mut word[..self.dtype().bytes()])?;
         Ok(Scalar { dtype: self.dtype(), bits: u64::from_le_bytes(word) }.to_f64())
     }
 
@@ -74,12 +95,12 @@ impl Tensor {
         if self.is_mistake() || self.device().is_none_or(|here| here == device) {
             return self.clone();
         }
-        let copied = self.storage().and_then(|storage| {
+        let copied = self.whole_storage().and_then(|storage| {
             let copy = device.allocate(storage.bytes())?;
             copy.copy_from(&storage).map(|()| copy)
         });
         match copied {
-            Ok(storage) => Tensor::from_storage(storage, self.0.shape.clone(), self.dtype()),
+            Ok(storage) => Tensor::valued(storage, self.0.shape.clone(), self.dtype(), self.0.live.clone()),
             Err(error) => Tensor::mistake(error),
         }
     }

@@ -12,6 +12,7 @@ use panoply_ir::{DType, Element, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
 use crate::call::Body;
+use crate::dim::{self, Live};
 use crate::random::Word;
 
 /// A lazy multi-dimensional array on a device.
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     pub inputs: Vec<Tensor>,
     pub shape: Shape,
     pub dtype: DType,
+    /// How much of the shape is there, if a plan is not to know.
+    pub live: Option<Box<Live>>,
     /// Where it lives; none for constants, which fit anywhere.
     pub device: Option<Device>,
     pub place: &'static Location<'static>,
@@ -82,9 +85,7 @@ impl Tensor {
                 data.len()
             )));
         }
-        let bytes: Arc<[u8]> = bytemuck::cast_slice(data).into();
-        let source = Source::Host(Mutex::new(Some(bytes)));
-        Tensor::new(source, Vec::new(), shape, T::DTYPE, Some(device.clone()))
+        Tensor::host(bytemuck::cast_slice(data).into(), shape, T::DTYPE, Some(device.clone()), None)
     }
 
     /// A tensor of elements given as bytes (little-endian, row-major) on the current device.
@@ -95,11 +96,28 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(format!("{} bytes do not fill {dtype}{shape}", bytes.len())));
         }
         match Device::current() {
-            Ok(device) => {
-                let source = Source::Host(Mutex::new(Some(bytes.into())));
-                Tensor::new(source, Vec::new(), shape, dtype, Some(device))
-            }
+            Ok(device) => Tensor::host(bytes.into(), shape, dtype, Some(device), None),
             Err(error) => Tensor::mistake(error),
+        }
+    }
+
+    /// A tensor of bytes that go to the device when they are needed there.
+    #[track_caller]
+    pub(crate) fn host(
+        bytes: Arc<[u8]>,
+        shape: Shape,
+        dtype: DType,
+        device: Option<Device>,
+        live: Option<Box<Live>>,
+    ) -> Tensor {
+        Tensor::partly(Source::Host(Mutex::new(Some(bytes))), Vec::new(), shape, dtype, device, live)
+    }
+
+    /// The bytes that are not on the device yet.
+    pub(crate) fn host_bytes(&self) -> Option<Arc<[u8]>> {
+        match &self.0.source {
+            Source::Host(bytes) => bytes.lock().expect("no thread panics while it holds host bytes").clone(),
+            _ => None,
         }
     }
 
@@ -111,8 +129,14 @@ impl Tensor {
             let message = format!("a buffer of {} bytes does not hold {dtype}{shape}", storage.bytes());
             return Tensor::mistake(Error::mistake(message));
         }
+        Tensor::valued(storage, shape, dtype, None)
+    }
+
+    /// A tensor over as many bytes as it needs.
+    #[track_caller]
+    pub(crate) fn valued(storage: Storage, shape: Shape, dtype: DType, live: Option<Box<Live>>) -> Tensor {
         let device = storage.device().clone();
-        let tensor = Tensor::new(Source::Value, Vec::new(), shape, dtype, Some(device));
+        let tensor = Tensor::partly(Source::Value, Vec::new(), shape, dtype, Some(device), live);
         let _ = tensor.0.value.set(storage);
         tensor
     }
@@ -156,6 +180,19 @@ impl Tensor {
         dtype: DType,
         device: Option<Device>,
     ) -> Tensor {
+        Tensor::partly(source, inputs, shape, dtype, device, None)
+    }
+
+    /// A node of which not all may be there.
+    #[track_caller]
+    pub(crate) fn partly(
+        source: Source,
+        inputs: Vec<Tensor>,
+        shape: Shape,
+        dtype: DType,
+        device: Option<Device>,
+        live: Option<Box<Live>>,
+    ) -> Tensor {
         if !fits(&shape, dtype) {
             return Tensor::mistake(Error::mistake(format!(
                 "{dtype}{shape} has more elements than there are addresses"
@@ -163,7 +200,7 @@ impl Tensor {
         }
         let (place, serial, depth) = (Location::caller(), Node::next_serial(), Node::depth_over(&inputs));
         let value = OnceLock::new();
-        let tensor = Tensor(Arc::new(Node { source, inputs, shape, dtype, device, place, serial, depth, value }));
+        let tensor = Tensor(Arc::new(Node { source, inputs, shape, dtype, live, device, place, serial, depth, value }));
         if depth > 0 && depth.is_multiple_of(MOST_PENDING) {
             tensor.relieve();
         }
@@ -188,12 +225,21 @@ impl Tensor {
             let error = Error::mistake(format!("{op}: is not defined for bool; cast it, for example to i32"));
             return Tensor::mistake(notes.fold(error, Error::note));
         }
-        Tensor::step(Source::Op(op), inputs, shape.into(), dtype)
+        if inputs.iter().any(|input| input.0.live.is_some()) {
+            return dim::primitive(op, inputs, shape.into(), dtype);
+        }
+        Tensor::step(Source::Op(op), inputs, shape.into(), dtype, None)
     }
 
     /// A node that computes something of its inputs, on their device.
     #[track_caller]
-    pub(crate) fn step(source: Source, inputs: &[&Tensor], shape: Shape, dtype: DType) -> Tensor {
+    pub(crate) fn step(
+        source: Source,
+        inputs: &[&Tensor],
+        shape: Shape,
+        dtype: DType,
+        live: Option<Box<Live>>,
+    ) -> Tensor {
         let mut device: Option<&Tensor> = None;
         for input in inputs {
             if input.is_mistake() {
@@ -210,7 +256,14 @@ impl Tensor {
         }
         let device = device.and_then(|tensor| tensor.0.device.clone());
         let inputs = inputs.iter().map(|input| (*input).clone()).collect();
-        Tensor::new(source, inputs, shape, dtype, device)
+        Tensor::partly(source, inputs, shape, dtype, device, live)
+    }
+
+    /// A node of this one's shape, type and device.
+    #[track_caller]
+    pub(crate) fn again(&self, source: Source, inputs: Vec<Tensor>) -> Tensor {
+        let node = &self.0;
+        Tensor::partly(source, inputs, node.shape.clone(), node.dtype, node.device.clone(), node.live.clone())
     }
 
     pub(crate) fn is_mistake(&self) -> bool {
@@ -225,9 +278,13 @@ impl Tensor {
         }
     }
 
-    /// Lengths of the axes.
+    /// Lengths of the axes. In a function under trace that of a [`crate::Dim`] is not known.
     pub fn shape(&self) -> Result<&Shape> {
-        self.check().map(|()| &self.0.shape)
+        self.check()?;
+        match &self.0.live {
+            Some(live) => live.shape(self),
+            None => Ok(&self.0.shape),
+        }
     }
 
     /// Lengths of exactly N axes.
@@ -255,10 +312,9 @@ impl Tensor {
             return self.clone();
         }
         if let Some(storage) = self.0.value.get() {
-            return Tensor::from_storage(storage.clone(), self.0.shape.clone(), self.0.dtype);
+            return Tensor::valued(storage.clone(), self.0.shape.clone(), self.0.dtype, self.0.live.clone());
         }
-        let node = &self.0;
-        Tensor::new(Source::Detach, vec![self.clone()], node.shape.clone(), node.dtype, node.device.clone())
+        self.again(Source::Detach, vec![self.clone()])
     }
 
     /// Whether both are the same node.
@@ -295,8 +351,9 @@ impl Node {
 
     /// The inputs that its value is made of.
     pub fn operands(&self) -> &[Tensor] {
-        match self.source {
+        match &self.source {
             Source::Checkpoint(_) => &self.inputs[..1],
+            Source::Call(body, _) => &self.inputs[..body.reads],
             _ => &self.inputs,
         }
     }

@@ -4,7 +4,7 @@ use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::Target;
 use panoply_ir::kernel::{Kernel, Space};
 use panoply_tensor::realize::Traced;
-use panoply_tensor::{Attention, Conv, DType, Device, Order, Tensor, Window};
+use panoply_tensor::{Attention, Conv, DType, Device, Dim, Order, Tensor, Window};
 
 /// An expression with the most steps its value, and its value with all gradients, may take on the CPU.
 struct Row {
@@ -127,6 +127,47 @@ fn expressions_take_no_more_kernels_than_they_should() {
         }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Rows whose first so many inputs begin with a batch.
+const BATCHED: &[(&str, usize)] = &[
+    ("layer norm", 1),
+    ("softmax", 1),
+    ("product, bias, gelu", 1),
+    ("conv2d, gelu", 1),
+    ("max pool", 1),
+    ("average pool", 1),
+    ("attention", 3),
+    ("fft of 128", 1),
+];
+
+/// A routine does its work where a length that the plan does not know only comes along.
+#[test]
+fn a_batch_of_some_length_takes_the_same_routines() {
+    let device = Device::get("cpu").unwrap();
+    let routines = |steps: &[PlanStep]| steps.iter().filter(|step| matches!(step, PlanStep::Routine { .. })).count();
+    device.scope(|| {
+        for (name, batched) in BATCHED {
+            let row = ROWS.iter().find(|row| row.name == *name).expect("a row has this name");
+            let counts = [false, true].map(|open| {
+                let batch = Dim::new("batch", row.inputs[0][0]);
+                let tensor = |(n, shape): (usize, &&'static [usize])| {
+                    let x = Tensor::from_slice(&vec![0.5f32; shape.iter().product()], *shape);
+                    if open && n < *batched { x.with_dim(0, &batch) } else { x }
+                };
+                let inputs: Vec<Tensor> = row.inputs.iter().enumerate().map(tensor).collect();
+                let value = (row.op)(&inputs);
+                let gradients = value.square().sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).unwrap();
+                let forward = steps(&device, &[&value]);
+                let both = steps(&device, &[&value].into_iter().chain(&gradients).collect::<Vec<&Tensor>>());
+                [forward.len(), routines(&forward), both.len(), routines(&both)]
+            });
+            let [plain, open] = counts;
+            assert_eq!(open[..2], plain[..2], "{name}: steps and routines of the value");
+            // What is summed over the batch is copied, with zeros where nothing is.
+            assert!(open[2] <= plain[2] + 3 && open[3] == plain[3], "{name}: {open:?} with gradients, not {plain:?}");
+        }
+    });
 }
 
 /// Counting takes as long as the square of a row.

@@ -1,6 +1,6 @@
 //! Some examples on the device, and all of them some at a time.
 
-use panoply_tensor::{Error, Result, Tensor};
+use panoply_tensor::{Dim, Error, Result, Tensor};
 
 use super::Dataset;
 
@@ -22,6 +22,13 @@ impl Examples {
     /// How many examples.
     pub fn examples(&self) -> Result<usize> {
         Ok(self.targets.shape()?.dims()[0])
+    }
+
+    /// The same as a batch of this length, which a plan does not know: a short last one runs the plan of the others, for what they cost.
+    #[must_use]
+    #[track_caller]
+    pub fn with_dim(&self, dim: &Dim) -> Examples {
+        self.map(|part| part.with_dim(0, dim))
     }
 
     /// All that it consists of.

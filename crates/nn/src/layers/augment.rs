@@ -16,7 +16,10 @@ pub struct Shift {
 
 impl Layer for Shift {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        let Ok(shape) = input.shape().cloned() else { return input.clone() };
+        let shape = match input.shape() {
+            Ok(shape) => shape.clone(),
+            Err(error) => return Tensor::from_mistake(error),
+        };
         let (Some(rng), [batch, _, _, ..]) = (pass.rng(), shape.dims()) else { return input.clone() };
         (2..shape.rank()).fold(input.clone(), |x, axis| self.along(&x, axis, *batch, shape.dims(), rng))
     }
@@ -48,7 +51,10 @@ pub struct Flip {
 
 impl Layer for Flip {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        let Ok(shape) = input.shape() else { return input.clone() };
+        let shape = match input.shape() {
+            Ok(shape) => shape,
+            Err(error) => return Tensor::from_mistake(error),
+        };
         let Some(rng) = pass.rng() else { return input.clone() };
         let mut around = vec![1; shape.rank()];
         around[0] = shape.dims()[0];
@@ -68,9 +74,9 @@ pub struct Noise {
 
 impl Layer for Noise {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        match (input.shape(), pass.rng()) {
-            (Ok(shape), Some(rng)) => input + (rng.normal(shape.clone()) * self.deviation).cast(input.dtype()),
-            _ => input.clone(),
+        match pass.rng() {
+            Some(rng) => input + (rng.normal_like(input) * self.deviation).cast(input.dtype()),
+            None => input.clone(),
         }
     }
 }

@@ -13,7 +13,9 @@ pub trait Dropout {
 
 impl Dropout for Tensor {
     fn dropout(&self, probability: f64, pass: &mut Pass<'_>) -> Tensor {
-        let Ok(shape) = self.shape() else { return self.clone() };
+        if self.check().is_err() {
+            return self.clone();
+        }
         if !(0.0..1.0).contains(&probability) {
             return Tensor::from_mistake(Error::mistake(format!(
                 "dropout: probability {probability} is not in 0 .. 1"
@@ -21,7 +23,7 @@ impl Dropout for Tensor {
         }
         match pass.rng() {
             Some(rng) if probability > 0.0 => {
-                let kept = rng.uniform(shape.clone()).ge(&Tensor::scalar(probability as f32));
+                let kept = rng.uniform_like(self).ge(&Tensor::scalar(probability as f32));
                 (self * (1.0 / (1.0 - probability))).where_(&kept, &self.zeros_like())
             }
             _ => self.clone(),

@@ -145,15 +145,13 @@ impl Layer for BatchNorm {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
         let (dtype, input) = &widened(input);
         let (mean, variance) = if pass.is_training() {
-            let Ok(shape) = input.shape() else { return input.clone() };
-            let (rows, channels) = match *shape.dims() {
-                [_, channels] => (input.t(), channels),
-                [_, channels, ..] => (input.transpose(0, 1).flatten(1), channels),
-                _ => return self.running_mean.tensor().by_channel(input),
-            };
-            let (mean, variance) = (rows.mean(1), rows.var(1, 0));
-            let count = (shape.elems() / channels.max(1)) as f64;
-            let unbiased = &variance * (count / (count - 1.0));
+            let fits = self.running_mean.tensor().by_channel(input);
+            if fits.check().is_err() {
+                return fits;
+            }
+            let rows = input.transpose(0, 1).flatten(1);
+            let (mean, variance, count) = (rows.mean(1), rows.var(1, 0), rows.length(1).cast(rows.dtype()));
+            let unbiased = &variance * (&count / (&count - 1.0));
             let moved = |old: Tensor, new: &Tensor| old * (1.0 - self.momentum) + new * self.momentum;
             pass.update(&self.running_mean, moved(pass.state(&self.running_mean), &mean));
             pass.update(&self.running_var, moved(pass.state(&self.running_var), &unbiased));

@@ -140,7 +140,7 @@ impl Recurrent {
             let mistake = Tensor::from_mistake(error);
             (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
         };
-        let [batch, time, _] = match input.dims::<3>() {
+        let [_, time, _] = match input.dims::<3>() {
             Ok(dims) => dims,
             Err(error) => return wrong(error),
         };
@@ -159,11 +159,7 @@ impl Recurrent {
             for (side, direction) in layer.directions.iter().enumerate() {
                 let index = last.len();
                 let state = |memory: &Tensor| memory.narrow(0, index, 1).squeeze(0);
-                let zeros = || Tensor::zeros([batch, self.hidden], sequence.dtype());
-                let state = match start {
-                    Some(memory) => (state(&memory.hidden), state(&memory.cell)),
-                    None => (zeros(), zeros()),
-                };
+                let state = start.map(|memory| (state(&memory.hidden), state(&memory.cell)));
                 let (outputs, state) = self.along(direction, &sequence, runs, state, side == 1, pass);
                 sides.push(Tensor::stack(&outputs, 0));
                 last.push(state);
@@ -175,17 +171,16 @@ impl Recurrent {
         (sequence, Memory { hidden: Tensor::stack(&hidden, 0), cell: Tensor::stack(&cell, 0) })
     }
 
-    /// The outputs of one direction, in the order of time, and the state it ends with.
+    /// The outputs of one direction, in the order of time, and the state it ends with, from one or from zeros.
     fn along(
         &self,
         weights: &Direction,
         sequence: &Tensor,
         runs: Option<&Tensor>,
-        mut state: (Tensor, Tensor),
+        state: Option<(Tensor, Tensor)>,
         backwards: bool,
         pass: &Pass<'_>,
     ) -> (Vec<Tensor>, (Tensor, Tensor)) {
-        let [time, batch, features] = sequence.dims::<3>().unwrap_or_default();
         let cast = |weight: &Param| pass.cast(weight.tensor());
         let (recurrent, hidden_bias) = (cast(&weights.hidden_weight).t(), cast(&weights.hidden_bias));
         // A GRU's hidden part is weighed before it is added to the inputs'.
@@ -193,15 +188,27 @@ impl Recurrent {
             Cell::Plain | Cell::Lstm => (cast(&weights.input_bias) + hidden_bias, None),
             Cell::Gru => (cast(&weights.input_bias), Some(hidden_bias)),
         };
-        let rows = sequence.reshape([time * batch, features].map(|length| length as isize));
+        let [time, batch, features] = sequence.dims::<3>().unwrap_or_default();
+        // As rows of one matrix what flows back is joined once; batches of any length have no number of rows.
+        let as_rows = !sequence.has_dim();
+        let rows = if as_rows {
+            sequence.reshape([time * batch, features].map(|length| length as isize))
+        } else {
+            sequence.clone()
+        };
         let inputs = rows.matmul(&cast(&weights.input_weight).t()) + bias;
+        let input_at = |at: usize| match as_rows {
+            true => inputs.narrow(0, at * batch, batch),
+            false => inputs.narrow(0, at, 1).squeeze(0),
+        };
+        let zeros = || input_at(0).narrow(-1, 0, self.hidden).zeros_like();
+        let mut state = state.unwrap_or_else(|| (zeros(), zeros()));
         let mut outputs = Vec::with_capacity(time);
         for step in 0..time {
             let at = if backwards { time - 1 - step } else { step };
-            let input = inputs.narrow(0, at * batch, batch);
             let back = state.0.matmul(&recurrent);
             let back = hidden_bias.iter().fold(back, |back, bias| back + bias);
-            let next = self.step(&input, &back, &state);
+            let next = self.step(&input_at(at), &back, &state);
             let Some(runs) = runs else {
                 outputs.push(next.0.clone());
                 state = next;

@@ -34,6 +34,7 @@ struct Part {
 impl Flows {
     /// Adds what flows into a tensor.
     pub fn add(&mut self, to: &Tensor, flow: Tensor) {
+        let flow = flow.ending_as(to);
         let sum = &mut self.found.entry(key(to)).or_default().sum;
         *sum = Some(match sum.take() {
             Some(before) => before + flow,
@@ -66,7 +67,8 @@ impl Flows {
     pub fn of(&mut self, tensor: &Tensor) -> Option<Tensor> {
         let flow = self.found.get_mut(&key(tensor))?;
         let (parts, products) = (std::mem::take(&mut flow.parts), std::mem::take(&mut flow.products));
-        if products.len() > FEW_PRODUCTS && tensor.0.shape.rank() == 2 {
+        let whole = |product: &[Tensor; 2]| product.iter().all(|operand| operand.0.live.is_none());
+        if products.len() > FEW_PRODUCTS && tensor.0.shape.rank() == 2 && products.iter().all(whole) {
             // Each sum goes once over all rows, and no product of a few of them is ever stored.
             // In the program's order, as parts are: what flows into both is then joined once.
             let [left, flow] =
@@ -76,7 +78,7 @@ impl Flows {
             products.iter().for_each(|[left, flow]| self.add(tensor, left.t().matmul(flow)));
         }
         if !parts.is_empty() {
-            self.add(tensor, whole(tensor, parts));
+            self.add(tensor, gathered(tensor, parts));
         }
         self.found[&key(tensor)].sum.clone()
     }
@@ -96,7 +98,7 @@ impl Part {
 }
 
 /// What flows into all of a tensor, from what flows into parts of it.
-fn whole(tensor: &Tensor, mut parts: Vec<Part>) -> Tensor {
+fn gathered(tensor: &Tensor, mut parts: Vec<Part>) -> Tensor {
     parts.sort_by_key(|part| (part.axis, part.start));
     let axis = parts[0].axis;
     let along = parts.iter().all(|part| part.axis == axis);

@@ -128,7 +128,7 @@ pub(crate) fn push_forward(y: &Tensor, wanted: &[&Tensor], directions: &[&Tensor
             continue;
         }
         match tangent(&tensor, &inputs)? {
-            Some(moved) => drop(moves.insert(key(&tensor), moved)),
+            Some(moved) => drop(moves.insert(key(&tensor), moved.ending_as(&tensor))),
             None => drop(cut.get_or_insert(tensor)),
         }
     }
@@ -161,8 +161,9 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         | Op::Reshape
         | Op::Permute(_)
         | Op::Expand
-        | Op::Pad(_)
-        | Op::Slice(_) => first().map(|moved| Tensor::primitive(op.clone(), &[&moved], y.0.shape.clone(), y.dtype())),
+        | Op::Pad(_) => first().map(|moved| Tensor::primitive(op.clone(), &[&moved], y.0.shape.clone(), y.dtype())),
+        // What is not there of the whole is not there of how it moves.
+        Op::Slice(_) => first().map(|moved| y.again(Source::Op(op.clone()), vec![moved])),
         Op::Reduce(ReduceOp::Prod, axes) => {
             first().map(|moved| product_adjoint(&inputs[0], &moved, axes).reduced(ReduceOp::Sum, axes.clone()))
         }

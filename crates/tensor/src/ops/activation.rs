@@ -148,7 +148,7 @@ impl Tensor {
     /// The first half of an axis times the sigmoid of the second. [Dauphin et al. 2017]
     #[track_caller]
     pub fn glu(&self, axis: isize) -> Tensor {
-        let half = match self.axis("glu", axis) {
+        let half = match self.whole_axis("glu", axis) {
             Ok(place) => self.0.shape.dims()[place] / 2,
             Err(mistake) => return mistake,
         };

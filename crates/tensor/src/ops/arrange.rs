@@ -56,6 +56,10 @@ impl Tensor {
             let message = format!("diagonal: {self:?} has no diagonal {offset} places right of the main one");
             return Tensor::mistake(Error::mistake(message));
         }
+        let rank = self.0.shape.rank();
+        if let Err(mistake) = self.is_whole("diagonal", rank - 2..rank) {
+            return mistake;
+        }
         let line = self.flatten(-2);
         let mut slices = line.whole();
         let slice = slices.last_mut().expect("a line has an axis");
@@ -73,7 +77,7 @@ impl Tensor {
     /// Moved along an axis by that many places; what leaves at the end comes back at the beginning.
     #[track_caller]
     pub fn roll(&self, shift: isize, axis: isize) -> Tensor {
-        let place = match self.axis("roll", axis) {
+        let place = match self.whole_axis("roll", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
@@ -92,20 +96,20 @@ impl Tensor {
     /// Repeated that many times along an axis.
     #[track_caller]
     pub fn tile(&self, times: usize, axis: isize) -> Tensor {
-        let place = match self.axis("tile", axis) {
+        let place = match self.whole_axis("tile", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
         let dims = self.0.shape.dims();
         let repeated = Shape::new([&dims[..place], &[times], &dims[place..]].concat());
         let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
-        self.unsqueeze(place as isize).expand_to(&repeated).reshaped(joined)
+        self.unsqueeze(place as isize).expanded(&repeated).reshaped(joined)
     }
 
     /// Parts of an axis of these lengths, which add up to it.
     #[track_caller]
     pub fn split(&self, lengths: &[usize], axis: isize) -> Vec<Tensor> {
-        let place = match self.axis("split", axis) {
+        let place = match self.whole_axis("split", axis) {
             Ok(place) => place,
             Err(mistake) => return vec![mistake; lengths.len()],
         };
@@ -130,7 +134,7 @@ impl Tensor {
         let dims = self.0.shape.dims();
         let repeated = Shape::new([&dims[..=place], &[times], &dims[place + 1..]].concat());
         let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
-        self.unsqueeze(place as isize + 1).expand_to(&repeated).reshaped(joined)
+        self.unsqueeze(place as isize + 1).expanded(&repeated).reshaped(joined)
     }
 
     /// An axis moved to another place; the others keep their order.
@@ -161,7 +165,7 @@ impl Tensor {
         let along = |(axis, vector): (usize, &&Tensor)| {
             let mut dims = vec![1; vectors.len()];
             dims[axis] = vector.0.shape.elems();
-            vector.reshaped(dims.into()).expand_to(&shape)
+            vector.reshaped(dims.into()).expanded(&shape)
         };
         vectors.iter().enumerate().map(along).collect()
     }
@@ -169,7 +173,7 @@ impl Tensor {
     /// Matrices with these elements on the main diagonal and zeros elsewhere: `[…, n]` becomes `[…, n, n]`.
     #[track_caller]
     pub fn diagonal_matrix(&self) -> Tensor {
-        let size = match self.axis("diagonal_matrix", -1) {
+        let size = match self.whole_axis("diagonal_matrix", -1) {
             Ok(axis) => self.0.shape.dims()[axis],
             Err(mistake) => return mistake,
         };
@@ -186,7 +190,7 @@ impl Tensor {
     /// Each element along an axis less the one before; the axis becomes one shorter.
     #[track_caller]
     pub fn diff(&self, axis: isize) -> Tensor {
-        let length = match self.axis("diff", axis) {
+        let length = match self.whole_axis("diff", axis) {
             Ok(place) => self.0.shape.dims()[place],
             Err(mistake) => return mistake,
         };

@@ -9,6 +9,7 @@ use panoply_ir::routine::{self, Mask, Routine};
 use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::call::Operation;
+use crate::dim;
 use crate::tensor::Tensor;
 
 /// Who may look at whom.
@@ -71,18 +72,44 @@ impl Tensor {
                 return wrong(&format!("the mask {mask:?} is no bool or {dtype} that broadcasts to scores {scores}"));
             }
         }
+        if let Err(mistake) = self.ends_with(keys, values) {
+            return mistake;
+        }
         let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
         let settings = (attention.causal, attention.past, scale);
         let [output, _] = attended([self, keys, values], attention.mask, settings);
         output
     }
 
-    /// Queries, or what stands in their place, of heads that share keys, one after another, so that no key is repeated.
+    /// Whether queries, keys and values that fit are as much of their axes; all is there of heads and widths.
+    #[track_caller]
+    fn ends_with(&self, keys: &Tensor, values: &Tensor) -> Result<(), Tensor> {
+        let rank = self.0.shape.rank();
+        for operand in [self, keys, values] {
+            operand.is_whole("attention", [rank - 3, rank - 1])?;
+        }
+        let lead = (0..rank - 3).map(|axis| vec![(self, axis), (keys, axis), (values, axis)]);
+        for axes in lead.chain([vec![(keys, rank - 2), (values, rank - 2)]]) {
+            dim::meet("attention", &axes).map_err(Tensor::mistake)?;
+        }
+        Ok(())
+    }
+
+    /// Queries, or what stands in their place, of heads that share keys, one after another, so that no key is repeated. Where not all
+    /// queries are there, the first of all heads come first.
     fn joined(&self, keys: &Tensor) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
         let (q, rank) = (self.0.shape.dims(), self.0.shape.rank());
         let shared = keys.0.shape.dims()[rank - 3];
-        let joined = [&q[..rank - 3], &[shared, q[rank - 3] / shared * q[rank - 2], q[rank - 1]]].concat();
-        self.reshaped(joined.into())
+        let (heads, length, width) = (q[rank - 3] / shared, q[rank - 2], q[rank - 1]);
+        let joined = [&q[..rank - 3], &[shared, heads * length, width]].concat();
+        if self.live(rank - 2).is_none() {
+            return self.reshaped(joined.into());
+        }
+        let apart = [&q[..rank - 3], &[shared, heads, length, width]].concat();
+        self.reshaped(apart.into()).transpose(-3, -2).reshaped(joined.into())
     }
 
     /// The product of this, for each of `heads`, with what heads share.
@@ -92,8 +119,13 @@ impl Tensor {
         if product.is_mistake() {
             return product;
         }
-        let width = product.0.shape.dims()[rank - 1];
-        product.reshaped([&h[..rank - 1], &[width]].concat().into())
+        let (width, shared) = (product.0.shape.dims()[rank - 1], product.0.shape.dims()[rank - 3]);
+        let whole = [&h[..rank - 1], &[width]].concat();
+        if product.live(rank - 2).is_none() {
+            return product.reshaped(whole.into());
+        }
+        let apart = [&h[..rank - 3], &[shared, h[rank - 2], h[rank - 3] / shared, width]].concat();
+        product.reshaped(apart.into()).transpose(-3, -2).reshaped(whole.into())
     }
 
     /// The scores of queries with keys, with minus infinity where a key is not seen.
@@ -104,6 +136,9 @@ impl Tensor {
 
     /// Scores `[…, queries, keys]` with minus infinity where a key is not seen.
     fn masked(&self, mask: Option<&Tensor>, past: Option<usize>) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
         let mut scores = self.clone();
         let never = self.literal(f64::NEG_INFINITY);
         match mask {

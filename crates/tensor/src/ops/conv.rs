@@ -8,7 +8,7 @@
 use std::panic::Location;
 
 use panoply_ir::routine::{self, ConvAxis, Routine};
-use panoply_ir::{DType, Error, Shape};
+use panoply_ir::{DType, Error, Scalar, Shape};
 
 use super::window::Window;
 use crate::call::Operation;
@@ -144,6 +144,8 @@ impl Tensor {
     /// What flows to the filters, of these sizes, of a convolution of `x` when this flows to its output.
     #[track_caller]
     fn conv_filters<const N: usize>(&self, x: &Tensor, conv: &Conv<N>, sizes: [usize; N]) -> Tensor {
+        // Sums over the batch: what is not there of it is zeros, and a device may do the rest whole.
+        let [g, x] = [self, x].map(|x| x.filled(&[0], Scalar::from_i128(x.dtype(), 0)));
         let [flow] = Operation {
             name: "conv_filters",
             body: |[g, x], (conv, sizes): &(Conv<N>, [usize; N])| [g.correlated(x, conv, sizes)],
@@ -156,7 +158,7 @@ impl Tensor {
                 conv.routine(g.dtype(), x, &w).map(Routine::ConvFilters)
             },
         }
-        .on([self, x], (*conv, sizes));
+        .on([&g, &x], (*conv, sizes));
         flow
     }
 
@@ -274,6 +276,8 @@ impl Tensor {
             let note = format!("left {self:?}, right {filters:?}");
             Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).at(place)))
         };
+        self.is_whole(op, 1..x.len())?;
+        filters.is_whole(op, 0..w.len())?;
         if self.dtype() != filters.dtype() {
             return wrong(format!("element types {} and {} differ", self.dtype(), filters.dtype()));
         }

@@ -9,7 +9,7 @@ impl Tensor {
     /// Every element is `value`, which is part of the program.
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>) -> Tensor {
-        Tensor::constant(value.into()).expand_to(&shape.into())
+        Tensor::constant(value.into()).expanded(&shape.into())
     }
 
     /// Zeros.
@@ -70,12 +70,12 @@ impl Tensor {
     /// Zeros of this tensor's shape and element type.
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {
-        self.literal(0.0).expand_to(&self.0.shape)
+        self.literal(0.0).expanded(&self.0.shape).ending_as(self)
     }
 
     /// Ones of this tensor's shape and element type.
     #[track_caller]
     pub fn ones_like(&self) -> Tensor {
-        self.literal(1.0).expand_to(&self.0.shape)
+        self.literal(1.0).expanded(&self.0.shape).ending_as(self)
     }
 }

@@ -35,11 +35,10 @@ impl Tensor {
         let (time, batch, most) = (self.0.shape.dims()[0], self.0.shape.dims()[1], targets.0.shape.dims()[1]);
         // A blank before, between and after the labels.
         let states = 2 * most + 1;
-        let blanks = |count: usize| targets.literal(blank as f64).expand_to(&[batch, count].into());
+        let blanks = |count: usize| targets.literal(blank as f64).expanded(&[batch, count].into());
         let pairs = Tensor::stack(&[blanks(most), targets.clone()], 2).flatten(1);
         let read = if most == 0 { blanks(1) } else { Tensor::concat(&[pairs, blanks(1)], 1) };
-        let emitted =
-            self.permute([1, 0, 2]).take_along(&read.unsqueeze(1).expand_to(&[batch, time, states].into()), 2);
+        let emitted = self.permute([1, 0, 2]).take_along(&read.unsqueeze(1).expanded(&[batch, time, states].into()), 2);
         let never = |like: &Tensor| like.literal(NEVER);
         // The blank between two labels may be left out unless they are the same.
         let two_before = shifted(&read, 2, targets.literal(blank as f64));
@@ -70,7 +69,7 @@ impl Tensor {
 /// Columns moved to the right by some places, with this in the first ones.
 fn shifted(rows: &Tensor, places: usize, fill: Tensor) -> Tensor {
     let [batch, columns] = [rows.0.shape.dims()[0], rows.0.shape.dims()[1]];
-    let before = fill.expand_to(&[batch, places.min(columns)].into());
+    let before = fill.expanded(&[batch, places.min(columns)].into());
     if columns <= places {
         return before;
     }

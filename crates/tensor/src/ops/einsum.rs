@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Shape};
 
+use crate::dim;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -44,8 +45,19 @@ impl Tensor {
                 format!("einsum: `{formula}`: operands are numbers of one type, not {first} and {}", other.dtype());
             return Tensor::mistake(Error::mistake(message).note(format!("operand {other:?}")));
         }
+        for label in lengths.keys() {
+            let named = |labels: &Vec<char>| (0..labels.len()).find(|axis| labels[*axis] == *label);
+            let axes = operands.iter().zip(&inputs).filter_map(|(operand, labels)| Some((*operand, named(labels)?)));
+            let long = axes.filter(|(operand, axis)| operand.0.shape.dims()[*axis] > 1);
+            if let Err(error) = dim::meet("einsum", &long.collect::<Vec<(&Tensor, usize)>>()) {
+                return Tensor::mistake(error);
+            }
+        }
         let terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(operand, labels, &lengths));
         let mut terms: Vec<Term> = terms.collect();
+        if let Some(wrong) = terms.iter().find(|term| term.tensor.is_mistake()) {
+            return wrong.tensor.clone();
+        }
         while let Some((left, right)) = cheapest(&terms, &lengths) {
             let (right, left) = (terms.remove(right), terms.remove(left));
             let later = |label: &char| result.contains(label) || terms.iter().any(|term| term.labels.contains(label));
@@ -186,6 +198,9 @@ impl Term {
             let order = rest.iter().copied().chain([first, second]).collect();
             term.tensor = term.tensor.permuted(order).diagonal();
             term.labels = rest.iter().map(|i| term.labels[*i]).chain([label]).collect();
+        }
+        if term.tensor.is_mistake() {
+            return term;
         }
         let kept: Vec<char> = term.labels.iter().copied().filter(|l| term.length(*l) == lengths[l]).collect();
         term.over(&kept)

@@ -48,7 +48,7 @@ impl Tensor {
                 }
             };
         }
-        let expanded: Vec<Tensor> = operands.iter().map(|operand| operand.expand_to(&shape)).collect();
+        let expanded: Vec<Tensor> = operands.iter().map(|operand| operand.expanded(&shape)).collect();
         let inputs: Vec<&Tensor> = expanded.iter().collect();
         let result = if op.is_comparison() { DType::Bool } else { dtype };
         Tensor::primitive(Op::Alu(op), &inputs, shape, result)

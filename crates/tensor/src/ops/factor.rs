@@ -188,6 +188,7 @@ impl Tensor {
         if self.is_mistake() {
             return Err(self.clone());
         }
+        self.is_whole(op, 0..self.0.shape.rank())?;
         let needed = match *self.0.shape.dims() {
             [.., rows, columns] if square && rows != columns => "square matrices",
             [.., rows, columns] if rows == 0 || columns == 0 => "elements",
@@ -210,6 +211,7 @@ impl Tensor {
             let note = format!("left {self:?}, right {right:?}");
             Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).at(place)))
         };
+        right.is_whole(op, 0..right.0.shape.rank())?;
         let column = if right.0.shape.rank() == 1 { right.unsqueeze(1) } else { right.clone() };
         let (a, b) = (self.0.shape.dims(), column.0.shape.dims());
         let &[.., rows, columns] = b else { return wrong("a single number is no right side".to_string()) };
@@ -225,7 +227,7 @@ impl Tensor {
             Err(error) => return wrong(error.message().to_string()),
         };
         let whole = |last: [usize; 2]| Shape::new([lead.dims(), &last].concat());
-        Ok((self.expand_to(&whole([size, size])), column.expand_to(&whole([size, columns]))))
+        Ok((self.expanded(&whole([size, size])), column.expanded(&whole([size, columns]))))
     }
 
     /// A solution in the form of its right side.
@@ -395,7 +397,7 @@ fn orthonormal(a: &Tensor) -> Tensor {
     let mut q: Option<Tensor> = None;
     for v in found.iter().rev() {
         let &[batch, rows, width] = v.0.shape.dims() else { unreachable!("it has three axes") };
-        let one = Tensor::eye(width, v.dtype()).expand_to(&[batch, width, width].into());
+        let one = Tensor::eye(width, v.dtype()).expanded(&[batch, width, width].into());
         let start = match &q {
             None => one.pad(&[(0, 0), (0, rows - width), (0, 0)]),
             Some(q) => {

@@ -118,7 +118,7 @@ impl Tensor {
     /// `[…, n / 2 + 1, 2]`.
     #[track_caller]
     pub fn rfft(&self, axis: isize) -> Tensor {
-        let place = match self.axis("rfft", axis) {
+        let place = match self.whole_axis("rfft", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
@@ -214,7 +214,7 @@ impl Tensor {
         } else if !matches!(self.dtype(), DType::F32 | DType::F64) {
             format!("needs f32 or f64, not {self:?}")
         } else {
-            return Ok(place as usize);
+            return self.is_whole(op, [place as usize, rank as usize]).map(|()| place as usize);
         };
         Err(Tensor::mistake(Error::mistake(format!("{op}: {wrong}"))))
     }
@@ -226,6 +226,9 @@ impl Tensor {
         let moved = self.transpose(place as isize, last);
         let (dims, n) = (moved.0.shape.clone(), self.0.shape.dims()[place]);
         let flat = moved.reshaped([self.0.shape.elems() / (2 * n), n, 2].into());
+        if flat.is_mistake() {
+            return flat;
+        }
         line(&flat, inverse).reshaped(dims).transpose(place as isize, last)
     }
 

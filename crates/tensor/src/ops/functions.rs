@@ -96,7 +96,7 @@ impl Tensor {
         if let Some(mistake) = [self, x, &zero].into_iter().find(|tensor| tensor.is_mistake()) {
             return mistake.clone();
         }
-        let [y, x] = [self, x].map(|tensor| tensor.expand_to(&zero.0.shape));
+        let [y, x] = [self, x].map(|tensor| tensor.expanded(&zero.0.shape));
         Tensor::call_with_gradient(
             "atan2",
             [&y, &x],

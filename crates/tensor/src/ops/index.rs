@@ -8,6 +8,7 @@ use panoply_ir::graph::Op;
 use panoply_ir::kernel::{Access, AtomicOp, Builtin, Guard, Kernel};
 use panoply_ir::{Alu, DType, Error, Shape, Type};
 
+use crate::dim;
 use crate::tensor::Tensor;
 
 /// What becomes of an element at whose position something is put.
@@ -52,6 +53,9 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         let line = self.reshaped([self.0.shape.elems()].into());
+        if line.is_mistake() {
+            return line;
+        }
         let wanted = positions.0.shape.clone();
         line.put_rows("put_along", &places, values, wanted, put).reshaped(self.0.shape.clone())
     }
@@ -88,6 +92,7 @@ impl Tensor {
             inside = inside.bitand(&within);
         }
         let rows = self.reshaped([&[lead.iter().product()], rest].concat().into());
+        rows.check().map_err(|_| rows.clone())?;
         rows.counted(op)?;
         let places = places.where_(&inside, &places.literal(-1.0));
         if let Err(error) = places.check() {
@@ -111,6 +116,9 @@ impl Tensor {
             return Err(Tensor::mistake(Error::mistake(message)));
         }
         self.counted(op)?;
+        for i in (0..dims.len()).filter(|i| *i != place) {
+            dim::meet(op, &[(self, i), (positions, i)]).map_err(Tensor::mistake)?;
+        }
         let strides = self.0.shape.strides();
         let (inside, along) = positions.within(dims[place]);
         let mut places = &along * along.literal(strides[place] as f64);
@@ -149,12 +157,17 @@ impl Tensor {
             let message = format!("{op}: {values:?} cannot be put into {wanted} places of type {}", self.dtype());
             return Tensor::mistake(Error::mistake(message));
         }
+        for operand in [self, places, values] {
+            if let Err(mistake) = operand.is_whole(op, 0..operand.0.shape.rank()) {
+                return mistake;
+            }
+        }
         let (count, length) = (places.0.shape.elems(), self.0.shape.dims()[0]);
         if count == 0 || self.0.shape.elems() == 0 {
             return self.clone();
         }
         let places = places.reshaped([count].into());
-        let values = values.expand_to(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
+        let values = values.expanded(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
         if put == Put::Add {
             return self.scatter_add(0, &places, &values);
         }

@@ -49,7 +49,7 @@ impl Tensor {
             }
         };
         let over = |rows: usize, columns: usize| Shape::new([batch.dims(), &[rows, columns]].concat());
-        let (x, y) = (self.expand_to(&over(m, k)), other.expand_to(&over(k, n)));
+        let (x, y) = (self.expanded(&over(m, k)), other.expanded(&over(k, n)));
         Tensor::primitive(Op::MatMul, &[&x, &y], over(m, n), self.dtype())
     }
 

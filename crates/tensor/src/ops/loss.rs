@@ -30,7 +30,7 @@ impl Tensor {
         Tensor::call("cross entropy", [self, classes], (), |[logits, classes], ()| {
             let dims = logits.0.shape.dims();
             let right = classes.one_hot(dims[1], logits.dtype());
-            -((logits.log_softmax(-1) * right).sum(..) / logits.literal(dims[0] as f64))
+            -((logits.log_softmax(-1) * right).sum(..) / logits.count(&[0]))
         })
     }
 
@@ -56,7 +56,7 @@ impl Tensor {
         let hot = if by_class { target.one_hot(classes, self.dtype()) } else { target.clone() };
         let kept = options.ignore.map(|class| target.ne(&target.literal(class as f64)).cast(self.dtype()));
         let spread = self.slot(options.smoothing);
-        let smooth = &hot * (self.literal(1.0) - &spread) + &spread / self.literal(classes as f64);
+        let smooth = &hot * (self.literal(1.0) - &spread) + &spread / self.count(&[1]);
         let weighted = |shares: Tensor| match options.weights {
             Some(weights) => shares * weights,
             None => shares,
@@ -65,7 +65,7 @@ impl Tensor {
         let (total, count) = match (&kept, by_class) {
             (Some(kept), _) => ((&each * kept).sum(..), (weighted(hot).sum(-1) * kept).sum(..)),
             (None, true) if options.weights.is_some() => (each.sum(..), weighted(hot).sum(..)),
-            (None, _) => (each.sum(..), self.literal(logits[0] as f64)),
+            (None, _) => (each.sum(..), self.count(&[0])),
         };
         total / count
     }
@@ -83,7 +83,7 @@ impl Tensor {
         }
         let right = classes.one_hot(logs[1], DType::Bool);
         // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
-        -(self.where_(&right, &self.literal(0.0)).sum(..) / self.literal(logs[0] as f64))
+        -(self.where_(&right, &self.literal(0.0)).sum(..) / self.count(&[0]))
     }
 
     /// Mean squared difference.

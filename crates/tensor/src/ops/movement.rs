@@ -96,6 +96,18 @@ impl Tensor {
     /// Axes of length 1 (and missing leading axes) repeat to this shape.
     #[track_caller]
     pub fn expand_to(&self, shape: &Shape) -> Tensor {
+        if self.is_mistake() || self.0.live.is_none() {
+            return self.expanded(shape);
+        }
+        match self.stored_under(shape) {
+            Ok(shape) => self.expanded(&shape),
+            Err(error) => Tensor::mistake(error),
+        }
+    }
+
+    /// The same to a shape of what is stored.
+    #[track_caller]
+    pub(crate) fn expanded(&self, shape: &Shape) -> Tensor {
         if self.is_mistake() || self.0.shape == *shape {
             return self.clone();
         }
@@ -114,13 +126,14 @@ impl Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        let elems = self.0.shape.elems();
+        let (elems, asked) = (self.0.shape.elems(), dims);
+        let dims = self.stored(dims);
         let known = dims.iter().filter(|dim| **dim >= 0).map(|dim| *dim as usize);
         let known = Shape::new(known.collect::<Vec<usize>>()).elems();
         let open = dims.iter().filter(|dim| **dim == -1).count();
         let fits = if open == 1 { known > 0 && elems.is_multiple_of(known) } else { open == 0 && known == elems };
         if !fits || dims.iter().any(|dim| *dim < -1) {
-            let message = format!("reshape: {self:?} with {elems} elements does not fit {dims:?}");
+            let message = format!("reshape: {self:?} with {elems} elements does not fit {asked:?}");
             return Tensor::mistake(Error::mistake(message));
         }
         let found = dims.iter().map(|dim| if *dim == -1 { elems / known } else { *dim as usize });

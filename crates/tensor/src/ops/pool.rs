@@ -73,6 +73,9 @@ impl Tensor {
         if rank < N || sizes.contains(&0) || self.0.shape.dims()[rank - N..].contains(&0) {
             return Tensor::mistake(Error::mistake(format!("adaptive pool: {self:?} cannot be made {sizes:?}")));
         }
+        if let Err(mistake) = self.is_whole("adaptive pool", rank - N..rank) {
+            return mistake;
+        }
         let mut pooled = self.clone();
         for (along, parts) in sizes.into_iter().enumerate() {
             if pooled.is_mistake() {
@@ -178,7 +181,7 @@ impl Tensor {
             let size = window.size[along];
             let apart = Shape::new([&dims[..axis + 1], &[size], &dims[axis + 1..]].concat());
             let joined = Shape::new([&dims[..axis], &[dims[axis] * size], &dims[axis + 1..]].concat());
-            put = put.unsqueeze(axis as isize + 1).expand_to(&apart).reshaped(joined);
+            put = put.unsqueeze(axis as isize + 1).expanded(&apart).reshaped(joined);
             widths.push((0, whole.0.shape.dims()[axis] - dims[axis] * size));
         }
         put.pad(&widths)

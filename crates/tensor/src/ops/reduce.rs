@@ -75,18 +75,10 @@ impl Tensor {
     /// A reduction whose axes of length 1 go away.
     #[track_caller]
     fn reduce(&self, op: ReduceOp, axes: impl Axes) -> Tensor {
-        self.reduce_keep(op, axes).dropping_reduced(self)
-    }
-
-    /// `self` without the axes along which it is 1 long and `whole` was reduced.
-    #[track_caller]
-    fn dropping_reduced(&self, whole: &Tensor) -> Tensor {
-        let Tensor(node) = self;
-        let axes = match &node.source {
-            crate::tensor::Source::Op(Op::Reduce(_, axes)) if node.inputs[0].is_same(whole) => axes.clone(),
-            _ => return self.clone(),
-        };
-        self.without(&axes)
+        match self.named_axes(op.name(), axes) {
+            Ok(axes) => self.reduced(op, axes.clone()).without(&axes),
+            Err(mistake) => mistake,
+        }
     }
 
     /// Sum over axes.
@@ -116,17 +108,20 @@ impl Tensor {
     /// Mean over axes.
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Tensor {
-        let sum = self.sum(axes);
-        let count = self.0.shape.elems() as f64 / sum.0.shape.elems().max(1) as f64;
-        &sum / sum.literal(count)
+        let axes = match self.named_axes("sum", axes) {
+            Ok(axes) => axes,
+            Err(mistake) => return mistake,
+        };
+        self.reduced(ReduceOp::Sum, axes.clone()).without(&axes) / self.count(&axes)
     }
 
     /// Mean over one axis, which stays with length 1.
     #[track_caller]
     pub fn mean_keep(&self, axis: isize) -> Tensor {
-        let sum = self.reduce_keep(ReduceOp::Sum, axis);
-        let count = self.0.shape.elems() as f64 / sum.0.shape.elems().max(1) as f64;
-        &sum / sum.literal(count)
+        match self.axis("sum", axis) {
+            Ok(axis) => self.reduced(ReduceOp::Sum, vec![axis]) / self.count(&[axis]),
+            Err(mistake) => mistake,
+        }
     }
 
     /// Variance over one axis, which stays with length 1: the mean squared distance from the mean.
@@ -143,11 +138,10 @@ impl Tensor {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        let dims = self.0.shape.dims();
-        let count: usize = axes.iter().map(|axis| dims[*axis]).product();
-        let mean = self.reduced(ReduceOp::Sum, axes.clone()) / self.literal(count as f64);
+        let count = self.count(&axes);
+        let mean = self.reduced(ReduceOp::Sum, axes.clone()) / &count;
         let total = (self - mean).square().reduced(ReduceOp::Sum, axes.clone());
-        (&total / total.literal(count as f64 - correction as f64)).without(&axes)
+        (total / (count - self.literal(correction as f64))).without(&axes)
     }
 
     /// These axes, along which it is 1 long, go away.

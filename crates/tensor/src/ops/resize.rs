@@ -65,6 +65,9 @@ impl Tensor {
         if rank < N || lengths.contains(&0) || self.0.shape.dims()[rank - N..].contains(&0) {
             return Tensor::mistake(Error::mistake(format!("resize: {self:?} cannot be made {lengths:?}")));
         }
+        if let Err(mistake) = self.is_whole("resize", rank - N..rank) {
+            return mistake;
+        }
         let mut result = self.clone();
         for (i, length) in lengths.into_iter().enumerate() {
             if result.0.shape.dims()[rank - N + i] != length {

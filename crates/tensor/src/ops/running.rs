@@ -67,7 +67,7 @@ impl Tensor {
     /// each doubling of the axis.
     #[track_caller]
     pub fn logcumsumexp(&self, axis: isize) -> Tensor {
-        let axis = match self.axis("logcumsumexp", axis) {
+        let axis = match self.whole_axis("logcumsumexp", axis) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };

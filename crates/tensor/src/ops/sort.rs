@@ -45,7 +45,7 @@ impl Tensor {
     /// The middle element along an axis, which goes away; the lower of two.
     #[track_caller]
     pub fn median(&self, axis: isize) -> Tensor {
-        let place = match self.axis("median", axis) {
+        let place = match self.whole_axis("median", axis) {
             Ok(place) => self.0.shape.dims()[place].saturating_sub(1) / 2,
             Err(mistake) => return mistake,
         };
@@ -56,7 +56,7 @@ impl Tensor {
     /// it is. NaN among them is the result.
     #[track_caller]
     pub fn quantile(&self, share: f64, axis: isize) -> Tensor {
-        let place = match self.axis("quantile", axis) {
+        let place = match self.whole_axis("quantile", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
@@ -76,7 +76,7 @@ impl Tensor {
 
     #[track_caller]
     fn sorted(&self, op: &str, axis: isize, order: Order, count: Option<usize>) -> (Tensor, Tensor) {
-        let place = match self.axis(op, axis) {
+        let place = match self.whole_axis(op, axis) {
             Ok(place) => place,
             Err(mistake) => return (mistake.clone(), mistake),
         };

@@ -81,7 +81,7 @@ impl Tensor {
         transform: fn(&Tensor, isize) -> Tensor,
         direction: usize,
     ) -> Tensor {
-        let place = match if complex { self.complex_axis(op, axis) } else { self.axis(op, axis) } {
+        let place = match if complex { self.complex_axis(op, axis) } else { self.whole_axis(op, axis) } {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };

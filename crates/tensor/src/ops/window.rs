@@ -113,6 +113,7 @@ impl Tensor {
             let note = format!("stride {:?}, dilation {:?}", window.stride, window.dilation);
             return Err(Tensor::mistake(Error::mistake(message).note(note)));
         };
+        self.is_whole("windows", rank - N..rank)?;
         Ok(counts)
     }
 
@@ -146,7 +147,7 @@ impl Tensor {
         let (dims, period) = (used_part.0.shape.dims(), used + step);
         let repeats = (size * period).div_ceil(used);
         let along = |parts: &[usize]| Shape::new([&dims[..axis], parts, &dims[axis + 1..]].concat());
-        let repeated = split(&used_part, [1, used]).expand_to(&along(&[repeats, used]));
+        let repeated = split(&used_part, [1, used]).expanded(&along(&[repeats, used]));
         let line = repeated.reshaped(along(&[repeats * used]));
         cut(&split(&cut(&line, axis, 1, size * period), [size, period]), axis + 1, stride, count)
     }

@@ -63,7 +63,7 @@ fn turned(a: &Tensor) -> Tensor {
         kernels::of(a.dtype(), kernels::jacobi::<f32>, kernels::jacobi::<f64>),
         &[
             &a.reshaped(whole.clone()),
-            &Tensor::eye(size, a.dtype()).expand_to(&whole),
+            &Tensor::eye(size, a.dtype()).expanded(&whole),
             &Tensor::zeros(turns.clone(), a.dtype()),
             &number(size),
             &number(MOST_SWEEPS),
@@ -72,5 +72,5 @@ fn turned(a: &Tensor) -> Tensor {
         a.batch() * kernels::BLOCK,
     );
     let order = left.diagonal().argsort(-1, Order::Ascending);
-    vectors.take_along(&order.unsqueeze(-2).expand_to(&whole), -1).reshaped(dims)
+    vectors.take_along(&order.unsqueeze(-2).expanded(&whole), -1).reshaped(dims)
 }

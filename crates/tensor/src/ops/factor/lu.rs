@@ -33,7 +33,7 @@ impl Tensor {
     /// Rows in another order, which is one of each matrix.
     #[track_caller]
     pub(super) fn rows_in(&self, order: &Tensor) -> Tensor {
-        self.take_along(&order.unsqueeze(-1).expand_to(&self.0.shape), -2)
+        self.take_along(&order.unsqueeze(-1).expanded(&self.0.shape), -2)
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn eliminated(a: &Tensor) -> [Tensor; 2] {
 fn elimination(a: &Tensor) -> (Tensor, Tensor) {
     let &[batch, rows, columns] = a.0.shape.dims() else { unreachable!("it has three axes") };
     if columns <= BLOCK {
-        let places = Tensor::iota(rows).expand_to(&[batch, rows].into());
+        let places = Tensor::iota(rows).expanded(&[batch, rows].into());
         let [packed, order] = Tensor::kernel(
             kernels::of(a.dtype(), kernels::pivot::<f32>, kernels::pivot::<f64>),
             &[a, &places, &number(rows), &number(columns)],

@@ -1,0 +1,434 @@
+//! Lengths that a plan does not know.
+//!
+//! A short last batch or a cache that fills up has the same plan as a full one: an axis with a [`Dim`] is stored at its bound, and how
+//! many of its elements are there is a number passed at launch. What lies beyond means nothing: whoever combines elements along such an axis
+//! takes the identity in place of those ([`carry`] says how, for each primitive), everything else carries them along. So the work
+//! is that of the bound.
+//!
+//! To the user the shape is what is there. Inside this crate `Node::shape` is what is stored.
+
+mod carry;
+mod pattern;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use panoply_ir::graph::{Op, Slice};
+use panoply_ir::{Alu, DType, Error, ErrorKind, Result, Scalar, Shape};
+
+use crate::tensor::{Source, Tensor, fits};
+pub(crate) use carry::{meet, primitive};
+pub(crate) use pattern::{Pattern, lengths, pattern};
+
+/// Elements along an axis with a dim: positions are i32.
+const MOST: usize = i32::MAX as usize;
+
+/// A length that may differ from run to run of one plan, up to a bound. Equal ones have the same name and bound, and axes that
+/// meet in an operation have equal ones and are equally long.
+///
+/// ```
+/// # use panoply_tensor::{Dim, Tensor, plan_counts};
+/// let batch = Dim::new("batch", 64);
+/// for rows in [3, 64, 17] {
+///     let x = Tensor::from_slice(&vec![2.0f32; rows], [rows]).with_dim(0, &batch);
+///     let plans = plan_counts().plans;
+///     assert_eq!(x.square().mean(..).item()?, 4.0);
+///     assert!(rows == 3 || plan_counts().plans == plans);
+/// }
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dim {
+    name: Arc<str>,
+    bound: usize,
+}
+
+impl Dim {
+    /// A length of this name, at most the bound, which is at least 1.
+    pub fn new(name: &str, bound: usize) -> Dim {
+        Dim { name: name.into(), bound: bound.max(1) }
+    }
+
+    /// What it is called in mistakes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The largest length.
+    pub fn bound(&self) -> usize {
+        self.bound
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of at most {}", self.name, self.bound)
+    }
+}
+
+/// What is there of an axis: the first `each` times as many elements as the length.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Part<L> {
+    pub dim: Dim,
+    pub each: usize,
+    pub length: L,
+}
+
+/// What is there of each axis; none where all is.
+pub(crate) type Parts<L = Tensor> = Vec<Option<Part<L>>>;
+
+/// What is there of a node.
+pub(crate) struct Live {
+    pub parts: Parts,
+    /// Axes of a stand-in along which the input is made of no data, so that it is as good for any length.
+    pub any: Vec<usize>,
+    /// The shape of what is there.
+    known: OnceLock<Shape>,
+}
+
+impl Clone for Live {
+    fn clone(&self) -> Live {
+        Live { parts: self.parts.clone(), any: self.any.clone(), known: OnceLock::new() }
+    }
+}
+
+impl Live {
+    /// None if all is there.
+    pub fn of(parts: Parts) -> Option<Box<Live>> {
+        parts.iter().any(Option::is_some).then(|| Box::new(Live { parts, any: Vec::new(), known: OnceLock::new() }))
+    }
+
+    /// Lengths of what is there.
+    pub fn shape(&self, of: &Tensor) -> Result<&Shape> {
+        if let Some(shape) = self.known.get() {
+            return Ok(shape);
+        }
+        let mut dims = of.0.shape.dims().to_vec();
+        for (axis, part) in self.parts.iter().enumerate() {
+            let Some(part) = part else { continue };
+            let length = match (part.known(), &part.length.0.source) {
+                (Some(length), _) => length,
+                (None, Source::Input(_)) => {
+                    let message = format!("the length of axis {axis} of {of:?} is known only when the function runs");
+                    return Err(Error::mistake(message).note("`.length(axis)` is a tensor that holds it"));
+                }
+                (None, _) => part.length.item()? as i128,
+            };
+            dims[axis] = part.dim.checked(length)? * part.each;
+        }
+        Ok(self.known.get_or_init(|| dims.into()))
+    }
+
+    /// Whether what is there comes first in memory.
+    pub fn leads(&self, of: &Tensor) -> Result<bool> {
+        let outermost = of.0.shape.dims().iter().position(|length| *length != 1);
+        self.shape(of)?;
+        Ok(self
+            .parts
+            .iter()
+            .enumerate()
+            .all(|(axis, part)| part.is_none() || outermost.is_none_or(|first| axis <= first)))
+    }
+
+    /// Copies the bytes of what is there.
+    pub fn gather(&self, of: &Tensor, whole: &[u8], bytes: &mut [u8]) -> Result<()> {
+        let (stored, there) = (of.0.shape.strides(), self.shape(of)?.dims());
+        let last = self.parts.iter().rposition(Option::is_some).expect("not all is there");
+        let mut starts = vec![0];
+        for axis in 0..last {
+            let step = stored[axis];
+            starts = starts.iter().flat_map(|start| (0..there[axis]).map(move |at| start + at * step)).collect();
+        }
+        let run = there[last] * stored[last] * of.dtype().bytes();
+        for (start, to) in starts.iter().zip(bytes.chunks_mut(run.max(1))) {
+            to.copy_from_slice(&whole[start * of.dtype().bytes()..][..run]);
+        }
+        Ok(())
+    }
+
+    /// A shape as it prints: `[batch 37/64, 8]`.
+    pub fn shown(&self, shape: &Shape) -> String {
+        let axis = |(length, part): (&usize, &Option<Part<Tensor>>)| match part {
+            None => length.to_string(),
+            Some(part) => {
+                let known = part.known().map_or("?".to_string(), |known| (known * part.each as i128).to_string());
+                let times = if part.each == 1 { String::new() } else { format!("{}·", part.each) };
+                format!("{times}{} {known}/{length}", part.dim.name)
+            }
+        };
+        format!("[{}]", shape.dims().iter().zip(&self.parts).map(axis).collect::<Vec<String>>().join(", "))
+    }
+}
+
+impl Part<Tensor> {
+    /// The length, if it needs no computing.
+    fn known(&self) -> Option<i128> {
+        self.length.number().map(Scalar::to_i128)
+    }
+
+    /// How many elements are there, of this integer type and shape `[]`.
+    fn count(&self, dtype: DType) -> Tensor {
+        let length = self.length.cast(dtype);
+        if self.each == 1 { length } else { &length * length.literal(self.each as f64) }
+    }
+}
+
+/// So many bytes, if this host has them.
+fn zeros(bytes: usize) -> Result<Vec<u8>> {
+    let mut zeros = Vec::new();
+    let short =
+        |_| Error::new(ErrorKind::OutOfMemory, format!("this host has no {bytes} bytes for a tensor at its bound"));
+    zeros.try_reserve_exact(bytes).map_err(short)?;
+    zeros.resize(bytes, 0);
+    Ok(zeros)
+}
+
+/// How many elements so long axes have together; the largest number where there are more.
+fn product(dims: &[usize]) -> usize {
+    Shape::from(dims).elems()
+}
+
+impl Dim {
+    fn checked(&self, length: i128) -> Result<usize> {
+        let fits = usize::try_from(length).ok().filter(|length| *length <= self.bound);
+        fits.ok_or_else(|| Error::mistake(format!("{length} is no length of {self}")))
+    }
+}
+
+impl Tensor {
+    /// An axis whose length a plan is not to know: values of other lengths, up to the dim's bound, run the same plan.
+    ///
+    /// Operations, gradients and what is read see the length that the axis has; memory and work are those of the bound. What cannot be
+    /// said without the length (part of the axis, its order turned around, two such axes as one) is a mistake, for which there
+    /// is [`Tensor::fixed`]. Of data it makes data of its own; of what was made of others the plan that makes it knows the length.
+    #[track_caller]
+    pub fn with_dim(&self, axis: isize, dim: &Dim) -> Tensor {
+        let axis = match self.axis("with_dim", axis) {
+            Ok(axis) => axis,
+            Err(mistake) => return mistake,
+        };
+        let length = self.0.shape.dims()[axis];
+        let wrong = match self.live(axis) {
+            Some(_) => format!("axis {axis} of {self:?} has a dim already"),
+            None if length > dim.bound => format!("axis {axis} of {self:?} is no length of {dim}"),
+            None if dim.bound > MOST => format!("{dim} is more than an i32 can count"),
+            None => String::new(),
+        };
+        if !wrong.is_empty() {
+            return Tensor::mistake(Error::mistake(format!("with_dim: {wrong}")));
+        }
+        let mut parts = self.parts();
+        parts[axis] = Some(Part { dim: dim.clone(), each: 1, length: Tensor::scalar(length as i32) });
+        self.padded(axis, dim.bound, parts).unwrap_or_else(Tensor::mistake)
+    }
+
+    /// The first `length` elements along an axis that is as long as the dim's bound: a cache, and how much of it is filled. The
+    /// length is a single i32, from 0 to the bound; a [`Tensor::scalar`] may change from run to run of one plan. Axes that meet in
+    /// an operation are known to be equally long if their lengths are one tensor, or numbers.
+    #[track_caller]
+    pub fn first(&self, axis: isize, dim: &Dim, length: &Tensor) -> Tensor {
+        let axis = match self.axis("first", axis) {
+            Ok(axis) => axis,
+            Err(mistake) => return mistake,
+        };
+        if length.is_mistake() {
+            return length.clone();
+        }
+        if (length.0.shape.rank(), length.dtype()) != (0, DType::I32) {
+            let message = format!("first: the length is {length:?}, not a single i32");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        if self.live(axis).is_some() || self.0.shape.dims()[axis] != dim.bound {
+            let message = format!("first: axis {axis} of {self:?} is not as long as the bound of {dim}");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        if let Some(Err(error)) = length.number().map(|number| dim.checked(number.to_i128())) {
+            return Tensor::mistake(Error::mistake(format!("first: {}", error.message())));
+        }
+        self.ending(axis, dim, length.clone())
+    }
+
+    /// The same elements under the lengths of now, which are part of the program: what has no [`Dim`] any more, and a plan for each
+    /// length.
+    #[track_caller]
+    pub fn fixed(&self) -> Tensor {
+        if self.is_mistake() || self.0.live.is_none() {
+            return self.clone();
+        }
+        let shape = match self.shape() {
+            Ok(shape) => shape.clone(),
+            Err(error) => return Tensor::mistake(error),
+        };
+        let slices = shape.dims().iter().map(|len| Slice { start: 0, step: 1, len: *len }).collect();
+        Tensor::step(Source::Op(Op::Slice(slices)), &[self], shape, self.dtype(), None)
+    }
+
+    /// The length of an axis as a single i32: where it is a [`Dim`]'s, no part of the program.
+    #[track_caller]
+    pub fn length(&self, axis: isize) -> Tensor {
+        match self.axis("length", axis) {
+            Ok(axis) => match self.live(axis) {
+                Some(part) => part.count(DType::I32),
+                None => Tensor::constant((self.0.shape.dims()[axis] as i32).into()),
+            },
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// Whether it has an axis whose length no plan knows.
+    pub fn has_dim(&self) -> bool {
+        self.0.live.is_some()
+    }
+
+    /// What is there of an axis; none if all is.
+    pub(crate) fn live(&self, axis: usize) -> Option<&Part<Tensor>> {
+        self.0.live.as_ref()?.parts[axis].as_ref()
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        self.0.live.as_ref().map_or_else(|| vec![None; self.0.shape.rank()], |live| live.parts.clone())
+    }
+
+    /// How many elements there are along these axes, of this element type and shape `[]`.
+    pub(crate) fn count(&self, axes: &[usize]) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let along = |axis: &usize| self.live(*axis).map_or(self.0.shape.dims()[*axis], |part| part.each);
+        let whole = self.literal(axes.iter().map(along).product::<usize>() as f64);
+        let lengths = axes.iter().filter_map(|axis| self.live(*axis)).map(|part| part.length.cast(self.dtype()));
+        lengths.fold(whole, |count, length| count * length)
+    }
+
+    /// `value` in place of what is not there along these axes, which are whole then.
+    pub(crate) fn filled(&self, axes: &[usize], value: Scalar) -> Tensor {
+        let beyond = axes.iter().filter_map(|axis| Some((*axis, self.live(*axis)?)));
+        self.filled_beyond(&beyond.collect::<Vec<_>>(), value)
+    }
+
+    /// `value` beyond these parts of axes, which are whole then.
+    fn filled_beyond(&self, beyond: &[(usize, &Part<Tensor>)], value: Scalar) -> Tensor {
+        let inside = beyond.iter().map(|(axis, part)| {
+            let length = self.0.shape.dims()[*axis];
+            let mut around = vec![1; self.0.shape.rank()];
+            around[*axis] = length;
+            Tensor::iota(length).lt(&part.count(DType::I32)).reshaped(around.into())
+        });
+        let Some(inside) = inside.reduce(|all, one| all.bitand(&one)) else { return self.clone() };
+        let mut parts = self.parts();
+        beyond.iter().for_each(|(axis, _)| parts[*axis] = None);
+        let shape = &self.0.shape;
+        let (inside, value) = (inside.expanded(shape), Tensor::constant(value).expanded(shape));
+        let source = Source::Op(Op::Alu(Alu::Select));
+        Tensor::step(source, &[&inside, self, &value], shape.clone(), self.dtype(), Live::of(parts))
+    }
+
+    /// The same elements, of which no more than of another tensor of this shape are there.
+    pub(crate) fn ending_as(self, other: &Tensor) -> Tensor {
+        let Some(live) = &other.0.live else { return self };
+        let own = self.parts();
+        let parts: Parts = live.parts.iter().zip(&own).map(|(part, own)| part.clone().or(own.clone())).collect();
+        let same = own.iter().zip(&parts).all(|(own, part)| own.is_some() == part.is_some());
+        if same || self.is_mistake() { self } else { self.viewed(Live::of(parts)) }
+    }
+
+    /// Lengths asked for in place of this one's, with the bound where they name the length of an axis.
+    pub(crate) fn stored<const N: usize>(&self, mut dims: [isize; N]) -> [isize; N] {
+        for (axis, part) in self.parts().into_iter().enumerate() {
+            let Some(part) = part else { continue };
+            let Some(length) = part.known() else { continue };
+            let length = length as isize;
+            let before = isize::try_from(product(&self.0.shape.dims()[..axis])).ok();
+            let stored = |asked: isize| match length {
+                0 => (asked == 0).then_some(part.each as isize)?.checked_mul(part.dim.bound as isize),
+                _ => (asked > 0 && asked % length == 0).then(|| asked / length)?.checked_mul(part.dim.bound as isize),
+            };
+            let lead = |at: usize| dims[..at].iter().try_fold(1isize, |product, length| product.checked_mul(*length));
+            let found = (0..N).filter(|at| lead(*at).is_some() && lead(*at) == before);
+            if let Some((at, length)) = found.filter_map(|at| Some((at, stored(dims[at])?))).next() {
+                dims[at] = length;
+            }
+        }
+        dims
+    }
+
+    /// A shape this is expanded to, with the bound in place of the length of an axis.
+    pub(crate) fn stored_under(&self, shape: &Shape) -> Result<Shape> {
+        let (own, stored) = (self.shape()?, self.0.shape.dims());
+        let mut dims = shape.dims().to_vec();
+        for (axis, length) in own.dims().iter().enumerate().filter(|(axis, _)| self.live(*axis).is_some()) {
+            match (axis + dims.len()).checked_sub(stored.len()) {
+                Some(at) if dims[at] == *length => dims[at] = stored[axis],
+                _ => return Err(Error::mistake(format!("{self:?} cannot be expanded to {shape}"))),
+            }
+        }
+        Ok(dims.into())
+    }
+
+    #[track_caller]
+    fn ending(&self, axis: usize, dim: &Dim, length: Tensor) -> Tensor {
+        let mut parts = self.parts();
+        parts[axis] = Some(Part { dim: dim.clone(), each: 1, length });
+        self.viewed(Live::of(parts))
+    }
+
+    #[track_caller]
+    fn viewed(&self, live: Option<Box<Live>>) -> Tensor {
+        Tensor::step(Source::Op(Op::Reshape), &[self], self.0.shape.clone(), self.dtype(), live)
+    }
+
+    /// As long as a bound along an axis, with zeros, of which this much is there. Data are filled up here, so that no plan knows by
+    /// how much.
+    #[track_caller]
+    fn padded(&self, axis: usize, bound: usize, parts: Parts) -> Result<Tensor> {
+        let (node, mut dims) = (&self.0, self.0.shape.dims().to_vec());
+        let (length, row) = (dims[axis], product(&dims[axis + 1..]).saturating_mul(self.dtype().bytes()));
+        let outer = product(&dims[..axis]);
+        let missing = bound - std::mem::replace(&mut dims[axis], bound);
+        if !fits(&dims.clone().into(), node.dtype) {
+            return Err(Error::mistake(format!(
+                "with_dim: {self:?} has more elements at {bound} than there are addresses"
+            )));
+        }
+        let (live, have) = (Live::of(parts), length * row);
+        if let Some(bytes) = self.host_bytes() {
+            let mut filled = zeros(outer * bound * row)?;
+            for (at, from) in bytes.chunks(have.max(1)).enumerate() {
+                filled[at * bound * row..][..from.len()].copy_from_slice(from);
+            }
+            return Ok(Tensor::host(filled.into(), dims.into(), node.dtype, node.device.clone(), live));
+        }
+        if let (Some(storage), Some(device), true, 1) = (node.value.get(), &node.device, node.inputs.is_empty(), outer)
+        {
+            let filled = device.upload(&zeros(bound * row)?)?;
+            filled.slice(0..have as u64)?.copy_from(storage)?;
+            return Ok(Tensor::valued(filled, dims.into(), node.dtype, live));
+        }
+        let mut widths = vec![(0, 0); dims.len()];
+        widths[axis] = (0, missing);
+        Ok(self.pad(&widths).viewed(live))
+    }
+
+    /// The position of an axis of which all is there, or the mistake as a tensor.
+    #[track_caller]
+    pub(crate) fn whole_axis(&self, op: &str, axis: isize) -> Result<usize, Tensor> {
+        let place = self.axis(op, axis)?;
+        self.is_whole(op, [place]).map(|()| place)
+    }
+
+    /// Whether all is there of these axes, or the mistake as a tensor: for what is another operation at another length.
+    #[track_caller]
+    pub(crate) fn is_whole(&self, op: &str, axes: impl IntoIterator<Item = usize>) -> Result<(), Tensor> {
+        match axes.into_iter().any(|axis| self.live(axis).is_some()) {
+            true => Err(Tensor::mistake(self.needs_length(op))),
+            false => Ok(()),
+        }
+    }
+
+    /// The mistake of an operation that cannot be said without a length.
+    #[cold]
+    pub(crate) fn needs_length(&self, op: &str) -> Error {
+        let message = format!("{op}: {self:?} has a length that its plan does not know");
+        Error::mistake(message).note("`.fixed()` before it makes the length part of the program")
+    }
+}

@@ -1,0 +1,185 @@
+//! What each primitive makes of axes of which only a part is there.
+//!
+//! One match ([`carried`]) says which parts the result has, and what is taken in place of what is not there where elements are
+//! combined along such an axis.
+
+use panoply_ir::graph::{Op, Slice};
+use panoply_ir::{DType, Error, Result, Scalar, Shape};
+
+use super::{Live, MOST, Part, Parts, product};
+use crate::tensor::{Source, Tensor};
+
+/// A primitive over inputs of which not all is there.
+#[track_caller]
+pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: Shape, dtype: DType) -> Tensor {
+    if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
+        return (*mistake).clone();
+    }
+    match carried(&op, inputs, &shape) {
+        Ok((inputs, parts)) => {
+            let inputs: Vec<&Tensor> = inputs.iter().collect();
+            Tensor::step(Source::Op(op), &inputs, shape, dtype, Live::of(parts))
+        }
+        Err(error) => Tensor::mistake(error),
+    }
+}
+
+/// What a primitive is to be applied to in place of its inputs, and what is there of its result.
+fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, Parts)> {
+    let x = inputs[0];
+    let same = || inputs.iter().map(|input| (*input).clone()).collect::<Vec<Tensor>>();
+    let (parts, name) = (x.parts(), op.to_string());
+    let whole = |is_whole: &dyn Fn(usize) -> bool| {
+        let kept = (0..parts.len()).all(|axis| parts[axis].is_none() || is_whole(axis));
+        if kept { Ok(parts.clone()) } else { Err(x.needs_length(&name)) }
+    };
+    let (dims, rank) = (x.0.shape.dims(), parts.len());
+    let given = match op {
+        Op::Alu(_) => {
+            let meeting = |axis| meet(&name, &inputs.iter().map(|input| (*input, axis)).collect::<Vec<_>>());
+            (same(), (0..rank).map(meeting).collect::<Result<Parts>>()?)
+        }
+        // A running combination sees what stands before it.
+        Op::Cast | Op::Bitcast | Op::Scan(..) | Op::After => (same(), parts),
+        Op::Reduce(reduce, axes) => {
+            let filled = x.filled(axes, reduce.identity(x.dtype()));
+            let parts = filled.parts();
+            (vec![filled], parts)
+        }
+        Op::Reshape => (same(), reshaped(x, shape)?),
+        Op::Permute(perm) => (same(), perm.iter().map(|axis| parts[*axis].clone()).collect()),
+        Op::Expand => (same(), whole(&|axis| dims[axis] == shape.dims()[axis])?),
+        Op::Pad(widths) => (same(), whole(&|axis| widths[axis] == (0, 0))?),
+        Op::Slice(slices) => (same(), whole(&|axis| slices[axis] == Slice { start: 0, step: 1, len: dims[axis] })?),
+        Op::MatMul => {
+            let y = inputs[1];
+            let meeting = |axis| meet(&name, &[(x, axis), (y, axis)]);
+            let mut parts = (0..rank - 2).map(meeting).collect::<Result<Parts>>()?;
+            let inner = meet(&name, &[(x, rank - 1), (y, rank - 2)])?;
+            parts.extend([x.live(rank - 2).cloned(), y.live(rank - 1).cloned()]);
+            let zero = Scalar::from_i128(x.dtype(), 0);
+            let filled =
+                |x: &Tensor, axis| inner.as_ref().map_or(x.clone(), |part| x.filled_beyond(&[(axis, part)], zero));
+            (vec![filled(x, rank - 1), filled(y, rank - 2)], parts)
+        }
+        Op::Gather(axis) => {
+            let (positions, mut parts) = (inputs[1], parts);
+            let known = parts[*axis].take().map_or(positions.clone(), |part| positions.within_part(&part));
+            parts.splice(*axis..=*axis, positions.parts());
+            (vec![x.clone(), known], parts)
+        }
+        Op::ScatterAdd(axis) => scattered(&name, *axis, [x, inputs[1], inputs[2]])?,
+        Op::Write(along) => {
+            if inputs[1].live(*along).is_some() {
+                return Err(inputs[1].needs_length(&name));
+            }
+            let other = |axis: usize| match axis == *along {
+                true => Ok(parts[axis].clone()),
+                false => meet(&name, &[(x, axis), (inputs[1], axis)]),
+            };
+            (same(), (0..rank).map(other).collect::<Result<Parts>>()?)
+        }
+        Op::Kernel(..) => {
+            let partly = inputs.iter().find(|input| input.0.live.is_some()).expect("one of them is not all there");
+            return Err(partly.needs_length(&name));
+        }
+        Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => unreachable!("it has no inputs"),
+        Op::Call(..) => unreachable!("tensors hold the body itself"),
+    };
+    Ok(given)
+}
+
+/// Rows that are not there are added nowhere.
+fn scattered(name: &str, along: usize, [x, positions, rows]: [&Tensor; 3]) -> Result<(Vec<Tensor>, Parts)> {
+    let count = positions.0.shape.rank();
+    let mut parts = Vec::new();
+    for axis in 0..x.0.shape.rank() {
+        let row = if axis < along { axis } else { axis + count - 1 };
+        parts.push(if axis == along { x.live(axis).cloned() } else { meet(name, &[(x, axis), (rows, row)])? });
+    }
+    let mut beyond = Vec::new();
+    for axis in 0..count {
+        beyond.extend(meet(name, &[(positions, axis), (rows, along + axis)])?.map(|part| (axis, part)));
+    }
+    let beyond: Vec<(usize, &Part<Tensor>)> = beyond.iter().map(|(axis, part)| (*axis, part)).collect();
+    let known = positions.filled_beyond(&beyond, Scalar::from_i128(positions.dtype(), -1));
+    Ok((vec![x.clone(), known, rows.clone()], parts))
+}
+
+/// What is there where axes meet.
+pub(crate) fn meet(op: &str, axes: &[(&Tensor, usize)]) -> Result<Option<Part<Tensor>>> {
+    let found = axes.iter().find_map(|(tensor, axis)| Some((*tensor, tensor.live(*axis)?)));
+    let Some((first, part)) = found else { return Ok(None) };
+    for (tensor, axis) in axes {
+        let wrong = match tensor.live(*axis) {
+            Some(other) if (&other.dim, other.each) != (&part.dim, part.each) => "are of different dims",
+            Some(other) if !other.length.is_same_length(&part.length) => "are not known to be equally long",
+            None if !tensor.is_free(*axis) => "meet, of which one has a dim",
+            Some(_) | None => continue,
+        };
+        let message = format!("{op}: axes of {first:?} and {tensor:?} {wrong}");
+        return Err(Error::mistake(message).note("give both the same with `.with_dim(axis, &dim)`"));
+    }
+    Ok(Some(part.clone()))
+}
+
+/// What is there under another shape: the first elements of an axis stay the first of the axis at the same place, if that is a multiple of
+/// the bound. Those of inner axes may be merged with it or split off.
+fn reshaped(x: &Tensor, shape: &Shape) -> Result<Parts> {
+    let (from, to) = (x.0.shape.dims(), shape.dims());
+    let mut parts: Parts = vec![None; to.len()];
+    for (axis, part) in x.parts().into_iter().enumerate() {
+        let Some(part) = part else { continue };
+        let bound = part.dim.bound;
+        let at = (0..to.len()).find(|at| {
+            product(&to[..*at]) == product(&from[..axis])
+                && to[*at].is_multiple_of(bound)
+                && to[*at] <= MOST
+                && parts[*at].is_none()
+        });
+        let at = at.ok_or_else(|| x.needs_length("reshape"))?;
+        parts[at] = Some(Part { each: to[at] / bound, ..part });
+    }
+    Ok(parts)
+}
+
+impl Tensor {
+    /// Positions, -1 where they are not among what is there of an axis.
+    fn within_part(&self, part: &Part<Tensor>) -> Tensor {
+        let inside = self.lt(&part.count(self.dtype()));
+        self.where_(&inside, &self.literal(-1.0))
+    }
+
+    /// Whether it is made of no data along an axis: the same everywhere, or counted. So it is as good for any length.
+    pub(super) fn is_free(&self, axis: usize) -> bool {
+        let mut waiting = vec![(self, axis)];
+        while let Some((tensor, axis)) = waiting.pop() {
+            let node = &tensor.0;
+            let any = node.live.as_ref().is_some_and(|live| live.any.contains(&axis));
+            if any || node.shape.dims()[axis] == 1 {
+                continue;
+            }
+            let input = node.inputs.first();
+            match (&node.source, input) {
+                (Source::Op(Op::Iota), _) => {}
+                (Source::Op(Op::Expand), Some(input)) if input.0.shape.dims()[axis] == 1 => {}
+                (Source::Op(Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Expand | Op::Scan(..)), _) => {
+                    waiting.extend(node.inputs.iter().map(|input| (input, axis)));
+                }
+                (Source::Op(Op::Permute(perm)), Some(input)) => waiting.push((input, perm[axis])),
+                (Source::Op(Op::Reduce(_, axes)), Some(input)) if !axes.contains(&axis) => waiting.push((input, axis)),
+                (Source::Op(Op::Pad(widths)), Some(input)) if widths[axis] == (0, 0) => waiting.push((input, axis)),
+                (Source::Op(Op::Reshape), Some(input)) => {
+                    let (from, to) = (input.0.shape.dims(), node.shape.dims());
+                    let same = |at: &usize| from[*at] == to[axis] && product(&from[..*at]) == product(&to[..axis]);
+                    match (0..from.len()).find(same) {
+                        Some(at) => waiting.push((input, at)),
+                        None => return false,
+                    }
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+}
