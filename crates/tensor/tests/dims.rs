@@ -270,6 +270,7 @@ fn one_plan_serves_all_lengths() {
 
 #[test]
 fn a_dim_is_given_to_data_values_and_what_is_not_computed() {
+    let _alone = alone();
     let batch = Dim::new("batch", 6);
     let made: [fn() -> Tensor; 3] = [
         || Tensor::from_slice(&rows_of(4), [4, 2]),
@@ -305,6 +306,7 @@ fn a_dim_is_given_to_data_values_and_what_is_not_computed() {
 
 #[test]
 fn second_derivatives_and_directions_see_the_length() {
+    let _alone = alone();
     let batch = Dim::new("batch", 9);
     let of = |x: &Tensor| {
         let y = (x.exp() * x.cumsum(0)).softmax(0).square().mean(..);
@@ -418,6 +420,7 @@ fn a_captured_function_replays_at_every_length() {
 
 #[test]
 fn a_prompt_of_some_length_is_attended_to() {
+    let _alone = alone();
     let prompt = Dim::new("prompt", 9);
     let numbers = |seed: u64, shape: [usize; 4]| {
         let x = Rng::seed(seed).normal(shape);
@@ -436,6 +439,7 @@ fn a_prompt_of_some_length_is_attended_to() {
 
 #[test]
 fn a_state_keeps_its_length() {
+    let _alone = alone();
     let batch = Dim::new("batch", 6);
     let step = capture_with_state(|held: &mut Tensor, [x]| {
         *held = &*held * 0.5 + x;
@@ -493,6 +497,7 @@ fn a_cache_grows_under_one_plan() {
 
 #[test]
 fn lengths_made_by_a_function_come_out_of_it() {
+    let _alone = alone();
     let seen = Dim::new("seen", 5);
     let cut = capture(|[x, length]| [x.first(0, &seen, &(length + Tensor::scalar(1i32)))]);
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0], [5]);
@@ -507,6 +512,7 @@ fn lengths_made_by_a_function_come_out_of_it() {
 
 #[test]
 fn threads_share_a_plan() {
+    let _alone = alone();
     let batch = Dim::new("batch", 40);
     let mean = |rows: usize| Tensor::from_slice(&rows_of(rows), [rows, 2]).with_dim(0, &batch).exp().mean(0);
     std::thread::scope(|scope| {
@@ -524,6 +530,7 @@ fn threads_share_a_plan() {
 
 #[test]
 fn what_cannot_be_meant_is_a_mistake() {
+    let _alone = alone();
     let (batch, other) = (Dim::new("batch", 6), Dim::new("time", 6));
     let x = Tensor::from_slice(&rows_of(4), [4, 2]);
     let open = x.with_dim(0, &batch);

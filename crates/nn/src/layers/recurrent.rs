@@ -188,18 +188,21 @@ impl Recurrent {
             Cell::Plain | Cell::Lstm => (cast(&weights.input_bias) + hidden_bias, None),
             Cell::Gru => (cast(&weights.input_bias), Some(hidden_bias)),
         };
-        let [time, batch, features] = sequence.dims::<3>().unwrap_or_default();
-        // As rows of one matrix what flows back is joined once; batches of any length have no number of rows.
+        let [time, batch, features] = match sequence.dims::<3>() {
+            Ok(dims) => dims,
+            Err(_) => return (vec![sequence.clone()], (sequence.clone(), sequence.clone())),
+        };
+        // As rows of one matrix what flows back is joined once; a batch of any length must come first.
         let as_rows = !sequence.has_dim();
         let rows = if as_rows {
             sequence.reshape([time * batch, features].map(|length| length as isize))
         } else {
-            sequence.clone()
+            sequence.transpose(0, 1)
         };
         let inputs = rows.matmul(&cast(&weights.input_weight).t()) + bias;
         let input_at = |at: usize| match as_rows {
             true => inputs.narrow(0, at * batch, batch),
-            false => inputs.narrow(0, at, 1).squeeze(0),
+            false => inputs.narrow(1, at, 1).squeeze(1),
         };
         let zeros = || input_at(0).narrow(-1, 0, self.hidden).zeros_like();
         let mut state = state.unwrap_or_else(|| (zeros(), zeros()));
