@@ -277,7 +277,7 @@ mod tests {
         let parts = |other: &'static [usize]| [(&[5][..], F32), (&[2], F32), (&[], I32), (other, F32), (&[], I32)];
         check(Op::Write(0), &parts(&[2]), &[5], F32, None);
         check(Op::Write(0), &parts(&[3]), &[5], F32, Some("one shape"));
-        check(Op::Write(0), &parts(&[2])[..4], &[5], F32, Some("takes 5 inputs"));
+        check(Op::Write(0), &parts(&[2])[..4], &[5], F32, Some("takes 3 inputs"));
         check(Op::Iota, &[], &[3], F32, Some("gives i32"));
         check(Op::Cast, &[], &[3], F32, Some("takes 1 inputs"));
     }

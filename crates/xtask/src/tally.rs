@@ -20,7 +20,9 @@ pub struct Tally {
     /// A line for each test that failed: its name, and where and how it panicked.
     pub failures: Vec<String>,
     repeating_successes: bool,
-    /// How many of the next lines belong to the last of `failures`.
+    /// Whether what follows is what the last of `failures` wrote,
+    in_a_failure: bool,
+    /// and how many of the next lines are its panic.
     of_a_failure: usize,
 }
 
@@ -57,7 +59,10 @@ impl Tally {
         let section = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
         if let Some(name) = section.filter(|_| !self.repeating_successes) {
             self.failures.push(format!("FAILED: {name}"));
-        } else if let Some(failure) = self.failures.last_mut() {
+            self.in_a_failure = true;
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.in_a_failure = false;
+        } else if let (true, Some(failure)) = (self.in_a_failure, self.failures.last_mut()) {
             // Whatever else the test wrote stands before it.
             if let Some((_, place)) = line.split_once("' panicked at ").or(line.split_once(") panicked at ")) {
                 *failure += &format!(": {place}");

@@ -8,12 +8,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use panoply_ir::DType;
-use panoply_ir::Scalar;
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Call, Graph, Node, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::Routine;
+use panoply_ir::{DType, Scalar, Target};
 
 use super::claim;
 use super::pull;
@@ -138,8 +137,8 @@ pub fn turn_products(graph: &Graph) -> Graph {
 
 /// The same values without the matrix products that nobody offers to do, without scatters of few columns, and without
 /// writes that are cheaper as selections.
-pub fn expand(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
-    let (chains, joins) = (chains(graph), joins(graph));
+pub fn expand(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Graph {
+    let (chains, joins) = (chains(graph), joins(graph, target.max_binding_bytes));
     let mut parts: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
     rewrite(graph, |rewriter, id, inputs| {
         let node = graph.node(id);
@@ -208,7 +207,9 @@ fn chains(graph: &Graph) -> Vec<usize> {
 
 /// A few parts of one shape that are joined where memory is wanted, such as for a product: one kernel makes all of them where they
 /// are to stand. Of such writes each, with the last of them.
-fn joins(graph: &Graph) -> HashMap<NodeId, NodeId> {
+///
+/// What a launch cannot see at once is gone through in parts, and each part would be written all over it.
+fn joins(graph: &Graph, most_bytes: u64) -> HashMap<NodeId, NodeId> {
     let uses = uses(graph);
     let mut stored = vec![false; graph.nodes.len()];
     graph.outputs.iter().for_each(|output| stored[output.index()] = true);
@@ -220,7 +221,8 @@ fn joins(graph: &Graph) -> HashMap<NodeId, NodeId> {
         };
         node.inputs.iter().for_each(|input| stored[input.index()] |= binds);
         let mut chain = vec![NodeId(at as u32)];
-        if !matches!(node.op, Op::Write(_)) || !stored[at] || joins.contains_key(&chain[0]) {
+        let bytes = (node.shape.elems() * node.dtype.bytes()) as u64;
+        if !matches!(node.op, Op::Write(_)) || !stored[at] || joins.contains_key(&chain[0]) || bytes > most_bytes {
             continue;
         }
         let shape = |write: &Node| graph.node(write.inputs[1]).shape.clone();

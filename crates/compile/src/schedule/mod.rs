@@ -95,7 +95,7 @@ pub fn schedule_to(
     let offers = &|routine: &Routine| !(exact && routine.sums_floats()) && offers(routine);
     let graph = expand::simplify(graph, offers);
     let graph = expand::turn_products(&graph);
-    let graph = expand::expand(&graph, offers);
+    let graph = expand::expand(&graph, target, offers);
     let (graph, waits) = order::release(&split::split(&graph, if exact { split::ANYWHERE } else { target.style }));
     let step = |mut group: Group| match group.whole.take() {
         Some(Whole::Routine(claim)) => Step::Routine(claim),

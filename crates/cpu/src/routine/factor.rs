@@ -238,14 +238,17 @@ impl<T: Real> Task for Elimination<'_, T> {
             for first in (0..size).step_by(PANEL) {
                 let end = size.min(first + PANEL);
                 for column in first..end {
-                    pivot(rows, [width, size, column, end], order);
+                    pivot::<T, M>(rows, [width, size, column, first, end], order);
                 }
-                // The rows of U behind the panel, and then all that is below them.
+                if end == size {
+                    break;
+                }
+                // The rows of U behind the panel, which begin with a whole vector, and then all that is below them.
                 for row in first..end {
                     let mine = rows.add(row * width);
                     for before in first..row {
-                        let (factor, theirs) = (*mine.add(before), rows.add(before * width));
-                        (end..width).for_each(|c| *mine.add(c) = T::sub(*mine.add(c), T::mul(factor, *theirs.add(c))));
+                        let theirs = rows.add(before * width + end).cast_const();
+                        subtract::<T, M>(mine.add(end), *mine.add(before), theirs, width - end);
                     }
                 }
                 for row in end..size {
@@ -263,7 +266,6 @@ impl<T: Real> Task for Elimination<'_, T> {
                     result_row: width,
                     adds: true,
                 };
-                // Only the last panel may end within a vector, and nothing is behind it.
                 behind.run::<M>(size - end, width - end);
             }
             for row in 0..size {
@@ -276,7 +278,7 @@ impl<T: Real> Task for Elimination<'_, T> {
 
 /// Puts the largest of a column on the diagonal and clears what is below it, as far as the panel goes.
 #[inline(always)]
-unsafe fn pivot<T: Real>(rows: *mut T, [width, size, column, end]: [usize; 4], order: &mut [i32]) {
+unsafe fn pivot<T: Real, M: Machine>(rows: *mut T, [width, size, column, first, end]: [usize; 5], order: &mut [i32]) {
     // SAFETY: the caller's promise.
     unsafe {
         let (mut largest, mut place) = (T::of(-1.0), column);
@@ -292,12 +294,29 @@ unsafe fn pivot<T: Real>(rows: *mut T, [width, size, column, end]: [usize; 4], o
             order.swap(column, place);
         }
         let pivot = *top.add(column);
+        // Whole vectors of the panel, of which those before and at the column stay as they are.
+        let mut behind = [T::default(); PANEL];
+        (column + 1..end).for_each(|c| behind[c - first] = *top.add(c));
+        let length = (end - first).next_multiple_of(T::Vector::<M>::LANES);
         for row in column + 1..size {
             let mine = rows.add(row * width);
             let value = *mine.add(column);
             let factor = if pivot == T::default() { T::default() } else { T::div(value, pivot) };
             *mine.add(column) = factor;
-            (column + 1..end).for_each(|c| *mine.add(c) = T::sub(*mine.add(c), T::mul(factor, *top.add(c))));
+            subtract::<T, M>(mine.add(first), factor, behind.as_ptr(), length);
+        }
+    }
+}
+
+/// Subtracts a multiple of what stands elsewhere, in whole vectors.
+#[inline(always)]
+unsafe fn subtract<T: Real, M: Machine>(from: *mut T, factor: T, what: *const T, length: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let factor = T::Vector::<M>::splat(T::sub(T::default(), factor));
+        for at in (0..length).step_by(T::Vector::<M>::LANES) {
+            let value = T::Vector::<M>::load(from.add(at));
+            factor.mul_add(T::Vector::<M>::load(what.add(at)), value).store(from.add(at));
         }
     }
 }
