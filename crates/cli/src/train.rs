@@ -233,7 +233,11 @@ impl Job {
             settings.model,
             self.manifest.parameters,
         );
-        for (examples, which) in [(&self.train, "to learn from"), (&self.held, "held out")] {
+        // Of a text each part lacks some rare characters.
+        let text = matches!(data.source, Source::Text { .. });
+        for (examples, which) in
+            [(&self.train, "to learn from"), (&self.held, "held out")].into_iter().filter(|_| !text)
+        {
             let absent = absent(examples, &data.classes);
             if !absent.is_empty() {
                 let more = absent.len().saturating_sub(ABSENT_NAMED);
@@ -271,11 +275,13 @@ impl Job {
             Err(_) => String::new(),
         };
         let resume = &self.manifest.commands.resume;
-        let then = match (error.kind(), self.folder.training().exists()) {
+        let diverged = error.kind() == ErrorKind::Mistake && error.message().contains("loss");
+        let then = match self.folder.training().exists() {
             // The same numbers again come to the same.
-            (ErrorKind::Mistake, _) => "another run may take a smaller `--learning-rate`, or `--clip-norm`".to_string(),
-            (_, true) => format!("what was saved stands; `{resume}` goes on from there"),
-            (_, false) => format!("nothing was saved to go on from; `{resume}` begins again"),
+            _ if diverged => "another run may take a smaller `--learning-rate`, or `--clip-norm`".to_string(),
+            true => format!("what was saved stands; `{resume}` goes on from there"),
+            false if self.folder.left().is_some() => "nothing was saved to go on from; start another run".to_string(),
+            false => format!("nothing was saved to go on from; `{resume}` begins again"),
         };
         error.note(format!("{kept}{then}"))
     }

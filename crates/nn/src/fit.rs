@@ -132,7 +132,7 @@ pub struct EpochReport {
     pub seconds: f64,
 }
 
-/// Numbers of which JSON has no infinite ones: those are their names, and what is missing is NaN.
+/// Numbers of which JSON has no infinite ones: those are their names (`"inf"`, `"-inf"`, `"NaN"`), and `null` is NaN.
 mod any_float {
     use serde::{Deserialize, Deserializer, Serializer};
 

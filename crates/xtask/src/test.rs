@@ -65,17 +65,22 @@ const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// Test programs that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
-const SLOW: [&str; 10] = [
+const SLOW: [&str; 15] = [
     "crates/cli/tests/kinds.rs",
     "crates/cli/tests/sequences.rs",
+    "crates/cli/tests/train.rs",
     "crates/nn/tests/digits.rs",
+    "crates/nn/tests/in_place.rs",
     "crates/nn/tests/learning.rs",
+    "crates/panoply/tests/first_examples.rs",
     "crates/panoply/tests/hip.rs",
     "crates/panoply/tests/kernel_mistakes.rs",
     "crates/panoply/tests/network_mistakes.rs",
+    "crates/tensor/tests/dims.rs",
     "crates/tensor/tests/exchange.rs",
     "crates/tensor/tests/factor.rs",
     "crates/tensor/tests/fourier.rs",
+    "crates/tensor/tests/inputs.rs",
 ];
 
 /// How a stage ended.

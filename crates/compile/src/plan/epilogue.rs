@@ -45,6 +45,14 @@ pub fn attach(
             let biased =
                 biased(&routine, &kernel, grid, &args, result).filter(|(routine, ..)| !keeps && offers(routine));
             let Some((routine, bias, sum)) = biased else { continue };
+            // Until the last routine has run all leaves stay: one that fails is made up for from the beginning.
+            let spends = |step: &PlanStep| {
+                step.touches()
+                    .any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Spent(_)))
+            };
+            if steps[maker + 1..=at].iter().flatten().any(spends) {
+                continue;
+            }
             let buffers = vec![operands[0], operands[1], bias, sum];
             Some(PlanStep::Routine { routine, buffers, epilogue: None })
         };

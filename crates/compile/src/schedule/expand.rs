@@ -152,6 +152,13 @@ pub fn expand(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool)
                 }
                 Some(rewriter.add(Op::Write(axis), &all, node.shape.clone(), node.dtype))
             }
+            Op::Write(axis) if inputs.len() > 3 => {
+                // A graph may say so for itself: one after the other.
+                let each = |whole, pair: &[NodeId]| {
+                    rewriter.add(Op::Write(axis), &[whole, pair[0], pair[1]], node.shape.clone(), node.dtype)
+                };
+                Some(inputs[1..].chunks(2).fold(inputs[0], each))
+            }
             Op::Write(axis) => {
                 let Op::Const(at) = graph.node(node.inputs[2]).op else { return None };
                 let many = chains[id.index()] > FEW_WRITES && node.shape.elems() > SHORT;
@@ -222,14 +229,20 @@ fn joins(graph: &Graph, most_bytes: u64) -> HashMap<NodeId, NodeId> {
         node.inputs.iter().for_each(|input| stored[input.index()] |= binds);
         let mut chain = vec![NodeId(at as u32)];
         let bytes = (node.shape.elems() * node.dtype.bytes()) as u64;
-        if !matches!(node.op, Op::Write(_)) || !stored[at] || joins.contains_key(&chain[0]) || bytes > most_bytes {
+        if !matches!(node.op, Op::Write(_))
+            || node.inputs.len() > 3
+            || !stored[at]
+            || joins.contains_key(&chain[0])
+            || bytes > most_bytes
+        {
             continue;
         }
         let shape = |write: &Node| graph.node(write.inputs[1]).shape.clone();
         while chain.len() < FEW_WRITES {
             let before = graph.node(*chain.last().expect("it begins with one")).inputs[0];
             let other = graph.node(before);
-            if other.op != node.op || uses[before.index()] > 1 || shape(other) != shape(node) {
+            if other.op != node.op || other.inputs.len() > 3 || uses[before.index()] > 1 || shape(other) != shape(node)
+            {
                 break;
             }
             chain.push(before);

@@ -175,30 +175,39 @@ impl Rewriter {
                         _ => None,
                     }
                 }
-                Op::Write(axis) => {
-                    let length = self.node(inputs[1]).shape.dims()[axis];
-                    let at = match self.node(inputs[2]).op {
-                        Op::Const(at) => usize::try_from(at.to_i128()).ok(),
-                        _ => None,
-                    };
-                    let whole = at.filter(|at| at + length <= shape.dims()[axis]);
-                    match whole.map(|at| (at, Within::of(&slices[axis], at, length))) {
-                        Some((_, Within::Beside)) => {
-                            from = inputs[0];
-                            continue;
-                        }
-                        Some((at, Within::All)) => {
-                            let mut part = slices.to_vec();
-                            part[axis].start -= at;
-                            Some(self.slice(inputs[1], part))
-                        }
-                        _ => None,
+                Op::Write(axis) => match self.holder(&inputs, axis, shape.dims()[axis], &slices[axis]) {
+                    Some(None) => {
+                        from = inputs[0];
+                        continue;
                     }
-                }
+                    Some(Some((part, at))) => {
+                        let mut slices = slices.to_vec();
+                        slices[axis].start -= at;
+                        Some(self.slice(part, slices))
+                    }
+                    None => None,
+                },
                 _ => None,
             };
             return part.or_else(|| (from != whole).then(|| self.slice(from, slices.to_vec())));
         }
+    }
+
+    /// The part of a write that holds all of a slice of its axis, and where it begins, or that none holds any of it; none if that is not known, or
+    /// is neither.
+    fn holder(&self, inputs: &[NodeId], axis: usize, whole: usize, slice: &Slice) -> Option<Option<(NodeId, usize)>> {
+        // The last that is written at a place stands there.
+        for pair in inputs[1..].chunks(2).rev() {
+            let Op::Const(at) = self.node(pair[1]).op else { return None };
+            let (at, length) = (usize::try_from(at.to_i128()).ok()?, self.node(pair[0]).shape.dims()[axis]);
+            match Within::of(slice, at, length) {
+                _ if at + length > whole => return None,
+                Within::All => return Some(Some((pair[0], at))),
+                Within::Partly => return None,
+                Within::Beside => {}
+            }
+        }
+        Some(None)
     }
 
     fn slice(&mut self, from: NodeId, slices: Vec<Slice>) -> NodeId {

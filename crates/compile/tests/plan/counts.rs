@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use panoply_compile::plan::{PlanStep, plan};
 use panoply_ir::alu::{Alu, Math};
-use panoply_ir::graph::{Call, Graph, NodeId, Op};
+use panoply_ir::graph::{Call, Graph, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::{Layout, Routine};
 use panoply_ir::{DType, Target};
@@ -79,6 +79,41 @@ fn a_few_parts_of_one_shape_are_joined_where_they_are_made() {
         // One of the parts is wanted besides: it is stored where it is made, or the parts are made twice.
         let graph = b.done(&[product, values[4]]);
         expect("joined parts", graph, if places == [0, 16, 16, 48] { 2 } else { 1 }, 1);
+    }
+}
+
+/// Of what is joined for a product, slices over one part, several, and all, forwards and backwards.
+#[test]
+fn slices_of_joined_parts_are_of_the_right_ones() {
+    for (start, step, len) in [(2, 1, 4), (0, 1, 2), (4, 1, 2), (3, 1, 2), (5, -1, 4), (0, 2, 3), (5, -2, 3), (1, 1, 5)]
+    {
+        let mut b = Build::default();
+        let whole = b.leaf(&[6, 40], DType::F32);
+        let mut joined = b.like(whole, 0.5);
+        for place in [4, 0, 2] {
+            let (part, at) = (b.f32(&[2, 40]), b.number(place));
+            joined = b.write(joined, part, at, 0);
+        }
+        let w = b.f32(&[40, 30]);
+        let product = b.matmul(joined, w);
+        let slices = vec![Slice { start, step, len }, Slice { start: 0, step: 1, len: 40 }];
+        let part = b.graph.push(Op::Slice(slices), &[joined], [len, 40], DType::F32);
+        let part = b.alu(Alu::Math(Math::Sin), &[part]);
+        check("a slice of what is joined", &b.done(&[product, part]));
+    }
+}
+
+/// Several parts of one write: each after those before, wherever they are.
+#[test]
+fn a_write_of_several_parts_is_one_after_another() {
+    for places in [[0, 3], [1, 2], [3, 0], [4, 2], [-1, 5]] {
+        let mut b = Build::default();
+        let (base, first, second) = (b.f32(&[6, 50]), b.f32(&[3, 50]), b.f32(&[3, 50]));
+        let [p, q] = places.map(|place| b.number(place));
+        let both = b.graph.push(Op::Write(0), &[base, first, p, second, q], [6, 50], DType::F32);
+        let w = b.f32(&[50, 20]);
+        let product = b.matmul(both, w);
+        check("a write of two parts", &b.done(&[both, product]));
     }
 }
 

@@ -136,3 +136,27 @@ fn nothing_changes_before_the_last_routine_of_a_gpu() {
     assert_eq!((taken(&plan), routine), (0, Some(1)), "{plan}");
     assert_eq!(taken(&spending("before a routine", &graph, &[0], &Target::cpu())), 1);
 }
+
+/// A product that a bias goes with runs where the addition stood: by then no leaf may have changed, or none that fails could be made up for.
+#[test]
+fn a_bias_goes_with_no_product_past_a_leaf_that_changes() {
+    for late in [false, true] {
+        for swapped in [false, true] {
+            let mut b = Build::default();
+            let (x, w) = (b.f32(&[64, 64]), b.f32(&[64, 64]));
+            let (bias, spent) = (b.f32(&[1, 64]), b.f32(&[1000]));
+            let before = (!late).then(|| b.alu(Alu::Mul, &[spent, spent]));
+            let product = b.matmul(x, w);
+            let square = before.unwrap_or_else(|| b.alu(Alu::Mul, &[spent, spent]));
+            let sum = b.with(Alu::Add, product, bias);
+            let graph = b.done(&if swapped { [sum, square] } else { [square, sum] });
+            let plan = spending("a bias", &graph, &[3], &Target::cuda_minimum(80));
+            let last = plan.steps.iter().rposition(|step| matches!(step, PlanStep::Routine { .. })).expect("a product");
+            let changes = |step: &PlanStep| {
+                step.touches()
+                    .any(|(id, access)| access != Access::In && matches!(plan.buffers[id.index()].role, Role::Spent(_)))
+            };
+            assert!(!plan.steps[..last].iter().any(changes), "{plan}");
+        }
+    }
+}
