@@ -5,6 +5,7 @@ mod conv;
 mod factor;
 mod gemm;
 mod pool;
+mod qr;
 mod sort;
 mod tile;
 
@@ -51,6 +52,7 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::SolveTriangular(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Cholesky(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Lu(of) => is_whole(of.dtype) && of.size <= i32::MAX as usize && !routine.is_empty(),
+        Routine::Qr(of) => is_whole(of.dtype) && of.columns <= of.rows && !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -95,7 +97,7 @@ pub fn can_end(routine: &Routine) -> bool {
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
         Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
-        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
+        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     }
 }
 
@@ -117,7 +119,7 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
         Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
-        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
+        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     };
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
 }
@@ -182,6 +184,8 @@ pub unsafe fn run_through(
             Routine::Cholesky(of) => factor::cholesky::<f32>(pool, isa, of, buffers),
             Routine::Lu(of) if of.dtype == DType::F64 => factor::lu::<f64>(pool, isa, of, buffers),
             Routine::Lu(of) => factor::lu::<f32>(pool, isa, of, buffers),
+            Routine::Qr(of) if of.dtype == DType::F64 => qr::qr::<f64>(pool, isa, of, buffers),
+            Routine::Qr(of) => qr::qr::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
         }
     }

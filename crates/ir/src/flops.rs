@@ -30,6 +30,11 @@ pub fn of(routine: &Routine) -> Option<u64> {
         Routine::SolveTriangular(of) => times(&[of.batch, of.size, of.size, of.columns]),
         Routine::Cholesky(of) => times(&[of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         Routine::Lu(of) => times(&[2, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
+        // As many for the reflections as for their product: each 2 · rows · columns² - 2/3 · columns³.
+        Routine::Qr(of) => {
+            let square = times(&[4, of.batch, of.columns, of.columns])?;
+            square.checked_mul((3 * of.rows).saturating_sub(of.columns) as u64).map(|sum| sum / 3)
+        }
         Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) => None,
     }
 }

@@ -18,7 +18,7 @@ use std::fmt;
 pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
-pub use factor::{Cholesky, Lu, Triangular};
+pub use factor::{Cholesky, Lu, Qr, Triangular};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
 pub use sort::Sort;
@@ -54,6 +54,8 @@ pub enum Routine {
     Cholesky(Cholesky),
     /// Gauss' elimination with pivots. Buffers: matrix (In); both factors, order of the rows (Out).
     Lu(Lu),
+    /// Orthonormal columns by Householder's reflections. Buffers: matrix (In), its Q (Out).
+    Qr(Qr),
 }
 
 /// A buffer of a routine.
@@ -94,6 +96,7 @@ impl Routine {
             Routine::SolveTriangular(_) => "solve_triangular",
             Routine::Cholesky(_) => "cholesky",
             Routine::Lu(_) => "lu",
+            Routine::Qr(_) => "qr",
         }
     }
 
@@ -103,7 +106,7 @@ impl Routine {
             Routine::Gemm(gemm) => gemm.dtype.is_float(),
             Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
             Routine::Attention(_) | Routine::AttentionGradient(_) => true,
-            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
+            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => true,
             Routine::Sort(_) => false,
         }
     }
@@ -123,6 +126,7 @@ impl Routine {
             Routine::SolveTriangular(of) => of.operand(at),
             Routine::Cholesky(of) => of.operand(at),
             Routine::Lu(of) => of.operand(at),
+            Routine::Qr(of) => of.operand(at),
         })
     }
 
@@ -139,7 +143,7 @@ impl Routine {
         };
         let widened = match *self {
             Routine::Gemm(_) | Routine::Sort(_) => return None,
-            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => return None,
+            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
             Routine::ConvFilters(of) => Routine::ConvFilters(conv(of)),
@@ -168,6 +172,7 @@ impl fmt::Display for Routine {
             Routine::SolveTriangular(of) => of.fmt(f),
             Routine::Cholesky(of) => of.fmt(f),
             Routine::Lu(of) => of.fmt(f),
+            Routine::Qr(of) => of.fmt(f),
         }
     }
 }

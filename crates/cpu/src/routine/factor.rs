@@ -189,7 +189,7 @@ impl<T: Real> Task for Factor<'_, T> {
 }
 
 /// Columns that are eliminated together: whole vectors of every machine.
-const PANEL: usize = 32;
+pub const PANEL: usize = 32;
 
 /// Eliminates with pivots, a thread for each matrix.
 ///
@@ -310,7 +310,7 @@ unsafe fn pivot<T: Real, M: Machine>(rows: *mut T, [width, size, column, first, 
 
 /// Subtracts a multiple of what stands elsewhere, in whole vectors.
 #[inline(always)]
-unsafe fn subtract<T: Real, M: Machine>(from: *mut T, factor: T, what: *const T, length: usize) {
+pub unsafe fn subtract<T: Real, M: Machine>(from: *mut T, factor: T, what: *const T, length: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         let factor = T::Vector::<M>::splat(T::sub(T::default(), factor));

@@ -44,6 +44,20 @@ pub struct Lu {
     pub size: usize,
 }
 
+/// The Q of Q · R = A, of matrices `[batch, rows, columns]` with no more columns than rows: as many orthonormal columns as A has, signs as
+/// LAPACK's. Columns of A that depend on those before them get any that are orthonormal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Qr {
+    /// Type of all elements.
+    pub dtype: DType,
+    /// Matrices.
+    pub batch: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Columns of each.
+    pub columns: usize,
+}
+
 impl Triangular {
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {
         let sides = product(&[self.batch, self.size, self.columns]);
@@ -76,6 +90,24 @@ impl Lu {
             2 => Some(Operand::written("order", DType::I32, product(&[self.batch, self.size]))),
             _ => None,
         }
+    }
+}
+
+impl Qr {
+    pub(super) fn operand(&self, at: usize) -> Option<Operand> {
+        let elems = product(&[self.batch, self.rows, self.columns]);
+        match at {
+            0 => Some(Operand::read("matrix", self.dtype, elems)),
+            1 => Some(Operand::written("q", self.dtype, elems)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Qr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Qr { dtype, batch, rows, columns } = self;
+        write!(f, "{dtype} {batch}×{rows}×{columns}")
     }
 }
 

@@ -248,7 +248,11 @@ impl Tensor {
                 let flow = g + q.matmul(&symmetric);
                 [Some(r.solve_triangular(&flow.t(), Triangle::Upper).t())]
             }),
-            routine: |_, ()| None,
+            routine: |[a], ()| {
+                let &[.., rows, columns] = a.0.shape.dims() else { unreachable!("it was checked") };
+                let of = routine::Qr { dtype: a.dtype(), batch: a.batch(), rows, columns };
+                (columns <= SERIAL).then_some(Routine::Qr(of))
+            },
         }
         .on_batches([self], ());
         q

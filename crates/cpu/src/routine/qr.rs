@@ -1,0 +1,254 @@
+//! Orthonormal columns by reflections, a panel of columns at a time: its own first, then what all of them together do to each panel
+//! behind it by three products. The product of all reflections is made the same way from the end. Each panel stands in scratch memory by
+//! itself, a few vectors wide, so that threads share nothing but what they read.
+//!
+//! Source: Schreiber and Van Loan, A Storage-Efficient WY Representation for Products of Householder Transformations, 1989; Joffrain,
+//! Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
+
+use panoply_ir::routine::Qr;
+
+use super::factor::{PANEL, subtract};
+use super::tile::Product;
+use super::{Shared, in_numbers};
+use crate::pool::Pool;
+use crate::simd::{self, Real, Task};
+use crate::vm::isa::{Isa, Machine};
+
+/// The Q of matrices: each is a thread's, or the panels of the only one are.
+///
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn qr<T: Real>(pool: &Pool, isa: Isa, of: &Qr, buffers: &[*mut u8]) {
+    let [a, q] = [0, 1].map(|at| Shared(buffers[at]));
+    let Qr { batch, rows, columns, .. } = *of;
+    let work = [rows, columns, columns].into_iter().fold(batch, usize::saturating_mul);
+    in_numbers(pool, batch, work, |matrix| {
+        let at = |buffer: Shared| Shared(buffer.at(matrix * rows * columns * size_of::<T>()));
+        // SAFETY: the caller's promise; matrices are apart.
+        unsafe { orthonormal::<T>(pool, isa, [rows, columns], at(a), at(q)) };
+    });
+}
+
+/// The Q of one matrix.
+///
+/// # Safety
+/// As [`super::run`].
+unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2], a: Shared, q: Shared) {
+    let panels = columns.div_ceil(PANEL);
+    let mut scratch = pool.scratch().take::<T>(panels * (2 * rows + PANEL) * PANEL);
+    let start = Shared(scratch.start().cast());
+    let elements = |first: usize| start.at(first * size_of::<T>()).cast::<T>();
+    // The matrix, which becomes the reflections; what becomes their product; how those of each panel act together.
+    let matrix = |panel: usize, row: usize| elements((panel * rows + row) * PANEL);
+    let product = |panel: usize, row: usize| elements(((panels + panel) * rows + row) * PANEL);
+    let together = |panel: usize| elements((2 * rows * panels + panel * PANEL) * PANEL);
+    let turn = |panel: usize, target: *mut T, backwards: bool| Turn {
+        vectors: matrix(panel, panel * PANEL).cast_const(),
+        together: together(panel).cast_const(),
+        rows: rows - panel * PANEL,
+        target,
+        backwards,
+    };
+    let each = |count: usize, f: &(dyn Fn(usize) + Sync)| in_numbers(pool, count, count * rows * PANEL * PANEL, f);
+    let place = |panel: usize| (panel * PANEL, PANEL.min(columns - panel * PANEL));
+    // SAFETY: the caller's promise; the scratch memory is as long as that, and panels are apart.
+    unsafe {
+        each(panels, &|panel| {
+            let (first, count) = place(panel);
+            let from = a.at(first * size_of::<T>()).cast::<T>().cast_const();
+            simd::run(isa, Scale { from, row: columns, rows, count, to: matrix(panel, 0) });
+            let to = product(panel, 0);
+            (0..rows * PANEL).for_each(|at| *to.add(at) = T::default());
+            (0..count).for_each(|c| *product(panel, first + c).add(c) = T::of(1.0));
+        });
+        for panel in 0..panels {
+            let (first, count) = place(panel);
+            let reflect = Reflect { panel: matrix(panel, first), rows: rows - first, count, together: together(panel) };
+            simd::run(isa, reflect);
+            each(panels - panel - 1, &|behind| {
+                simd::run(isa, turn(panel, matrix(panel + 1 + behind, first), false));
+            });
+        }
+        for panel in (0..panels).rev() {
+            each(panels - panel, &|behind| simd::run(isa, turn(panel, product(panel + behind, panel * PANEL), true)));
+        }
+        each(panels, &|panel| {
+            let (first, count) = place(panel);
+            for row in 0..rows {
+                let to = q.at((row * columns + first) * size_of::<T>()).cast::<T>();
+                to.copy_from_nonoverlapping(product(panel, row), count);
+            }
+        });
+    }
+}
+
+/// A panel of a matrix, its columns divided by their largest: squares of what is at most 1 do not overflow, and no column vanishes
+/// beside another. Q stays the same.
+struct Scale<T> {
+    from: *const T,
+    /// Elements from one row to the next.
+    row: usize,
+    rows: usize,
+    /// Columns there are; the others are zeros.
+    count: usize,
+    to: *mut T,
+}
+
+impl<T: Real> Task for Scale<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let Scale { from, row, rows, count, to } = self;
+        let mut sizes = [T::default(); PANEL];
+        // SAFETY: the caller's promise.
+        unsafe {
+            for at in 0..rows {
+                let from = std::slice::from_raw_parts(from.add(at * row), count);
+                for (size, value) in sizes.iter_mut().zip(from) {
+                    *size = if value.abs() > *size { value.abs() } else { *size };
+                }
+            }
+            for size in &mut sizes {
+                let finite = T::sub(*size, *size) == T::default();
+                *size = if finite && *size > T::default() { *size } else { T::of(1.0) };
+            }
+            for at in 0..rows {
+                let from = std::slice::from_raw_parts(from.add(at * row), count);
+                let (to, rest) = std::slice::from_raw_parts_mut(to.add(at * PANEL), PANEL).split_at_mut(count);
+                to.iter_mut().zip(from).zip(&sizes).for_each(|((to, from), size)| *to = T::div(*from, *size));
+                rest.fill(T::default());
+            }
+        }
+    }
+}
+
+/// The reflections I - v·vᵀ that clear the columns of a panel below its diagonal, and how all of them act together.
+struct Reflect<T> {
+    /// The panel from its diagonal on; the vectors take its place, with zeros above.
+    panel: *mut T,
+    rows: usize,
+    count: usize,
+    /// With V of all vectors, minus the inverse of L, ones on the diagonal and Vᵀ·V below: the first reflection and then the others are
+    /// I - V·L⁻¹·Vᵀ, the last one first I - V·L⁻ᵀ·Vᵀ.
+    together: *mut T,
+}
+
+impl<T: Real> Task for Reflect<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let Reflect { panel, rows, count, together } = self;
+        let mut inner = [T::default(); PANEL * PANEL];
+        // SAFETY: the caller's promise.
+        unsafe {
+            (0..count).for_each(|column| reflect::<T, M>(panel, rows, column));
+            for row in 0..count {
+                (row + 1..PANEL).for_each(|c| *panel.add(row * PANEL + c) = T::default());
+            }
+            across(panel, rows, panel, inner.as_mut_ptr()).run::<M>(PANEL, PANEL);
+            for row in 0..PANEL {
+                let mine = together.add(row * PANEL);
+                (0..PANEL).for_each(|c| *mine.add(c) = if c == row { T::of(-1.0) } else { T::default() });
+                for before in 0..row {
+                    subtract::<T, M>(mine, inner[row * PANEL + before], together.add(before * PANEL), PANEL);
+                }
+            }
+        }
+    }
+}
+
+/// Vᵀ·X of vectors and what stands beside them.
+fn across<T>(vectors: *const T, rows: usize, beside: *const T, result: *mut T) -> Product<T> {
+    Product {
+        left: vectors,
+        left_row: 1,
+        left_column: PANEL,
+        right: beside,
+        right_row: PANEL,
+        depth: rows,
+        result,
+        result_row: PANEL,
+        adds: false,
+    }
+}
+
+/// Makes the vector of a column, and reflects those behind it.
+#[inline(always)]
+unsafe fn reflect<T: Real, M: Machine>(panel: *mut T, rows: usize, column: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (vector, rows) = (panel.add(column * PANEL + column), rows - column);
+        let below = |from: T, f: &dyn Fn(T, T) -> T| (1..rows).fold(from, |sum, row| f(sum, *vector.add(row * PANEL)));
+        let square = below(T::default(), &|sum, value| T::add(sum, T::mul(value, value)));
+        let head = *vector;
+        let length = T::add(T::mul(head, head), square).sqrt();
+        let moved = if head < T::default() { T::sub(head, length) } else { T::add(head, length) };
+        // Far below what rounding leaves of a column whose largest was 1, and 2 over it is still a number.
+        let least = T::of(2f64.powi(if size_of::<T>() == size_of::<f64>() { -900 } else { -100 }));
+        let factor = T::div(T::of(2.0), T::add(T::mul(moved, moved), square)).sqrt();
+        let factor = if square < least { T::default() } else { factor };
+        *vector = T::mul(moved, factor);
+        (1..rows).for_each(|row| *vector.add(row * PANEL) = T::mul(*vector.add(row * PANEL), factor));
+
+        let behind = panel.add(column * PANEL);
+        let mut shares = [T::default(); PANEL];
+        across(vector, rows, behind, shares.as_mut_ptr()).run::<M>(1, PANEL);
+        let turned = |c: usize| if c > column { T::sub(T::default(), shares[c]) } else { T::default() };
+        let shares: [T; PANEL] = std::array::from_fn(turned);
+        let moved = Product {
+            left: vector.cast_const(),
+            left_row: PANEL,
+            left_column: 1,
+            right: shares.as_ptr(),
+            right_row: PANEL,
+            depth: 1,
+            result: behind,
+            result_row: PANEL,
+            adds: true,
+        };
+        moved.run::<M>(rows, PANEL);
+    }
+}
+
+/// What the reflections of a panel do to another one.
+struct Turn<T> {
+    vectors: *const T,
+    together: *const T,
+    rows: usize,
+    target: *mut T,
+    /// Whether the last reflection comes first.
+    backwards: bool,
+}
+
+impl<T: Real> Task for Turn<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let Turn { vectors, together, rows, target, backwards } = self;
+        let (mut shares, mut turned) = ([T::default(); PANEL * PANEL], [T::default(); PANEL * PANEL]);
+        let (shares, turned) = (shares.as_mut_ptr(), turned.as_mut_ptr());
+        let product = Product {
+            left: together,
+            left_row: if backwards { 1 } else { PANEL },
+            left_column: if backwards { PANEL } else { 1 },
+            right: shares.cast_const(),
+            right_row: PANEL,
+            depth: PANEL,
+            result: turned,
+            result_row: PANEL,
+            adds: false,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            across(vectors, rows, target, shares).run::<M>(PANEL, PANEL);
+            product.run::<M>(PANEL, PANEL);
+            let moved = Product {
+                left: vectors,
+                left_row: PANEL,
+                left_column: 1,
+                right: turned.cast_const(),
+                result: target,
+                adds: true,
+                ..product
+            };
+            moved.run::<M>(rows, PANEL);
+        }
+    }
+}
