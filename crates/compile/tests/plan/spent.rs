@@ -143,8 +143,8 @@ fn a_bias_goes_with_no_product_past_a_leaf_that_changes() {
     for late in [false, true] {
         for swapped in [false, true] {
             let mut b = Build::default();
-            let (x, w) = (b.f32(&[64, 64]), b.f32(&[64, 64]));
-            let (bias, spent) = (b.f32(&[1, 64]), b.f32(&[1000]));
+            let (x, w) = (b.f32(&[8, 8]), b.f32(&[8, 8]));
+            let (bias, spent) = (b.f32(&[1, 8]), b.f32(&[1000]));
             let before = (!late).then(|| b.alu(Alu::Mul, &[spent, spent]));
             let product = b.matmul(x, w);
             let square = before.unwrap_or_else(|| b.alu(Alu::Mul, &[spent, spent]));
