@@ -4,6 +4,8 @@ mod attention;
 mod conv;
 mod factor;
 mod gemm;
+mod lu;
+mod panel;
 mod pool;
 mod qr;
 mod sort;
@@ -182,8 +184,8 @@ pub unsafe fn run_through(
             Routine::SolveTriangular(of) => factor::solve::<f32>(pool, isa, of, buffers),
             Routine::Cholesky(of) if of.dtype == DType::F64 => factor::cholesky::<f64>(pool, isa, of, buffers),
             Routine::Cholesky(of) => factor::cholesky::<f32>(pool, isa, of, buffers),
-            Routine::Lu(of) if of.dtype == DType::F64 => factor::lu::<f64>(pool, isa, of, buffers),
-            Routine::Lu(of) => factor::lu::<f32>(pool, isa, of, buffers),
+            Routine::Lu(of) if of.dtype == DType::F64 => lu::lu::<f64>(pool, isa, of, buffers),
+            Routine::Lu(of) => lu::lu::<f32>(pool, isa, of, buffers),
             Routine::Qr(of) if of.dtype == DType::F64 => qr::qr::<f64>(pool, isa, of, buffers),
             Routine::Qr(of) => qr::qr::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),

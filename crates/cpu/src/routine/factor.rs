@@ -1,10 +1,9 @@
 //! Triangular systems and Cholesky factors, a few rows at a time: one product with all rows before them, and what is left among
-//! themselves. Elimination with pivots a few columns at a time: those first, then one product for all that is behind them. Rows stand in
-//! scratch memory as whole vectors.
+//! themselves. Rows stand in scratch memory as whole vectors.
 //!
-//! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, sections 3.1, 3.4 and 4.2.
+//! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, sections 3.1 and 4.2.
 
-use panoply_ir::routine::{Cholesky, Lu, Triangular};
+use panoply_ir::routine::{Cholesky, Triangular};
 
 use super::tile::Product;
 use super::{Shared, in_numbers};
@@ -184,139 +183,6 @@ impl<T: Real> Task for Factor<'_, T> {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Columns that are eliminated together: whole vectors of every machine.
-pub const PANEL: usize = 32;
-
-/// Eliminates with pivots, a thread for each matrix.
-///
-/// # Safety
-/// As [`super::run`].
-pub unsafe fn lu<T: Real>(pool: &Pool, isa: Isa, of: &Lu, buffers: &[*mut u8]) {
-    let [a, packed, order] = [0, 1, 2].map(|at| Shared(buffers[at]));
-    let Lu { batch, size, .. } = *of;
-    let work = [size, size, size / 3].into_iter().fold(batch, usize::saturating_mul);
-    in_numbers(pool, batch, work, |matrix| {
-        let at = |buffer: Shared| buffer.at(matrix * size * size * size_of::<T>()).cast::<T>();
-        // SAFETY: the caller's promise; matrices are apart.
-        unsafe {
-            let order = std::slice::from_raw_parts_mut(order.at(matrix * size * size_of::<i32>()).cast::<i32>(), size);
-            simd::run(isa, Elimination { pool, size, a: at(a), packed: at(packed), order });
-        }
-    });
-}
-
-/// A matrix to be eliminated.
-struct Elimination<'a, T> {
-    pool: &'a Pool,
-    size: usize,
-    a: *const T,
-    packed: *mut T,
-    order: &'a mut [i32],
-}
-
-impl<T: Real> Task for Elimination<'_, T> {
-    #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
-        let Elimination { pool, size, a, packed, order } = self;
-        let lanes = T::Vector::<M>::LANES;
-        let width = size.next_multiple_of(lanes);
-        let mut scratch = pool.scratch().take::<T>((width + PANEL) * size);
-        let rows = scratch.start();
-        let left = rows.wrapping_add(width * size);
-        order.iter_mut().zip(0..).for_each(|(order, row)| *order = row);
-        // SAFETY: the caller's promise; the scratch memory is as long as that.
-        unsafe {
-            for row in 0..size {
-                let (from, to) = (a.add(row * size), rows.add(row * width));
-                (0..size).for_each(|c| *to.add(c) = *from.add(c));
-                (size..width).for_each(|c| *to.add(c) = T::default());
-            }
-            for first in (0..size).step_by(PANEL) {
-                let end = size.min(first + PANEL);
-                for column in first..end {
-                    pivot::<T, M>(rows, [width, size, column, first, end], order);
-                }
-                if end == size {
-                    break;
-                }
-                // The rows of U behind the panel, which begin with a whole vector, and then all that is below them.
-                for row in first..end {
-                    let mine = rows.add(row * width);
-                    for before in first..row {
-                        let theirs = rows.add(before * width + end).cast_const();
-                        subtract::<T, M>(mine.add(end), *mine.add(before), theirs, width - end);
-                    }
-                }
-                for row in end..size {
-                    let (from, to) = (rows.add(row * width + first), left.add((row - end) * PANEL));
-                    (0..end - first).for_each(|k| *to.add(k) = T::sub(T::default(), *from.add(k)));
-                }
-                let behind = Product {
-                    left: left.cast_const(),
-                    left_row: PANEL,
-                    left_column: 1,
-                    right: rows.add(first * width + end).cast_const(),
-                    right_row: width,
-                    depth: end - first,
-                    result: rows.add(end * width + end),
-                    result_row: width,
-                    adds: true,
-                };
-                behind.run::<M>(size - end, width - end);
-            }
-            for row in 0..size {
-                let (from, to) = (rows.add(row * width), packed.add(row * size));
-                (0..size).for_each(|c| *to.add(c) = *from.add(c));
-            }
-        }
-    }
-}
-
-/// Puts the largest of a column on the diagonal and clears what is below it, as far as the panel goes.
-#[inline(always)]
-unsafe fn pivot<T: Real, M: Machine>(rows: *mut T, [width, size, column, first, end]: [usize; 5], order: &mut [i32]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (mut largest, mut place) = (T::of(-1.0), column);
-        for row in column..size {
-            let magnitude = (*rows.add(row * width + column)).abs();
-            if magnitude > largest {
-                (largest, place) = (magnitude, row);
-            }
-        }
-        let top = rows.add(column * width);
-        if place != column {
-            std::ptr::swap_nonoverlapping(top, rows.add(place * width), width);
-            order.swap(column, place);
-        }
-        let pivot = *top.add(column);
-        // Whole vectors of the panel, of which those before and at the column stay as they are.
-        let mut behind = [T::default(); PANEL];
-        (column + 1..end).for_each(|c| behind[c - first] = *top.add(c));
-        let length = (end - first).next_multiple_of(T::Vector::<M>::LANES);
-        for row in column + 1..size {
-            let mine = rows.add(row * width);
-            let value = *mine.add(column);
-            let factor = if pivot == T::default() { T::default() } else { T::div(value, pivot) };
-            *mine.add(column) = factor;
-            subtract::<T, M>(mine.add(first), factor, behind.as_ptr(), length);
-        }
-    }
-}
-
-/// Subtracts a multiple of what stands elsewhere, in whole vectors.
-#[inline(always)]
-pub unsafe fn subtract<T: Real, M: Machine>(from: *mut T, factor: T, what: *const T, length: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let factor = T::Vector::<M>::splat(T::sub(T::default(), factor));
-        for at in (0..length).step_by(T::Vector::<M>::LANES) {
-            let value = T::Vector::<M>::load(from.add(at));
-            factor.mul_add(T::Vector::<M>::load(what.add(at)), value).store(from.add(at));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use panoply_ir::routine::Qr;
 
-use super::factor::{PANEL, subtract};
+use super::panel::{PANEL, Panels, subtract};
 use super::tile::Product;
 use super::{Shared, in_numbers};
 use crate::pool::Pool;
@@ -34,49 +34,48 @@ pub unsafe fn qr<T: Real>(pool: &Pool, isa: Isa, of: &Qr, buffers: &[*mut u8]) {
 /// # Safety
 /// As [`super::run`].
 unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2], a: Shared, q: Shared) {
-    let panels = columns.div_ceil(PANEL);
-    let mut scratch = pool.scratch().take::<T>(panels * (2 * rows + PANEL) * PANEL);
-    let start = Shared(scratch.start().cast());
-    let elements = |first: usize| start.at(first * size_of::<T>()).cast::<T>();
+    let (all, panels) = (Panels::<T>::elems(rows, columns), columns.div_ceil(PANEL));
+    let mut scratch = pool.scratch().take::<T>(2 * all + panels * PANEL * PANEL);
     // The matrix, which becomes the reflections; what becomes their product; how those of each panel act together.
-    let matrix = |panel: usize, row: usize| elements((panel * rows + row) * PANEL);
-    let product = |panel: usize, row: usize| elements(((panels + panel) * rows + row) * PANEL);
-    let together = |panel: usize| elements((2 * rows * panels + panel * PANEL) * PANEL);
+    let [matrix, product, together] = [0, all, 2 * all].map(|first| scratch.start().wrapping_add(first));
+    let [matrix, product] = [matrix, product].map(|start| Panels::new(start, rows, columns));
+    let together = Panels::<T>::new(together, PANEL, columns);
     let turn = |panel: usize, target: *mut T, backwards: bool| Turn {
-        vectors: matrix(panel, panel * PANEL).cast_const(),
-        together: together(panel).cast_const(),
+        vectors: matrix.at(panel, panel * PANEL).cast_const(),
+        together: together.at(panel, 0).cast_const(),
         rows: rows - panel * PANEL,
         target,
         backwards,
     };
-    let each = |count: usize, f: &(dyn Fn(usize) + Sync)| in_numbers(pool, count, count * rows * PANEL * PANEL, f);
-    let place = |panel: usize| (panel * PANEL, PANEL.min(columns - panel * PANEL));
     // SAFETY: the caller's promise; the scratch memory is as long as that, and panels are apart.
     unsafe {
-        each(panels, &|panel| {
-            let (first, count) = place(panel);
-            let from = a.at(first * size_of::<T>()).cast::<T>().cast_const();
-            simd::run(isa, Scale { from, row: columns, rows, count, to: matrix(panel, 0) });
-            let to = product(panel, 0);
+        matrix.each(pool, 0..panels, |panel| {
+            let columns_of = matrix.columns(panel);
+            let from = a.at(columns_of.start * size_of::<T>()).cast::<T>().cast_const();
+            simd::run(isa, Scale { from, row: columns, rows, count: columns_of.len(), to: matrix.at(panel, 0) });
+            let to = product.at(panel, 0);
             (0..rows * PANEL).for_each(|at| *to.add(at) = T::default());
-            (0..count).for_each(|c| *product(panel, first + c).add(c) = T::of(1.0));
+            columns_of.enumerate().for_each(|(at, column)| *product.at(panel, column).add(at) = T::of(1.0));
         });
         for panel in 0..panels {
-            let (first, count) = place(panel);
-            let reflect = Reflect { panel: matrix(panel, first), rows: rows - first, count, together: together(panel) };
-            simd::run(isa, reflect);
-            each(panels - panel - 1, &|behind| {
-                simd::run(isa, turn(panel, matrix(panel + 1 + behind, first), false));
+            let (first, count) = (panel * PANEL, matrix.columns(panel).len());
+            let own =
+                Reflect { panel: matrix.at(panel, first), rows: rows - first, count, together: together.at(panel, 0) };
+            simd::run(isa, own);
+            matrix.each(pool, panel + 1..panels, |behind| {
+                simd::run(isa, turn(panel, matrix.at(behind, first), false));
             });
         }
         for panel in (0..panels).rev() {
-            each(panels - panel, &|behind| simd::run(isa, turn(panel, product(panel + behind, panel * PANEL), true)));
+            product.each(pool, panel..panels, |behind| {
+                simd::run(isa, turn(panel, product.at(behind, panel * PANEL), true));
+            });
         }
-        each(panels, &|panel| {
-            let (first, count) = place(panel);
+        product.each(pool, 0..panels, |panel| {
+            let columns_of = product.columns(panel);
             for row in 0..rows {
-                let to = q.at((row * columns + first) * size_of::<T>()).cast::<T>();
-                to.copy_from_nonoverlapping(product(panel, row), count);
+                let to = q.at((row * columns + columns_of.start) * size_of::<T>()).cast::<T>();
+                to.copy_from_nonoverlapping(product.at(panel, row), columns_of.len());
             }
         });
     }
