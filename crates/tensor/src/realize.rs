@@ -10,7 +10,7 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
 use panoply_ir::graph::{Graph, NodeId, Op};
-use panoply_ir::{Element, Error, Result, Scalar};
+use panoply_ir::{Element, Error, ErrorKind, Result, Scalar};
 use panoply_runtime::{Device, Storage};
 
 use crate::plan_cache;
@@ -28,7 +28,7 @@ impl Tensor {
         self.0.value.get().is_some()
     }
 
-    /// The value's buffer, row-major; computed if it is not there.
+    /// The value's buffer, row-major; computed if it is not there. It is this tensor's memory: who writes to it changes the tensor.
     pub fn storage(&self) -> Result<Storage> {
         let whole = self.whole_storage()?;
         let Some(live) = &self.0.live else { return Ok(whole) };
@@ -46,7 +46,9 @@ impl Tensor {
 
     /// The value's bytes: elements in row-major order, little-endian.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.shape()?.elems() * self.dtype().bytes()];
+        // The device is asked first: it knows what is too large.
+        self.eval()?;
+        let mut bytes = on_host(self.shape()?.elems() * self.dtype().bytes())?;
         self.read(&mut bytes)?;
         Ok(bytes)
     }
@@ -55,7 +57,7 @@ impl Tensor {
     fn read(&self, bytes: &mut [u8]) -> Result<()> {
         match &self.0.live {
             Some(live) if !live.leads(self)? => {
-                let mut whole = vec![0; self.0.shape.elems() * self.dtype().bytes()];
+                let mut whole = on_host(self.0.shape.elems() * self.dtype().bytes())?;
                 self.whole_storage()?.read_bytes(&mut whole)?;
                 live.gather(self, &whole, bytes)
             }
@@ -71,7 +73,8 @@ impl Tensor {
             let message = format!("to_vec: {self:?} does not hold {}; cast it first", T::DTYPE);
             return Err(Error::mistake(message).at(Location::caller()));
         }
-        let mut elements = vec![bytemuck::Zeroable::zeroed(); self.shape()?.elems()];
+        self.eval()?;
+        let mut elements = on_host(self.shape()?.elems())?;
         self.read(bytemuck::cast_slice_mut(&mut elements))?;
         Ok(elements)
     }
@@ -104,6 +107,17 @@ impl Tensor {
             Err(error) => Tensor::mistake(error),
         }
     }
+}
+
+/// So many zeros, if this host has memory for them.
+pub(crate) fn on_host<T: bytemuck::Zeroable + Clone>(count: usize) -> Result<Vec<T>> {
+    let short = |_| {
+        let bytes = count.saturating_mul(size_of::<T>());
+        Error::new(ErrorKind::OutOfMemory, format!("this host has no {bytes} bytes for the elements of a tensor"))
+    };
+    Vec::<T>::new().try_reserve_exact(count).map_err(short)?;
+    // Not the memory that was tried: zeros that the system gives are not written again.
+    Ok(vec![T::zeroed(); count])
 }
 
 /// Computes the values of all these tensors, in one plan for each device. Either all of a device's get theirs or none.
