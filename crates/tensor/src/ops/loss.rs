@@ -28,9 +28,7 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
         Tensor::call("cross entropy", [self, classes], (), |[logits, classes], ()| {
-            let dims = logits.0.shape.dims();
-            let right = |logits: &Tensor| -(logits.log_softmax(-1).of_classes(classes, dims[1]).mean(..));
-            logits.in_single(right)
+            logits.in_single(|logits| -logits.log_softmax(-1).of_classes(classes).mean(..))
         })
     }
 
@@ -72,7 +70,7 @@ impl Tensor {
         // Not a product with zeros: a logit of minus infinity has a share of 0.
         let logs = if by_class { logs.where_(&smooth.ne(&zero), &zero) } else { logs };
         let each = -(logs * weighted(smooth)).sum(-1);
-        let each = if by_class { each.where_(&target.is_class(classes), &self.literal(f64::NAN)) } else { each };
+        let each = if by_class { each.where_(&self.knows(target), &self.literal(f64::NAN)) } else { each };
         let (total, count) = match (&kept, by_class) {
             (Some(kept), _) => (each.where_(kept, &zero).sum(..), weighted(hot).sum(-1).where_(kept, &zero).sum(..)),
             (None, true) if options.weights.is_some() => (each.sum(..), weighted(hot).sum(..)),
@@ -92,21 +90,25 @@ impl Tensor {
             let message = "nll: needs logarithms [batch, classes] and integer classes [batch]";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
-        -self.of_classes(classes, logs[1]).mean(..)
+        -self.of_classes(classes).mean(..)
     }
 
-    /// Whether these integers are classes.
+    /// Which of these integers are classes of `[batch, classes]`.
     #[track_caller]
-    fn is_class(&self, classes: usize) -> Tensor {
-        self.ge(&self.literal(0.0)).bitand(&self.lt(&self.literal(classes as f64)))
+    fn knows(&self, classes: &Tensor) -> Tensor {
+        // In a type that holds how many there are.
+        let wide = if classes.dtype().bytes() == 8 { DType::I64 } else { DType::I32 };
+        let (classes, count) = (classes.cast(wide), self.count(&[1]).cast(wide));
+        classes.ge(&classes.literal(0.0)).bitand(&classes.lt(&count))
     }
 
     /// What stands at each row's class; NaN where there is no such class.
     #[track_caller]
-    fn of_classes(&self, classes: &Tensor, count: usize) -> Tensor {
+    fn of_classes(&self, classes: &Tensor) -> Tensor {
+        let hot = classes.one_hot(self.0.shape.dims()[1], DType::Bool);
         // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
-        let right = self.where_(&classes.one_hot(count, DType::Bool), &self.literal(0.0)).sum(-1);
-        right.where_(&classes.is_class(count), &self.literal(f64::NAN))
+        let right = self.where_(&hot, &self.literal(0.0)).sum(-1);
+        right.where_(&self.knows(classes), &self.literal(f64::NAN))
     }
 
     /// Mean squared difference.
