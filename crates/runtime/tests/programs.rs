@@ -52,7 +52,8 @@ fn warming_up_compiles_all() {
 #[test]
 fn kernels_of_a_plan_are_compiled_together() {
     let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
-    let kernels = [build_mix, build_step, build_saxpy, build_count, build_mix].map(|build| Arc::new(verify(build().unwrap()).unwrap()));
+    let kernels = [build_mix, build_step, build_saxpy, build_count, build_mix]
+        .map(|build| Arc::new(verify(build().unwrap()).unwrap()));
     let kernels = kernels.each_ref();
     lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no"));
     assert_eq!(device.prepare_all(&kernels).unwrap_err().message(), "no");

@@ -132,7 +132,12 @@ impl<'a> Rows<'a> {
     }
 
     /// Writes a loop; what it combines of each work-item's turns.
-    fn inner_loop(&mut self, number: usize, reduced: &[ValueId], stores: &[&Store]) -> Vec<(ValueId, ReduceOp, LocalId)> {
+    fn inner_loop(
+        &mut self,
+        number: usize,
+        reduced: &[ValueId],
+        stores: &[&Store],
+    ) -> Vec<(ValueId, ReduceOp, LocalId)> {
         let inputs = reduced.iter().map(|id| self.nest.values[*id].0.operands()[0]);
         let roots: Vec<ValueId> =
             inputs.chain(stores.iter().flat_map(|store| levels::store_needs(self.nest, store))).collect();

@@ -240,22 +240,11 @@ impl<R: Rule> Optimiser<R> {
 
     /// [`Optimiser::step`] where nothing may wait, as in browsers. If it is dropped before its end the parameters may have moved and the step
     /// is not counted.
-    pub async fn step_soon(
-        &mut self,
-        model: &mut dyn Module,
-        loss: impl Into<Tensor>,
-        pass: Pass<'_>,
-    ) -> Result<f64> {
+    pub async fn step_soon(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: Pass<'_>) -> Result<f64> {
         self.step_by(Arrival::Awaited, model, loss.into(), pass).await
     }
 
-    async fn step_by(
-        &mut self,
-        arrival: Arrival,
-        model: &mut dyn Module,
-        loss: Tensor,
-        pass: Pass<'_>,
-    ) -> Result<f64> {
+    async fn step_by(&mut self, arrival: Arrival, model: &mut dyn Module, loss: Tensor, pass: Pass<'_>) -> Result<f64> {
         let trained = trained(model, &pass)?;
         if self.spoilt {
             let value = self.sound(arrival.number(&loss.cast(DType::F32).sum(..)).await?)?;
@@ -394,8 +383,10 @@ impl<R: Rule> Optimiser<R> {
             Some(scale) => {
                 let stands = scale.observe(sound.is_finite());
                 if !stands && scale.factor < LossScale::SMALLEST {
-                    let message =
-                        format!("step {step} cannot be made at any scale of the loss: {}", not_finite(arrival, sounds).await?);
+                    let message = format!(
+                        "step {step} cannot be made at any scale of the loss: {}",
+                        not_finite(arrival, sounds).await?
+                    );
                     return Err(Error::mistake(message).note("bf16 or f32 have the range for it"));
                 }
                 Ok(Judged { loss, stands })
@@ -430,10 +421,7 @@ impl Told {
 }
 
 /// What is not finite, of the sounds of gradients by name.
-async fn not_finite<'t>(
-    arrival: Arrival,
-    sounds: impl Iterator<Item = (&'t str, &'t Tensor)>,
-) -> Result<String> {
+async fn not_finite<'t>(arrival: Arrival, sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<String> {
     for (name, sound) in sounds {
         if !arrival.number(sound).await?.is_finite() {
             return Ok(format!("a gradient is no finite number, first that of {name}"));
