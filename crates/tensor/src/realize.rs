@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::{Element, Error, ErrorKind, Result, Scalar};
-use panoply_runtime::{Device, Storage};
+use panoply_runtime::{Buffer, Device, Reading, Storage};
 
 use crate::plan_cache;
 use crate::random::Word;
@@ -49,12 +49,12 @@ impl Tensor {
         // The device is asked first: it knows what is too large.
         self.eval()?;
         let mut bytes = on_host(self.shape()?.elems() * self.dtype().bytes())?;
-        self.read(&mut bytes)?;
+        self.read_into(&mut bytes)?;
         Ok(bytes)
     }
 
     /// Fills these with the bytes of the elements.
-    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+    fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
         match &self.0.live {
             Some(live) if !live.leads(self)? => {
                 let mut whole = on_host(self.0.shape.elems() * self.dtype().bytes())?;
@@ -68,15 +68,36 @@ impl Tensor {
     /// The elements in row-major order. `T` must be the element type.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        self.check()?;
-        if T::DTYPE != self.dtype() {
-            let message = format!("to_vec: {self:?} does not hold {}; cast it first", T::DTYPE);
-            return Err(Error::mistake(message).at(Location::caller()));
-        }
+        self.check_holds::<T>("to_vec")?;
         self.eval()?;
         let mut elements = on_host(self.shape()?.elems())?;
-        self.read(bytemuck::cast_slice_mut(&mut elements))?;
+        self.read_into(bytemuck::cast_slice_mut(&mut elements))?;
         Ok(elements)
+    }
+
+    /// Starts copying the elements to the host, in row-major order: wait for them, or `.await` them, as who runs in a browser must. `T` must
+    /// be the element type.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// let reading = (Tensor::from_slice(&[1.0f32, 2.0], [2]) * 3.0).read::<f32>()?;
+    /// assert_eq!(reading.wait()?, [3.0, 6.0]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn read<T: Element>(&self) -> Result<Reading<T>> {
+        self.check_holds::<T>("read")?;
+        Buffer::from_storage(self.storage()?)?.read()
+    }
+
+    #[track_caller]
+    fn check_holds<T: Element>(&self, what: &str) -> Result<()> {
+        self.check()?;
+        if T::DTYPE != self.dtype() {
+            let message = format!("{what}: {self:?} does not hold {}; cast it first", T::DTYPE);
+            return Err(Error::mistake(message).at(Location::caller()));
+        }
+        Ok(())
     }
 
     /// The only element, as f64.
@@ -88,7 +109,7 @@ impl Tensor {
             return Err(Error::mistake(message).at(Location::caller()));
         }
         let mut word = [0; 8];
-        self.read(&mut word[..self.dtype().bytes()])?;
+        self.read_into(&mut word[..self.dtype().bytes()])?;
         Ok(Scalar { dtype: self.dtype(), bits: u64::from_le_bytes(word) }.to_f64())
     }
 
