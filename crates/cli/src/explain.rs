@@ -210,7 +210,7 @@ fn function(source: &str, name: &str) -> String {
     lines[start..end].iter().map(|(number, line)| format!("{:>4}  {line}\n", number + 1)).collect()
 }
 
-/// Which leaf of a graph is which tensor: a line for each that has a name.
+/// Which leaf of a graph is which tensor, a line for each that has a name, and which number stands in which slot.
 fn legend(traced: &Traced<'_>, names: &BTreeMap<String, Tensor>) -> Result<String> {
     let mut lines = String::new();
     for (leaf, storage) in traced.leaves.iter().enumerate() {
@@ -219,6 +219,9 @@ fn legend(traced: &Traced<'_>, names: &BTreeMap<String, Tensor>) -> Result<Strin
                 lines += &format!("leaf {leaf} is {name}, {}{}\n", tensor.dtype(), tensor.shape()?);
             }
         }
+    }
+    for (slot, number) in traced.slots.iter().enumerate() {
+        lines += &format!("slot {slot} is {number}\n");
     }
     Ok(lines)
 }

@@ -29,6 +29,7 @@ impl Absent {
         let kind: Kind = kind.parse().map_err(|wrong: Error| Error::mistake(format!("explain: --target {wrong}")))?;
         let (target, model, what) =
             of(kind, model).ok_or_else(|| Error::mistake(format!("explain: --target {spelling}: {}", models(kind))))?;
+        let target = Target { name: format!("{kind}:{model}"), ..target };
         let info = DeviceInfo {
             kind,
             index: 0,

@@ -225,8 +225,11 @@ impl Parser<'_> {
         if !self.takes("**") {
             return Ok(base);
         }
-        let exponent = self.signed()?;
-        self.joined(at, "**", base, exponent)
+        match (base, self.signed()?) {
+            // It needs no logarithm, which some devices have too coarse a one for.
+            (Value::Tensor(x), Value::Number(2.0)) => self.made(at, x.square().into()),
+            (base, exponent) => self.joined(at, "**", base, exponent),
+        }
     }
 
     fn with_methods(&mut self) -> Result<Value> {
