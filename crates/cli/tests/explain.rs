@@ -122,6 +122,56 @@ fn arguments_have_names_and_operations_signs() {
     assert_ne!(graph("top_k(x, 3)[0]"), graph("top_k(x, 3)[1]"));
 }
 
+/// Operations with rows of their own, and what they come to.
+#[rustfmt::skip]
+const SHAPES: &[(&str, &str)] = &[
+    // Element types and shapes by hand; names are f32[64, 64].
+    ("cast(x, bool)", "bool[64, 64]"), ("bitcast(x, i32)", "i32[64, 64]"), ("concat(x, y, axis=1)", "f32[64, 128]"),
+    ("stack([x, y, z], axis=1)", "f32[64, 3, 64]"), ("diagonal_at(x, 3)", "f32[61]"), ("expand_to(x[0], 5, 64)", "f32[5, 64]"),
+    ("flatten(x)", "f32[4096]"), ("flatten(x.reshape(4, 16, 64), from=1)", "f32[4, 1024]"), ("meshgrid(x[0], y[0, :5])[1]", "f32[64, 5]"),
+    ("move_axis(x.reshape(2, 32, 64), 0, 2)", "f32[32, 64, 2]"), ("narrow(x, 1, start=60, len=4)", "f32[64, 4]"),
+    ("pad(x, [[1, 2], [0, 3]])", "f32[67, 67]"), ("permute(x.reshape(2, 32, 64), 2, 0, 1)", "f32[64, 2, 32]"),
+    ("repeat_each(x, 3)", "f32[64, 192]"), ("roll(x, 5, axis=0)", "f32[64, 64]"), ("split(x, [10, 54])[1]", "f32[54, 64]"),
+    ("tile(x, 2, axis=0)", "f32[128, 64]"), ("transpose(x.reshape(2, 32, 64), 0, 2)", "f32[64, 32, 2]"), ("tril(x, -1)", "f32[64, 64]"),
+    ("triu(x, diagonal=2)", "f32[64, 64]"), ("unflatten(x, 0, [8, 8])", "f32[8, 8, 64]"), ("eye(7)@x[:7]", "f32[7, 64]"),
+    ("full([2, 3], 4) + x[:2, :3]", "f32[2, 3]"), ("iota(9)", "i32[9]"), ("linspace(0, 1, 11)", "f32[11]"),
+    ("ones([2, 3], f16)", "f16[2, 3]"), ("zeros([4])", "f32[4]"), ("complex(x, y)", "f32[64, 64, 2]"),
+    ("leaky_relu(x, slope=0.2)", "f32[64, 64]"), ("lerp(x, y, 0.5)", "f32[64, 64]"), ("masked_fill(x, x > 0, 1)", "f32[64, 64]"),
+    ("rsub(x, 1)", "f32[64, 64]"), ("batch_norm(x.reshape(4, 8, 128), y[0, :8], z[0, :8])", "f32[4, 8, 128]"),
+    ("group_norm(x.reshape(4, 8, 128), 2)", "f32[4, 8, 128]"), ("layer_norm(x, epsilon=1e-3)", "f32[64, 64]"), ("quantile(x, 0.3, axis=0)", "f32[64]"),
+    ("rms_norm(x)", "f32[64, 64]"), ("std(x, axis=0)", "f32[64]"), ("var(x, correction=0)", "f32[]"), ("argsort(x, descending=true)", "i32[64, 64]"),
+    ("bin_count(iota(5), 8)", "i32[8]"), ("index(x, iota(5))", "f32[5, 64]"), ("index_put(x, iota(5), y[:5], add=true)", "f32[64, 64]"),
+    ("index_select(x, 1, iota(5))", "f32[64, 5]"), ("one_hot(iota(5), 8)", "f32[5, 8]"), ("put_along(x, argsort(y), z)", "f32[64, 64]"),
+    ("scatter_add(x, 0, iota(5), y[:5])", "f32[64, 64]"), ("search_sorted(sort(x[0]), y[0])", "i32[64]"), ("sort(x, axis=0)", "f32[64, 64]"),
+    ("take_along(x, argsort(x))", "f32[64, 64]"), ("write(x, 0, iota(1)[0], y[:2])", "f32[64, 64]"),
+    ("adaptive_average_pool2d(x.reshape(1, 4, 32, 32), 3)", "f32[1, 4, 3, 3]"), ("adaptive_max_pool2d(x.reshape(1, 4, 32, 32), [2, 5])", "f32[1, 4, 2, 5]"),
+    ("average_pool2d(x.reshape(1, 4, 32, 32), 3, stride=1, padding=1)", "f32[1, 4, 32, 32]"), ("cdist(x, y[:5])", "f32[64, 5]"),
+    ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 32, 1))", "f32[2, 128, 64]"), ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 16, 2), groups=2)", "f32[2, 128, 63]"),
+    ("conv3d(x.reshape(1, 2, 8, 16, 16), w[:2].reshape(8, 2, 2, 2, 2))", "f32[1, 8, 7, 15, 15]"),
+    ("conv_transposed2d(x.reshape(1, 4, 32, 32), w[0].reshape(4, 4, 2, 2), stride=2)", "f32[1, 4, 64, 64]"), ("cross(x[:3], y[:3], axis=0)", "f32[3, 64]"),
+    ("max_pool2d(x.reshape(1, 4, 32, 32), 2)", "f32[1, 4, 16, 16]"), ("resize_linear2d(x.reshape(1, 4, 32, 32), [8, 64])", "f32[1, 4, 8, 64]"),
+    ("resize_nearest2d(x.reshape(1, 4, 32, 32), 8)", "f32[1, 4, 8, 8]"), ("rope(x.reshape(2, 32, 64), iota(32))", "f32[2, 32, 64]"),
+    ("solve_triangular(x, y)", "f32[64, 64]"), ("windows2d(x.reshape(1, 4, 32, 32), 3)", "f32[1, 4, 30, 30, 3, 3]"),
+    ("fft_with(complex(x, y), axis=0, length=32)", "f32[32, 64, 2]"), ("ifft_with(complex(x, y), length=32)", "f32[64, 32, 2]"),
+    ("rfft(x)", "f32[64, 33, 2]"), ("irfft(rfft(x), 64)", "f32[64, 64]"), ("irfft2(rfft2(x), 64)", "f32[64, 64]"),
+    ("irfft_with(rfft(x), length=32)", "f32[64, 32]"), ("rfft_with(x, length=32)", "f32[64, 17, 2]"), ("cosine_embedding(x, y, x[0])", "f32[]"),
+    ("cosine_similarity(x, y)", "f32[64]"), ("cross_entropy_with(x, argmax(y), smoothing=0.1)", "f32[]"), ("gradient(mean(x @ w), w)", "f32[64, 64]"),
+    ("hessian(sum(x[0] ** 2), x)", "f32[64, 64, 64, 64]"), ("huber(x, y, delta=2)", "f32[]"), ("jacobian(x[0] ** 2, x)", "f32[64, 64, 64]"),
+    ("attention(x.reshape(2, 32, 64), y.reshape(2, 32, 64), z.reshape(2, 32, 64), causal=True, scale=0.5)", "f32[2, 32, 64]"),
+    ("ctc(log_softmax(x.reshape(8, 8, 64)), iota(3).expand_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", "f32[8]"),
+];
+
+#[test]
+fn operations_take_what_they_say() {
+    let place = Place::new("explain-shapes");
+    for (expression, shape) in SHAPES {
+        let graph = text(&place.json(&["explain", expression, "--stage", "graph"]), "graph");
+        let node = graph.lines().last().unwrap().strip_prefix("give ").unwrap();
+        let line = graph.lines().find(|line| line.starts_with(&format!("{node} = "))).unwrap();
+        assert!(line.ends_with(&format!("  {shape}")), "{expression}: {line}, not {shape}");
+    }
+}
+
 /// Operations of the library that have no row, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("slice", "it is the brackets behind a tensor"),

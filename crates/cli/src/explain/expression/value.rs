@@ -228,13 +228,17 @@ impl Operation {
         let mut given = Given { values: BTreeMap::new(), among: among(&by_place, &by_name) };
         let count = by_place.len();
         let mut places = by_place.into_iter().peekable();
-        for parameter in self.parameters {
+        for (index, parameter) in self.parameters.iter().enumerate() {
             let Some(value) = places.next() else { break };
-            // Several where one may be: those of the same sort that follow.
+            // Several where one may be: those of the same sort that follow and that nobody behind needs.
+            let is_needed =
+                |later: &&Parameter| later.default.is_none() && by_name.iter().all(|(name, _)| name != later.name);
+            let needed = self.parameters[index + 1..].iter().filter(is_needed).count();
             let is_open = parameter.many && !matches!(value, Value::List(_) | Value::All);
             let sort = discriminant(&value);
             let mut run = vec![value];
-            while let Some(next) = places.next_if(|next| is_open && discriminant(next) == sort) {
+            while places.len() > needed {
+                let Some(next) = places.next_if(|next| is_open && discriminant(next) == sort) else { break };
                 run.push(next);
             }
             let value = if run.len() == 1 { run.remove(0) } else { Value::List(run) };
