@@ -1,6 +1,9 @@
 //! `panoply explain`: every stage, from the expression or the kernel to what the device runs.
 
+mod absent;
 mod expression;
+#[cfg(feature = "wgpu")]
+mod translated;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -8,7 +11,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use panoply::internal::compile::opt::{self, optimize_observed};
 use panoply::internal::compile::plan::{Options, plan_with};
-use panoply::internal::compile::render::render;
+use panoply::internal::compile::render::{Rendered, render};
 use panoply::internal::compile::schedule::schedule_to;
 use panoply::internal::ir::kernel::Kernel;
 use panoply::internal::ir::target::{Language, Style};
@@ -18,6 +21,7 @@ use panoply::kernels::ALL;
 use panoply::{Attention, Conv, Device, Error, Result, Rng, Tensor, eval};
 use serde_json::json;
 
+use self::absent::Absent;
 use crate::output::{self, DeviceChoice};
 
 /// Every stage of a kernel or tensor expression, down to the device's own text.
@@ -33,6 +37,9 @@ pub struct Arguments {
     stage: Option<Stage>,
     #[command(flatten)]
     device: DeviceChoice,
+    /// For a device that is not here: cuda, cuda:sm_90, rocm, rocm:gfx90a, metal, dx12, vulkan, webgpu, opencl, oneapi or cpu, with the least that such devices have.
+    #[arg(long, value_name = "KIND[:MODEL]", conflicts_with_all = ["device", "strict"])]
+    target: Option<String>,
     /// One JSON document on stdout.
     #[arg(long)]
     json: bool,
@@ -114,8 +121,17 @@ fn given(rng: &mut Rng, shape: &[usize]) -> Tensor {
 
 /// Prints the stages.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(spelling) = &arguments.target {
+        let Absent { device, note } = Absent::new(spelling)?;
+        print(arguments, &device, Some(&note))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let choice = arguments.device.select()?;
-    let device = choice.device();
+    print(arguments, choice.device(), None)?;
+    Ok(choice.exit_code())
+}
+
+fn print(arguments: &Arguments, device: &Device, note: Option<&str>) -> Result<()> {
     let sections = device.scope(|| sections(arguments, device))?;
     if let Some(stage) = arguments.stage
         && sections.iter().all(|section| section.stage != stage)
@@ -130,20 +146,27 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let stages: Vec<_> = wanted
             .map(|section| json!({"stage": section.stage.name(), "title": section.title, "text": section.text}))
             .collect();
+        let device = device.spelling();
         output::print_json(
-            &json!({"schema": 1, "name": arguments.name, "device": device.spelling(), "stages": stages}),
+            &json!({"schema": 1, "name": arguments.name, "device": device, "note": note, "stages": stages}),
         );
     } else {
+        note.into_iter().for_each(|note| println!("{}: {note}\n", device.spelling()));
         wanted.for_each(|section| println!("── {} ──\n{}\n", section.title, section.text.trim_end()));
     }
-    Ok(choice.exit_code())
+    Ok(())
 }
 
 fn sections(arguments: &Arguments, device: &Device) -> Result<Vec<Section>> {
     let (name, mut sections) = (arguments.name.as_str(), Vec::new());
+    if name.trim().is_empty() {
+        return Err(Error::mistake(
+            "explain: nothing is asked for; give an expression, as `relu(x)`, or a kernel's name",
+        ));
+    }
     if expression::is_expression(name) {
-        let expression::Expression { value, names } = expression::read(name, &arguments.shapes)?;
-        explain_expression(&[value], &names, device, &mut sections)?;
+        let expression::Expression { values, names } = expression::read(name, &arguments.shapes)?;
+        explain_expression(&values, &names, device, &mut sections)?;
         return Ok(sections);
     }
     if !arguments.shapes.is_empty() {
@@ -187,7 +210,7 @@ fn function(source: &str, name: &str) -> String {
     lines[start..end].iter().map(|(number, line)| format!("{:>4}  {line}\n", number + 1)).collect()
 }
 
-/// Which leaf of a graph is which tensor: a line for each that has a name.
+/// Which leaf of a graph is which tensor, a line for each that has a name, and which number stands in which slot.
 fn legend(traced: &Traced<'_>, names: &BTreeMap<String, Tensor>) -> Result<String> {
     let mut lines = String::new();
     for (leaf, storage) in traced.leaves.iter().enumerate() {
@@ -196,6 +219,9 @@ fn legend(traced: &Traced<'_>, names: &BTreeMap<String, Tensor>) -> Result<Strin
                 lines += &format!("leaf {leaf} is {name}, {}{}\n", tensor.dtype(), tensor.shape()?);
             }
         }
+    }
+    for (slot, number) in traced.slots.iter().enumerate() {
+        lines += &format!("slot {slot} is {number}\n");
     }
     Ok(lines)
 }
@@ -232,7 +258,7 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
     let (name, target) = (&kernel.name, device.target());
     let mut add = |stage, title: String, text: String| sections.push(Section { stage, title, text });
     add(Stage::Ir, format!("{name}: kernel IR"), kernel.to_string());
-    if device.info().variant.is_some() {
+    if device.info().variant.as_deref() == Some("checked") {
         let text = "the interpreter runs the kernel IR as it was built, so that its guards hide nothing".to_string();
         add(Stage::Device, format!("{name}: no text"), text);
         return Ok(());
@@ -263,8 +289,37 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
         | Language::Wgsl
         | Language::SpirV
         | Language::CudaC
-        | Language::Msl => (target.language.name(), render(&optimised, target)?.source),
+        | Language::Msl => {
+            let rendered = render(&optimised, target)?;
+            match translated(device, &rendered)? {
+                Some(translated) => {
+                    let title = format!("{name}: {}, of which wgpu makes what follows", target.language.name());
+                    add(Stage::Device, title, rendered.source);
+                    translated
+                }
+                None => (target.language.name(), rendered.source),
+            }
+        }
     };
     add(Stage::Device, format!("{name}: {title}"), text);
     Ok(())
+}
+
+/// What a system's own compiler is given where that is not what was rendered.
+#[cfg(feature = "wgpu")]
+fn translated(device: &Device, rendered: &Rendered) -> Result<Option<(&'static str, String)>> {
+    let rich = device.target().int64;
+    use panoply::Kind;
+    let program = || translated::Program::read(&rendered.source, &rendered.entry, rich);
+    Ok(match device.info().kind {
+        Kind::Metal => Some((Language::Msl.name(), program()?.metal()?)),
+        Kind::Dx12 => Some(("HLSL", program()?.direct3d(rich)?)),
+        Kind::Cuda | Kind::Rocm | Kind::OneApi | Kind::OpenCl | Kind::Vulkan | Kind::WebGpu | Kind::Cpu => None,
+    })
+}
+
+/// Without `wgpu` there is no such device.
+#[cfg(not(feature = "wgpu"))]
+fn translated(_: &Device, _: &Rendered) -> Result<Option<(&'static str, String)>> {
+    Ok(None)
 }

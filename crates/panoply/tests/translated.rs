@@ -1,15 +1,13 @@
 //! What `wgpu` hands to Apple's and to Microsoft's compiler for every kernel that ships: its translator makes Metal's language and HLSL
-//! of our WGSL, with the settings that it has on those systems. Metal's is C++, so clang reads it, with a header of ours
+//! of our WGSL, with the settings that it has on those systems, and as `panoply explain` shows them. Metal's is C++, so clang reads it, with a header of ours
 //! (`metal/metal_stdlib`) in place of Apple's. HLSL is read by Khronos' glslang, as far as that knows it. Neither is executed.
+
+#[path = "../../cli/src/explain/translated.rs"]
+mod translated;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use naga::ShaderStage;
-use naga::back::pipeline_constants::process_overrides;
-use naga::back::{hlsl, msl};
-use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use panoply::kernels;
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
@@ -17,13 +15,7 @@ use panoply_ir::kernel::Kernel;
 use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Target, Verified};
-
-/// A program in the translator's words.
-struct Program {
-    module: naga::Module,
-    info: ModuleInfo,
-    entry: String,
-}
+use translated::Program;
 
 /// A GPU without 64-bit integers, which are pairs of words there, without f16, which are parts of words, and without subgroups; and one with
 /// all of them.
@@ -32,61 +24,12 @@ fn targets() -> [Target; 2] {
     [poor.clone(), Target { int64: true, f16: true, subgroup: 32, ..poor }]
 }
 
-fn program(kernel: &Verified<Kernel>, target: &Target) -> Program {
+/// The kernel for the translator, and its entry point.
+fn program(kernel: &Verified<Kernel>, target: &Target) -> (Program, String) {
     let kernel = optimize(kernel.clone(), target, &opt::Options::default());
     let text = render_with(&kernel, target, &Options { index_bits: 32 }).expect("the kernel renders");
-    let source = text.source;
-    let module = naga::front::wgsl::parse_str(&source);
-    let module = module.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
-    let rich = Capabilities::SHADER_INT64 | Capabilities::SHADER_FLOAT16 | Capabilities::SUBGROUP;
-    let has = if target.int64 { rich } else { Capabilities::empty() };
-    let info = Validator::new(ValidationFlags::all(), has).validate(&module);
-    let info = info.unwrap_or_else(|error| panic!("{}\n{source}", error.emit_to_string(&source)));
-    // The size of a group, where a launch chooses it, and what a device was found to do.
-    let known = [("items", 4.0), ("subgroups_consecutive", 1.0)];
-    let names = module.overrides.iter().filter_map(|(_, known)| known.name.clone());
-    let value = |name: &str| known.iter().find(|(known, _)| name.starts_with(known)).map(|(_, value)| *value);
-    let told = names.filter_map(|name| value(&name).map(|value| (name, value))).collect();
-    let point = Some((ShaderStage::Compute, text.entry.as_str()));
-    let (module, info) = process_overrides(&module, &info, point, &told).expect("the sizes are all that is open");
-    let (module, info) = (module.into_owned(), info.into_owned());
-    Program { module, info, entry: text.entry }
-}
-
-/// Metal's language, from the version on that has 64-bit integers.
-fn metal(program: &Program) -> String {
-    let unchecked = BoundsCheckPolicy::Unchecked;
-    let policies =
-        BoundsCheckPolicies { index: unchecked, buffer: unchecked, image_load: unchecked, binding_array: unchecked };
-    let options = msl::Options {
-        lang_version: (2, 3),
-        bounds_check_policies: policies,
-        zero_initialize_workgroup_memory: false,
-        force_loop_bounding: false,
-        emit_int_div_checks: false,
-        ..msl::Options::default()
-    };
-    let point = Some((ShaderStage::Compute, program.entry.clone()));
-    let pipeline = msl::PipelineOptions { entry_point: point, ..msl::PipelineOptions::default() };
-    msl::write_string(&program.module, &program.info, &options, &pipeline).expect("it has a form in Metal's language").0
-}
-
-/// HLSL, for the compiler that every Windows has, or for one with 64-bit integers and f16.
-fn direct3d(program: &Program, newer: bool) -> String {
-    let options = hlsl::Options {
-        shader_model: if newer { hlsl::ShaderModel::V6_2 } else { hlsl::ShaderModel::V5_1 },
-        zero_initialize_workgroup_memory: false,
-        restrict_indexing: false,
-        force_loop_bounding: false,
-        ..hlsl::Options::default()
-    };
-    let point = Some((ShaderStage::Compute, program.entry.clone()));
-    let pipeline = hlsl::PipelineOptions { entry_point: point };
-    let mut text = String::new();
-    let written = hlsl::Writer::new(&mut text, &options, &pipeline).write(&program.module, &program.info, None);
-    let names = written.expect("it has a form in HLSL").entry_point_names;
-    assert!(names.iter().all(Result::is_ok), "{names:?}");
-    text
+    let program = Program::read(&text.source, &text.entry, target.int64);
+    (program.unwrap_or_else(|error| panic!("{error}\n{}", text.source)), text.entry)
 }
 
 /// Has a compiler read a text of a kernel.
@@ -139,15 +82,16 @@ fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
             (format!("random-{seed}"), Kernel::clone(&case(seed, &options).kernel), false)
         });
         for (name, kernel, ships) in shipped.chain(random) {
-            let program = program(&verify(kernel).expect("it verifies"), &target);
-            let (metal, direct3d) = (metal(&program), direct3d(&program, target.int64));
+            let (program, entry) = program(&verify(kernel).expect("it verifies"), &target);
+            let metal = program.metal().expect("it has a form in Metal's language");
+            let direct3d = program.direct3d(target.int64).expect("it has a form in HLSL");
             assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{name}: {metal}\n{direct3d}");
             if clang_here {
                 read(clang(), &folder, &format!("{name}.metal"), &metal);
             }
             // It knows neither integers of 64 bits nor the zero of an array as the translator writes it.
             if glslang_here && ships && !target.int64 {
-                read(glslang(&program.entry), &folder, &format!("{name}.hlsl"), &direct3d);
+                read(glslang(&entry), &folder, &format!("{name}.hlsl"), &direct3d);
             }
             count += 1;
         }

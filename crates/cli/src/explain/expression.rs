@@ -1,13 +1,18 @@
 //! Expressions as text: `softmax(x @ w + b)`, as in mathematics, as in Python or as in Rust.
 //!
-//! A name is a tensor of random numbers; what a word before `(` means is a row of [`OPERATIONS`]. A method is an operation whose first
-//! argument stands before the dot, and `&` means nothing, so that a line of a program can be given as it is. Every mistake names
-//! its column, those that the tensors find as well.
+//! A name is a tensor of random numbers; what a word before `(` means is a row of [`operations`], whose arguments may be named. A method is an
+//! operation whose first argument stands before the dot, and `&` means nothing, so that a line of a program can be given as it is. Every
+//! mistake names its column, those that the tensors find as well.
+
+mod operations;
+mod value;
 
 use std::collections::BTreeMap;
 
-use panoply::{Attention, Error, Order, Result, Rng, Tensor};
+use panoply::{DType, Error, Range, Result, Rng, Tensor};
 
+use self::operations::OPERATIONS;
+use self::value::{Argument, Value, among};
 use super::given;
 
 /// What a tensor is without a shape of its own.
@@ -16,73 +21,28 @@ const SHAPE: [usize; 2] = [64, 64];
 /// How deep brackets and signs may be within each other.
 const DEPTH: usize = 64;
 
-/// What an operation takes.
-enum Operation {
-    One(fn(&Tensor) -> Tensor),
-    Two(fn(&Tensor, &Tensor) -> Tensor),
-    Three(fn(&Tensor, &Tensor, &Tensor) -> Tensor),
-    /// Along an axis, the last if none is said.
-    Along(fn(&Tensor, isize) -> Tensor),
-    /// Over an axis, and over all if none is said.
-    Over(fn(&Tensor, isize) -> Tensor, fn(&Tensor) -> Tensor),
-    /// With a number, this one if none is said.
-    With(fn(&Tensor, f64) -> Tensor, f64),
-}
-
-use Operation::{Along, One, Over, Three, Two, With};
-
-/// Every word that may stand before `(`.
-#[rustfmt::skip]
-const OPERATIONS: &[(&str, Operation)] = &[
-    ("abs", One(Tensor::abs)), ("acos", One(Tensor::acos)), ("asin", One(Tensor::asin)), ("atan", One(Tensor::atan)),
-    ("ceil", One(Tensor::ceil)), ("cos", One(Tensor::cos)), ("cosh", One(Tensor::cosh)), ("erf", One(Tensor::erf)),
-    ("exp", One(Tensor::exp)), ("exp2", One(Tensor::exp2)), ("expm1", One(Tensor::expm1)), ("floor", One(Tensor::floor)),
-    ("ln", One(Tensor::ln)), ("log", One(Tensor::ln)), ("log10", One(Tensor::log10)), ("log1p", One(Tensor::log1p)),
-    ("log2", One(Tensor::log2)), ("recip", One(Tensor::recip)), ("round", One(Tensor::round)), ("rsqrt", One(Tensor::rsqrt)),
-    ("sign", One(Tensor::sign)), ("sin", One(Tensor::sin)), ("sinh", One(Tensor::sinh)), ("sqrt", One(Tensor::sqrt)),
-    ("square", One(Tensor::square)), ("tan", One(Tensor::tan)), ("tanh", One(Tensor::tanh)), ("trunc", One(Tensor::trunc)),
-    ("elu", One(Tensor::elu)), ("gelu", One(Tensor::gelu)), ("gelu_tanh", One(Tensor::gelu_tanh)),
-    ("hard_sigmoid", One(Tensor::hard_sigmoid)), ("hard_swish", One(Tensor::hard_swish)), ("log_sigmoid", One(Tensor::log_sigmoid)),
-    ("mish", One(Tensor::mish)), ("relu", One(Tensor::relu)), ("relu6", One(Tensor::relu6)), ("selu", One(Tensor::selu)),
-    ("sigmoid", One(Tensor::sigmoid)), ("silu", One(Tensor::silu)), ("softplus", One(Tensor::softplus)),
-    ("softsign", One(Tensor::softsign)), ("cholesky", One(Tensor::cholesky)), ("inverse", One(Tensor::inverse)), ("t", One(Tensor::t)),
-    ("atan2", Two(Tensor::atan2)), ("dot", Two(Tensor::dot)), ("gradient", Two(gradient)), ("hypot", Two(Tensor::hypot)),
-    ("l1", Two(Tensor::l1)), ("matmul", Two(Tensor::matmul)), ("maximum", Two(Tensor::maximum)), ("minimum", Two(Tensor::minimum)),
-    ("mse", Two(Tensor::mse)), ("outer", Two(Tensor::outer)), ("pow", Two(Tensor::pow)), ("solve", Two(Tensor::solve)),
-    ("attention", Three(|q, k, v| q.attention(k, v, &Attention::default()))),
-    ("argmax", Along(Tensor::argmax)), ("argmin", Along(Tensor::argmin)), ("cummax", Along(Tensor::cummax)),
-    ("cumprod", Along(Tensor::cumprod)), ("cumsum", Along(Tensor::cumsum)), ("diff", Along(Tensor::diff)), ("flip", Along(Tensor::flip)),
-    ("glu", Along(Tensor::glu)), ("log_softmax", Along(Tensor::log_softmax)), ("logsumexp", Along(Tensor::logsumexp)),
-    ("median", Along(Tensor::median)), ("softmax", Along(Tensor::softmax)), ("softmin", Along(Tensor::softmin)),
-    ("sort", Along(|x, axis| x.sort(axis, Order::Ascending))), ("squeeze", Along(Tensor::squeeze)), ("unsqueeze", Along(Tensor::unsqueeze)),
-    ("max", Over(|x, axis| x.max(axis), |x| x.max(..))), ("mean", Over(|x, axis| x.mean(axis), |x| x.mean(..))),
-    ("min", Over(|x, axis| x.min(axis), |x| x.min(..))), ("norm", Over(|x, axis| x.norm(axis), |x| x.norm(..))),
-    ("prod", Over(|x, axis| x.prod(axis), |x| x.prod(..))), ("sum", Over(|x, axis| x.sum(axis), |x| x.sum(..))),
-    ("layer_norm", With(Tensor::layer_norm, 1e-5)), ("leaky_relu", With(Tensor::leaky_relu, 0.01)), ("rms_norm", With(Tensor::rms_norm, 1e-5)),
-];
-
-/// What flows from a single number to a tensor that it was computed from.
-fn gradient(loss: &Tensor, by: &Tensor) -> Tensor {
-    loss.gradients(&[by]).map_or_else(Tensor::from_mistake, |mut gradients| gradients.remove(0))
-}
-
 /// What is said of tensors without the lines of this program that made them.
 fn without_places(text: &str) -> String {
-    let words: Vec<&str> = text.split(' ').filter(|word| !word.contains(".rs:") && *word != "pending,").collect();
-    words.join(" ").trim_end_matches(',').to_string()
-}
-
-/// What a part of an expression is.
-enum Value {
-    Tensor(Tensor),
-    Number(f64),
-    /// `..`, all axes.
-    All,
+    let mut said = String::new();
+    for word in text.split(' ').filter(|word| *word != "pending,") {
+        match word.split_once(".rs:") {
+            // What stands behind a place stands behind what was before it.
+            Some((_, behind)) => {
+                said.truncate(said.trim_end_matches(',').len());
+                said += behind.trim_start_matches(|letter: char| letter.is_ascii_digit());
+            }
+            None => {
+                said += if said.is_empty() { "" } else { " " };
+                said += word;
+            }
+        }
+    }
+    said
 }
 
 /// An expression that was read: what it is and the tensors it names.
 pub struct Expression {
-    pub value: Tensor,
+    pub values: Vec<Tensor>,
     pub names: BTreeMap<String, Tensor>,
 }
 
@@ -95,24 +55,26 @@ pub fn is_expression(text: &str) -> bool {
 pub fn read(text: &str, shapes: &[String]) -> Result<Expression> {
     let mut parser =
         Parser { text, at: 0, depth: 0, shapes: of_names(shapes)?, names: BTreeMap::new(), rng: Rng::seed(0) };
-    let value = parser.sum()?;
+    let value = parser.whole()?;
     if let Some(letter) = parser.peek() {
-        return Err(parser.wrong(parser.at, format!("`{letter}` does not go on with what stands before it")));
+        return Err(parser.goes_on(letter));
     }
-    let Value::Tensor(value) = value else {
+    let values = value.tensors();
+    if values.is_empty() {
         return Err(parser.wrong(0, "there is no tensor in this".to_string()));
-    };
+    }
     let names = parser.names;
     match parser.shapes.keys().find(|name| !names.contains_key(*name)) {
         Some(name) => Err(Error::mistake(format!("explain: --shape is of {name}, which `{text}` does not name"))),
-        None => Ok(Expression { value, names }),
+        None => Ok(Expression { values, names }),
     }
 }
 
 fn of_names(shapes: &[String]) -> Result<BTreeMap<String, Vec<usize>>> {
     let read = |shape: &String| {
         let (name, lengths) = shape.split_once('=')?;
-        let lengths = lengths.split('x').filter(|length| !length.is_empty()).map(|length| length.trim().parse().ok());
+        let lengths = if lengths.is_empty() { Vec::new() } else { lengths.split('x').collect() };
+        let lengths = lengths.into_iter().map(|length| length.trim().parse().ok());
         Some((name.trim().to_string(), lengths.collect::<Option<Vec<usize>>>()?))
     };
     let wrong = |shape| Error::mistake(format!("explain: --shape {shape} is not a name and lengths, such as x=64x128"));
@@ -135,14 +97,18 @@ impl Parser<'_> {
         Error::mistake(format!("explain: column {column} of `{}`: {what}", self.text))
     }
 
+    fn goes_on(&self, letter: char) -> Error {
+        self.wrong(self.at, format!("`{letter}` does not go on with what stands before it"))
+    }
+
     /// A tensor that is none is said with the place where it would have been made.
-    fn made(&self, at: usize, tensor: Tensor) -> Result<Value> {
+    fn made(&self, at: usize, value: Value) -> Result<Value> {
         let wrong = |error: Error| {
             let notes = error.notes().iter().map(|note| without_places(note));
             notes.fold(self.wrong(at, without_places(error.message())), Error::note)
         };
-        tensor.check().map_err(wrong)?;
-        Ok(Value::Tensor(tensor))
+        value.tensors().iter().try_for_each(Tensor::check).map_err(wrong)?;
+        Ok(value)
     }
 
     fn peek(&mut self) -> Option<char> {
@@ -166,12 +132,17 @@ impl Parser<'_> {
         word.to_string()
     }
 
+    /// What may stand in brackets.
+    fn whole(&mut self) -> Result<Value> {
+        self.chain(&["<=", ">=", "==", "!=", "<", ">"], Parser::sum)
+    }
+
     fn sum(&mut self) -> Result<Value> {
         self.chain(&["+", "-"], Parser::product)
     }
 
     fn product(&mut self) -> Result<Value> {
-        self.chain(&["*", "/", "@"], Parser::signed)
+        self.chain(&["*", "/", "%", "@"], Parser::signed)
     }
 
     /// Parts with signs between them, from the left.
@@ -187,28 +158,44 @@ impl Parser<'_> {
     }
 
     fn joined(&self, at: usize, sign: &str, left: Value, right: Value) -> Result<Value> {
-        let tensor = match (sign, &left, &right) {
-            ("+", Value::Tensor(x), Value::Tensor(y)) => x + y,
-            ("-", Value::Tensor(x), Value::Tensor(y)) => x - y,
-            ("*", Value::Tensor(x), Value::Tensor(y)) => x * y,
-            ("/", Value::Tensor(x), Value::Tensor(y)) => x / y,
-            ("@", Value::Tensor(x), Value::Tensor(y)) => x.matmul(y),
-            ("+", Value::Tensor(x), Value::Number(n)) | ("+", Value::Number(n), Value::Tensor(x)) => x + *n,
-            ("-", Value::Tensor(x), Value::Number(n)) => x - *n,
-            ("-", Value::Number(n), Value::Tensor(x)) => x.rsub(*n),
-            ("*", Value::Tensor(x), Value::Number(n)) | ("*", Value::Number(n), Value::Tensor(x)) => x * *n,
-            ("/", Value::Tensor(x), Value::Number(n)) => x / *n,
-            ("/", Value::Number(n), Value::Tensor(x)) => x.recip() * *n,
-            ("+", Value::Number(x), Value::Number(y)) => return Ok(Value::Number(x + y)),
-            ("-", Value::Number(x), Value::Number(y)) => return Ok(Value::Number(x - y)),
-            ("*", Value::Number(x), Value::Number(y)) => return Ok(Value::Number(x * y)),
-            ("/", Value::Number(x), Value::Number(y)) => return Ok(Value::Number(x / y)),
-            _ => return Err(self.wrong(at, format!("`{sign}` is not between tensors"))),
+        if let (Value::Number(x), Value::Number(y)) = (&left, &right) {
+            let number = match sign {
+                "+" => x + y,
+                "-" => x - y,
+                "*" => x * y,
+                "/" => x / y,
+                "%" => x % y,
+                "**" => x.powf(*y),
+                _ => return Err(self.wrong(at, format!("`{sign}` is not between tensors"))),
+            };
+            return Ok(Value::Number(number));
+        }
+        let sides = [left, right];
+        // A matrix is no number.
+        let fits = sides.iter().all(|side| sign != "@" || matches!(side, Value::Tensor(_)));
+        let dtype = among(&sides, &[]);
+        let [Some(x), Some(y)] = sides.map(|side| Tensor::of(&side, dtype).filter(|_| fits)) else {
+            return Err(self.wrong(at, format!("`{sign}` is not between tensors")));
         };
-        self.made(at, tensor)
+        let tensor = match sign {
+            "+" => x + y,
+            "-" => x - y,
+            "*" => x * y,
+            "/" => x / y,
+            "%" => x % y,
+            "**" => x.pow(&y),
+            "@" => x.matmul(&y),
+            "<" => x.lt(&y),
+            "<=" => x.le(&y),
+            ">" => x.gt(&y),
+            ">=" => x.ge(&y),
+            "==" => x.eq(&y),
+            _ => x.ne(&y),
+        };
+        self.made(at, tensor.into())
     }
 
-    /// What may have a sign before it, and methods behind it.
+    /// What may have a sign before it, and methods, places and a power behind it.
     fn signed(&mut self) -> Result<Value> {
         self.peek();
         let at = self.at;
@@ -218,35 +205,111 @@ impl Parser<'_> {
         }
         let value = if self.takes("-") {
             match self.signed()? {
-                Value::Tensor(x) => self.made(at, -x)?,
+                Value::Tensor(x) => self.made(at, (-x).into())?,
                 Value::Number(number) => Value::Number(-number),
-                Value::All => return Err(self.wrong(at, "`..` has no sign".to_string())),
+                value => return Err(self.wrong(at, format!("{} has no sign", value.in_words()))),
             }
         } else if self.takes("&") {
             self.signed()?
         } else {
-            self.with_methods()?
+            self.power()?
         };
         self.depth -= 1;
         Ok(value)
     }
 
+    fn power(&mut self) -> Result<Value> {
+        let base = self.with_methods()?;
+        self.peek();
+        let at = self.at;
+        if !self.takes("**") {
+            return Ok(base);
+        }
+        match (base, self.signed()?) {
+            // It needs no logarithm, which some devices have too coarse a one for.
+            (Value::Tensor(x), Value::Number(2.0)) => self.made(at, x.square().into()),
+            (base, exponent) => self.joined(at, "**", base, exponent),
+        }
+    }
+
     fn with_methods(&mut self) -> Result<Value> {
         let mut value = self.part()?;
-        while self.peek() == Some('.') && !self.text[self.at..].starts_with("..") {
-            self.at += 1;
-            self.peek();
-            let at = self.at;
-            let name = self.word(|letter| letter.is_alphanumeric() || letter == '_');
-            if !self.takes("(") {
-                return Err(
-                    self.wrong(at, "after a dot stands an operation with brackets, such as `.relu()`".to_string())
-                );
+        loop {
+            let letter = self.peek();
+            if letter == Some('[') {
+                value = self.places(value)?;
+            } else if letter == Some('.') && !self.text[self.at..].starts_with("..") {
+                self.at += 1;
+                self.peek();
+                let at = self.at;
+                let name = self.word(|letter| letter.is_alphanumeric() || letter == '_');
+                let is_turned = name == "T" && self.peek() != Some('(');
+                value = if is_turned {
+                    self.applied(at, "t", vec![value], Vec::new())?
+                } else if self.takes("(") {
+                    self.call(at, &name, vec![value])?
+                } else {
+                    let what = "after a dot stands an operation with brackets, such as `.relu()`";
+                    return Err(self.wrong(at, what.to_string()));
+                };
+            } else {
+                return Ok(value);
             }
-            let arguments = self.arguments(vec![value])?;
-            value = self.applied(at, &name, arguments)?;
         }
-        Ok(value)
+    }
+
+    /// Elements of a tensor, as in `x[1:3, ::2]`, or one of several tensors.
+    fn places(&mut self, value: Value) -> Result<Value> {
+        let opened = self.at;
+        self.at += 1;
+        let mut ranges = Vec::new();
+        while !self.takes("]") {
+            if !ranges.is_empty() && !self.takes(",") {
+                return Err(self.not_closed(opened));
+            }
+            ranges.push(self.range()?);
+        }
+        match (value, ranges.as_slice()) {
+            (_, []) => Err(self.wrong(opened, "no place stands in these brackets".to_string())),
+            (Value::Tensor(x), _) => self.made(opened, x.slice(ranges).into()),
+            (Value::List(values), [Range::At(place)]) => {
+                let found = usize::try_from(*place).ok().and_then(|place| values.get(place).cloned());
+                found.ok_or_else(|| self.wrong(opened, format!("there is no {place} among {} values", values.len())))
+            }
+            (value, _) => Err(self.wrong(opened, format!("{} has no such places", value.in_words()))),
+        }
+    }
+
+    /// Positions along one axis: `1`, `-3:`, `::2`, `1..3` or `..`.
+    fn range(&mut self) -> Result<Range> {
+        let start = self.position()?;
+        let is_span = self.takes("..") || self.takes(":");
+        if !is_span {
+            let what = "a place is a whole number or a range, such as 1:3 or ::2";
+            return start.map(Range::At).ok_or_else(|| self.wrong(self.at, what.to_string()));
+        }
+        let end = self.position()?;
+        let is_stepped = self.takes(":");
+        let at = self.at;
+        let step = if is_stepped { self.position()?.unwrap_or(1) } else { 1 };
+        let step = usize::try_from(step).ok().filter(|step| *step > 0);
+        let step = step.ok_or_else(|| self.wrong(at, "a step is at least 1; flip turns an axis around".to_string()))?;
+        Ok(Range::Span { start, end, step })
+    }
+
+    /// A whole number, if one comes next.
+    fn position(&mut self) -> Result<Option<isize>> {
+        self.peek();
+        let at = self.at;
+        let is_below = self.takes("-");
+        self.peek();
+        let digits = self.word(|letter| letter.is_ascii_digit());
+        if digits.is_empty() && !is_below {
+            return Ok(None);
+        }
+        let number: Option<isize> = digits.parse().ok();
+        let number = number.ok_or_else(|| self.wrong(at, format!("`{}` is no place", &self.text[at..self.at])))?;
+        Ok(Some(if is_below { -number } else { number }))
     }
 
     /// A number, a name, an operation or something in brackets.
@@ -256,18 +319,29 @@ impl Parser<'_> {
         match letter {
             Some('(') => {
                 self.at += 1;
-                let value = self.sum()?;
-                if self.takes(")") { Ok(value) } else { Err(self.wrong(at, "this bracket is not closed".to_string())) }
+                let mut values = self.values(at, ")")?;
+                match values.len() {
+                    0 => Err(self.wrong(at, "nothing stands in these brackets".to_string())),
+                    1 => Ok(values.remove(0)),
+                    _ => Ok(Value::List(values)),
+                }
+            }
+            Some('[') => {
+                self.at += 1;
+                self.values(at, "]").map(Value::List)
+            }
+            Some(quote @ ('"' | '\'')) => {
+                self.at += 1;
+                let text = self.word(|letter| letter != quote);
+                let is_closed = self.text[self.at..].starts_with(quote);
+                self.at += usize::from(is_closed);
+                is_closed.then_some(Value::Text(text)).ok_or_else(|| self.wrong(at, "this text is not closed".into()))
             }
             Some('.') if self.takes("..") => Ok(Value::All),
             Some(letter) if letter.is_ascii_digit() || letter == '.' => self.number(),
             Some(letter) if letter.is_alphabetic() || letter == '_' => {
                 let name = self.word(|letter| letter.is_alphanumeric() || letter == '_');
-                if self.takes("(") {
-                    let arguments = self.arguments(Vec::new())?;
-                    return self.applied(at, &name, arguments);
-                }
-                self.named(at, name)
+                if self.takes("(") { self.call(at, &name, Vec::new()) } else { self.named(at, name) }
             }
             Some(letter) => Err(self.wrong(at, format!("`{letter}` begins no tensor and no number"))),
             None => Err(self.wrong(at, "a tensor or a number is missing".to_string())),
@@ -291,60 +365,77 @@ impl Parser<'_> {
         word.parse().map(Value::Number).map_err(|_| self.wrong(at, format!("`{word}` is no number")))
     }
 
+    /// A tensor, but for the words that mean something already.
     fn named(&mut self, at: usize, name: String) -> Result<Value> {
+        if let "true" | "True" | "false" | "False" = name.as_str() {
+            return Ok(Value::Truth(name.eq_ignore_ascii_case("true")));
+        }
+        if DType::ALL.iter().any(|dtype| dtype.name() == name) {
+            return Ok(Value::Text(name));
+        }
         if let Some(tensor) = self.names.get(&name) {
-            return Ok(Value::Tensor(tensor.clone()));
+            return Ok(tensor.clone().into());
         }
         let shape = self.shapes.get(&name).map_or(&SHAPE[..], Vec::as_slice);
         let tensor = given(&mut self.rng, shape);
         self.names.insert(name, tensor.clone());
-        self.made(at, tensor)
+        self.made(at, tensor.into())
     }
 
-    /// What stands before the bracket that closes, after what stood before the dot.
-    fn arguments(&mut self, mut arguments: Vec<Value>) -> Result<Vec<Value>> {
-        let opened = self.at - 1;
-        if self.takes(")") {
-            return Ok(arguments);
-        }
-        loop {
-            arguments.push(self.sum()?);
-            if self.takes(")") {
-                return Ok(arguments);
-            }
-            if !self.takes(",") {
-                return Err(self.wrong(opened, "this bracket is not closed".to_string()));
-            }
+    fn not_closed(&mut self, opened: usize) -> Error {
+        match self.peek() {
+            Some(letter) => self.goes_on(letter),
+            None => self.wrong(opened, "this bracket is not closed".to_string()),
         }
     }
 
-    fn applied(&self, at: usize, name: &str, arguments: Vec<Value>) -> Result<Value> {
-        let Some((_, operation)) = OPERATIONS.iter().find(|(known, _)| *known == name) else {
-            let mut known: Vec<&str> = OPERATIONS.iter().map(|(known, _)| *known).collect();
+    /// What stands between brackets, of which the first was read.
+    fn values(&mut self, opened: usize, closed: &str) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        while !self.takes(closed) {
+            values.push(self.whole()?);
+            if !self.takes(",") && !self.text[self.at..].starts_with(closed) {
+                return Err(self.not_closed(opened));
+            }
+        }
+        Ok(values)
+    }
+
+    /// The name before a `=`, if that comes next.
+    fn keyword(&mut self) -> Option<String> {
+        self.peek();
+        let start = self.at;
+        let name = self.word(|letter| letter.is_alphanumeric() || letter == '_');
+        let is_keyword = !name.is_empty() && self.peek() == Some('=') && !self.text[self.at..].starts_with("==");
+        self.at = if is_keyword { self.at + 1 } else { start };
+        is_keyword.then_some(name)
+    }
+
+    /// An operation of what stood before the dot and of what stands before the bracket that closes.
+    fn call(&mut self, at: usize, name: &str, mut by_place: Vec<Value>) -> Result<Value> {
+        let (opened, mut by_name) = (self.at - 1, Vec::new());
+        while !self.takes(")") {
+            self.peek();
+            let at = self.at;
+            match self.keyword() {
+                Some(name) => by_name.push((name, self.whole()?)),
+                None if by_name.is_empty() => by_place.push(self.whole()?),
+                None => return Err(self.wrong(at, "what has no name stands before what has one".to_string())),
+            }
+            if !self.takes(",") && self.peek() != Some(')') {
+                return Err(self.not_closed(opened));
+            }
+        }
+        self.applied(at, name, by_place, by_name)
+    }
+
+    fn applied(&self, at: usize, name: &str, by_place: Vec<Value>, by_name: Vec<(String, Value)>) -> Result<Value> {
+        let Some(operation) = OPERATIONS.iter().find(|operation| operation.name == name) else {
+            let mut known: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
             known.sort_unstable();
             return Err(self.wrong(at, format!("no operation is called `{name}`; one of {}", known.join(", "))));
         };
-        let axis = |number: f64| (number.fract() == 0.0).then_some(number as isize);
-        let (tensor, takes) = match (operation, arguments.as_slice()) {
-            (One(f), [Value::Tensor(x)]) => (Some(f(x)), ""),
-            (Two(f), [Value::Tensor(x), Value::Tensor(y)]) => (Some(f(x, y)), ""),
-            (Three(f), [Value::Tensor(x), Value::Tensor(y), Value::Tensor(z)]) => (Some(f(x, y, z)), ""),
-            (Along(f), [Value::Tensor(x)]) => (Some(f(x, -1)), ""),
-            (Along(f), [Value::Tensor(x), Value::Number(n)]) => (axis(*n).map(|axis| f(x, axis)), "a whole axis"),
-            (Over(_, f), [Value::Tensor(x)] | [Value::Tensor(x), Value::All]) => (Some(f(x)), ""),
-            (Over(f, _), [Value::Tensor(x), Value::Number(n)]) => (axis(*n).map(|axis| f(x, axis)), "a whole axis"),
-            (With(f, n), [Value::Tensor(x)]) => (Some(f(x, *n)), ""),
-            (With(f, _), [Value::Tensor(x), Value::Number(n)]) => (Some(f(x, *n)), ""),
-            (One(_), _) => (None, "one tensor"),
-            (Two(_), _) => (None, "two tensors"),
-            (Three(_), _) => (None, "three tensors"),
-            (Along(_), _) => (None, "a tensor and perhaps an axis"),
-            (Over(..), _) => (None, "a tensor and perhaps an axis, `..` for all"),
-            (With(..), _) => (None, "a tensor and perhaps a number"),
-        };
-        match tensor {
-            Some(tensor) => self.made(at, tensor),
-            None => Err(self.wrong(at, format!("{name} takes {takes}"))),
-        }
+        let made = operation.applied(by_place, by_name).map_err(|what| self.wrong(at, format!("{name}: {what}")))?;
+        self.made(at, made)
     }
 }

@@ -1,0 +1,95 @@
+//! Devices that are not here: what `--target` names, by the least that devices of their kind have.
+//!
+//! A device that only records stands for them, so that what is explained goes the way of every other device.
+
+use std::sync::Arc;
+
+use panoply::internal::ir::Target;
+use panoply::internal::{Null, routine};
+use panoply::runtime::DeviceOptions;
+use panoply::{Device, DeviceInfo, Error, Kind, Result};
+
+/// The model of an NVIDIA GPU where none is said: the first one with units for small products in bf16.
+const CAPABILITY: &str = "sm_80";
+
+/// The model of an AMD GPU where none is said: the first one with waves of 32.
+const ARCHITECTURE: &str = "gfx1010";
+
+/// What stands for a device of this kind, as `metal`, or of this model, as `cuda:sm_90`.
+pub struct Absent {
+    pub device: Device,
+    /// One line on what this is and is not.
+    pub note: String,
+}
+
+impl Absent {
+    /// The one of this spelling.
+    pub fn new(spelling: &str) -> Result<Absent> {
+        let (kind, model) = spelling.split_once(':').map_or((spelling, None), |(kind, model)| (kind, Some(model)));
+        let kind: Kind = kind.parse().map_err(|wrong: Error| Error::mistake(format!("explain: --target {wrong}")))?;
+        let (target, model, what) =
+            of(kind, model).ok_or_else(|| Error::mistake(format!("explain: --target {spelling}: {}", models(kind))))?;
+        let target = Target { name: format!("{kind}:{model}"), ..target };
+        let info = DeviceInfo {
+            kind,
+            index: 0,
+            variant: Some(model.to_string()),
+            name: what.clone(),
+            vendor: "panoply".to_string(),
+            driver: "none".to_string(),
+            software: false,
+            unified_memory: false,
+            compute_units: 1,
+            identity: None,
+            details: Vec::new(),
+        };
+        // Numbers are neither kept nor computed, so that there is room for all.
+        let null = Null::new(target).described(info).in_memory(u64::MAX >> 1).hollow();
+        let null = if kind == Kind::Cpu { null.offering(routine::offers) } else { null };
+        let note = format!(
+            "no device was asked: this is made for the least that {what} have; one that is here (--device) may have more, its \
+             vendor's matrix products among it"
+        );
+        Ok(Absent { device: Device::new(Arc::new(null), DeviceOptions::from_env()?), note })
+    }
+}
+
+/// The least that devices of this kind and model have, the model, and what they are; none if there is no such model.
+fn of(kind: Kind, model: Option<&str>) -> Option<(Target, &str, String)> {
+    let least = model.unwrap_or("minimum");
+    let plain = |target: Target, what: &str| model.is_none().then(|| (target, least, what.to_string()));
+    match kind {
+        Kind::Cuda => {
+            let model = model.unwrap_or(CAPABILITY);
+            let capability =
+                model.strip_prefix("sm_")?.parse().ok().filter(|capability| (50..1000).contains(capability))?;
+            let (major, minor) = (capability / 10, capability % 10);
+            let what = format!("NVIDIA GPUs of compute capability {major}.{minor}");
+            Some((Target::cuda_minimum(capability), model, what))
+        }
+        Kind::Rocm => {
+            let model = model.unwrap_or(ARCHITECTURE);
+            let number = model.strip_prefix("gfx")?;
+            let is_number = (3..=5).contains(&number.len()) && number.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let wave = if number.starts_with('1') && number.len() > 3 { 32 } else { 64 };
+            is_number.then(|| (Target::hip_minimum(wave), model, format!("AMD GPUs with waves of {wave}")))
+        }
+        Kind::OpenCl => plain(Target::opencl_minimum(), "GPUs with OpenCL 1.2"),
+        Kind::OneApi => plain(Target::spirv_minimum(), "GPUs of oneAPI's Level Zero"),
+        Kind::Metal | Kind::Vulkan | Kind::Dx12 | Kind::WebGpu => {
+            plain(Target::webgpu_minimum(), &format!("GPUs with {} (WebGPU's default limits)", kind.title()))
+        }
+        Kind::Cpu => plain(Target::cpu(), "CPUs"),
+    }
+}
+
+/// Which models there are of a kind.
+fn models(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cuda => "a model of cuda is its compute capability from 5.0 on, as cuda:sm_90",
+        Kind::Rocm => "a model of rocm is its architecture, as rocm:gfx90a",
+        Kind::Metal | Kind::OneApi | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => {
+            "models are told apart for cuda and rocm only, as cuda:sm_90"
+        }
+    }
+}
