@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use panoply::internal::conformance::{Outcome, functions, rows};
 use panoply::kernels::{ALL, Size};
+use panoply::nn::conformance::first_steps;
 use panoply::runtime::Verdict;
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ enum Part {
     Functions,
     /// Every tensor operation and its gradient, against an interpreter in f64.
     Ops,
+    /// The first steps of a network on the digits, against the CPU.
+    Training,
 }
 
 /// A check that was made.
@@ -62,6 +65,7 @@ impl Part {
             Part::Kernels => "kernels",
             Part::Functions => "functions",
             Part::Ops => "ops",
+            Part::Training => "training",
         }
     }
 }
@@ -123,6 +127,16 @@ fn test(device: &Device, arguments: &Arguments, see: &mut dyn FnMut(Check)) {
         for row in rows() {
             see(Check::computed(Part::Ops, row.value(device)));
             row.gradient(device).into_iter().for_each(|outcome| see(Check::computed(Part::Ops, outcome)));
+        }
+    }
+    if wanted(Part::Training) {
+        match first_steps(device) {
+            Ok(outcomes) => outcomes.into_iter().for_each(|outcome| see(Check::computed(Part::Training, outcome))),
+            Err(error) => {
+                let (passed, result) = refused(&error);
+                let name = "steps on the digits".to_string();
+                see(Check { part: Part::Training, name, passed, result, worst: None });
+            }
         }
     }
 }

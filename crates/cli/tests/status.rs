@@ -103,7 +103,7 @@ fn selftest_asks_for_every_part() {
         parts
     };
     let all = json(&["selftest", "--device", "cpu"], None);
-    assert_eq!(parts(&all), ["contract", "kernels", "functions", "ops"]);
+    assert_eq!(parts(&all), ["contract", "kernels", "functions", "ops", "training"]);
     assert_eq!(all["failed"], 0);
     assert!(all["passed"].as_u64().unwrap() > 400, "{}", all["passed"]);
     let sine = all["checks"].as_array().unwrap().iter().find(|check| check["check"] == "sin").unwrap();

@@ -16,3 +16,4 @@ pub mod opt;
 pub mod plan;
 pub mod render;
 pub mod schedule;
+mod whole;

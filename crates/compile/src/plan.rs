@@ -365,6 +365,12 @@ impl Planner<'_> {
                 (None, None) => unreachable!("every parameter has an input or an output"),
             });
         }
+        let changes = call.authored.roles.iter().any(|role| matches!(role, Passed::Change(_)));
+        if self.options.variants && !changes && !call.authored.others.is_empty() {
+            let others = call.authored.others.iter();
+            let others = others.map(|(kernel, grid)| Variant { kernel: kernel.clone(), grid: *grid });
+            self.variants.insert(steps.len(), others.collect());
+        }
         steps.push(PlanStep::Kernel { kernel: kernel.clone(), grid: call.authored.grid, args });
         Ok(())
     }

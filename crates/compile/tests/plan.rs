@@ -3,6 +3,8 @@
 //! Kernels are executed by the kernel interpreter, which shares nothing with the lowering, under an observer that fails on
 //! any access beyond a buffer and on index arithmetic that wraps.
 
+#[path = "plan/attention.rs"]
+mod attention;
 #[path = "plan/authored.rs"]
 mod authored;
 #[path = "plan/build.rs"]

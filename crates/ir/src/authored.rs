@@ -31,6 +31,8 @@ pub struct Authored {
     pub outputs: Vec<(Shape, DType)>,
     /// What a node passes for each parameter.
     pub roles: Vec<Role>,
+    /// Kernels with the same parameters that give the same bits, each with its grid: which is the fastest only a device can say.
+    pub others: Vec<(Arc<Verified<Kernel>>, [u64; 3])>,
     hash: u128,
 }
 
@@ -83,7 +85,12 @@ impl Authored {
         let outputs: Vec<(Shape, DType)> = shapes.into_iter().zip(written).collect();
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         (crate::text::hash(&kernel), grid, &outputs).hash(&mut hasher);
-        Ok(Authored { hash: hasher.digest128(), kernel, grid, outputs, roles })
+        Ok(Authored { hash: hasher.digest128(), kernel, grid, outputs, roles, others: Vec::new() })
+    }
+
+    /// The same with other kernels that may run in its place.
+    pub fn or(self, others: Vec<(Arc<Verified<Kernel>>, [u64; 3])>) -> Authored {
+        Authored { others, ..self }
     }
 
     /// Whether inputs of these shapes and types fit, and if not why.

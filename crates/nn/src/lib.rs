@@ -6,12 +6,14 @@
 //! them, or changes nothing. Models are values: cloning one is a free snapshot.
 //!
 //! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optimiser`], [`network`], [`data`], [`evaluate`](mod@evaluate), [`fit`], `memory`, [`metrics`],
-//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`generate`], [`ensure`](mod@ensure), [`compiled`].
+//! [`checkpoint`], `resume`, [`state_dict`], [`onnx`], [`generate`], [`ensure`](mod@ensure), [`compiled`], [`conformance`].
 
 #![forbid(unsafe_code)]
 
+mod arrival;
 pub mod checkpoint;
 pub mod compiled;
+pub mod conformance;
 pub mod data;
 pub mod ensure;
 pub mod evaluate;

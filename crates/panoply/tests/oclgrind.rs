@@ -7,6 +7,7 @@ mod vendors;
 use std::sync::Arc;
 
 use panoply::kernels::{self, Size};
+use panoply::nn::conformance::first_steps;
 use panoply::{Device, Kind, Result};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
@@ -25,6 +26,7 @@ fn child() {
         None => {}
         Some("kernels") => kernels_that_ship(),
         Some("conformance") => conforms(),
+        Some("training") => trains(),
         Some(job) => panic!("no job {job}"),
     }
 }
@@ -44,6 +46,25 @@ fn it_has_no_complaint_about_the_kernels_that_ship() {
 fn it_conforms() {
     if let Some(log) = vendors::vendor("oclgrind").run("conformance", &[]) {
         log.lines().filter(|line| line.contains("conformance of")).for_each(|line| println!("{line}"));
+    }
+}
+
+/// A network that learns: gradients, and an optimiser that writes over what it read.
+#[test]
+fn a_network_trains_as_on_the_cpu() {
+    // What nobody wrote is not looked for: oclgrind's search for that ends at an instruction, `freeze`, that it does not know.
+    if let Some(log) = vendors::vendor("oclgrind").run("training", &vendors::OCLGRIND[..1]) {
+        vendors::assert_clean(&log);
+        log.lines().filter(|line| line.contains("steps on the digits")).for_each(|line| println!("{line}"));
+    }
+}
+
+fn trains() {
+    let device = Device::get("opencl:0").expect("oclgrind is the one driver here");
+    let started = std::time::Instant::now();
+    for outcome in first_steps(&device).unwrap() {
+        assert!(outcome.passed(), "{}: {outcome}", outcome.name);
+        println!("{}: {outcome} ({:.1?})", outcome.name, started.elapsed());
     }
 }
 

@@ -200,8 +200,8 @@ fn trains() {
     steps::agree(&cuda(library()));
     assert!(panoply::plan_counts().replays > before + 10, "steps are replayed");
     let (calls, graphs) = (Control::open().calls(CUBLASLT), Control::open().calls("cuGraphLaunch"));
-    // Two forward, three back, in each of twenty steps.
-    assert_eq!(calls, 100, "the library does the products");
+    // Two forward, three back, in each of twenty steps of two networks.
+    assert_eq!(calls, 200, "the library does the products");
     assert!(graphs > 20, "{graphs}: the launches between them are graphs");
 }
 

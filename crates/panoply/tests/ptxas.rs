@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use panoply::kernels;
+use panoply::internal::Traced;
+use panoply::{Attention, Device, Tensor, kernels};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::plan::{self, PlanStep};
 use panoply_compile::render::{Options, render_with};
@@ -76,6 +77,23 @@ fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     kernels.into_iter().map(|kernel| (name(&kernel), kernel)).collect()
 }
 
+/// The kernels of attention of 16 heads of 1024 and of what flows back, as they are chosen, with what each is called.
+fn attentions(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
+    let device = Device::get("cpu").expect("the CPU is always there");
+    let of = |(dtype, width): (DType, usize)| {
+        let [q, k, v] = [0, 1, 2].map(|_| Tensor::zeros([16, 1024, width], dtype));
+        let y = q.attention(&k, &v, &Attention { causal: true, ..Attention::default() });
+        let mut roots = y.cast(DType::F32).square().sum(..).gradients(&[&q, &k, &v]).expect("attention has gradients");
+        roots.insert(0, y);
+        let traced = Traced::new(&device, &roots.iter().collect::<Vec<&Tensor>>()).expect("it is traced");
+        let plan = plan::plan(&traced.graph, &Target::cuda_minimum(capability), &|_| false).expect("it plans");
+        let kernels = plan.steps.iter().filter_map(|step| step.kernel().cloned());
+        let own = kernels.filter(|kernel| kernel.name.starts_with("attention"));
+        own.map(|kernel| (format!("`{}` of {dtype}, {width} wide", kernel.name), kernel)).collect::<Vec<_>>()
+    };
+    device.scope(|| [(DType::F32, 64), (DType::F32, 128), (DType::BF16, 64), (DType::BF16, 128)].map(of).concat())
+}
+
 fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits: u32) -> Cost {
     let target = Target::cuda_minimum(capability);
     let kernel = optimize(kernel.clone(), &target, &opt::Options::default());
@@ -114,7 +132,7 @@ fn the_kernels_that_ship_compile_without_spills() {
 # Registers of the shipped kernels
 
 Written by `UPDATE_GOLDEN=1 cargo test -p panoply --test ptxas`: what ptxas 12.9.86 makes of the PTX of each kernel that ships, and of
-products by fragments (2048 × 2048), with 32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; what spills
+products by fragments (2048 × 2048) and attention (16 heads of 1024, causal), with 32-bit indices and, after the stroke, 64-bit ones. Registers of a thread; what spills
 says so. These are counts, not timings: no card has run them.
 
 | kernel |"
@@ -135,6 +153,13 @@ says so. These are counts, not timings: no card has run them.
         table += &format!("| {name} |{}", " – |".repeat(CAPABILITIES.len() - with.len()));
         for capability in &with {
             table += &costs(&ptxas, name, &products(*capability)[number].1, *capability);
+        }
+        table.push('\n');
+    }
+    for (number, (name, _)) in attentions(CAPABILITIES[0]).iter().enumerate() {
+        table += &format!("| {name} |");
+        for capability in CAPABILITIES {
+            table += &costs(&ptxas, name, &attentions(capability)[number].1, capability);
         }
         table.push('\n');
     }

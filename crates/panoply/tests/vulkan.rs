@@ -38,13 +38,11 @@ fn the_kernels_that_ship_agree() {
 fn a_network_trains_as_on_the_cpu() {
     for device in vulkan() {
         if device.info().name.contains("SwiftShader") {
-            // With its 24 logarithms and cosines.
-            eprintln!(
-                "SKIPPED: training on {device}: SwiftShader compiles the kernel that draws the parameters for minutes"
-            );
-            continue;
+            eprintln!("SKIPPED: training with norms on {device}: SwiftShader compiles its kernels for minutes");
+            steps::learn_digits(&device);
+        } else {
+            steps::agree(&device);
         }
-        steps::agree(&device);
     }
 }
 

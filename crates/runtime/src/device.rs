@@ -1,6 +1,7 @@
 //! The handle of a device.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use panoply_device::{Device as RawDevice, DeviceInfo, MemoryInfo};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::routine::Routine;
+use panoply_ir::target::Language;
 use panoply_ir::{Accuracy, Element, Error, Result, Target, Verified};
 
 use crate::env::{self, PoolSetting};
@@ -22,6 +24,7 @@ use crate::program::cache::Programs;
 use crate::program::compiler::ProgramCounts;
 use crate::program::package::Package;
 use crate::program::prepared::Prepared;
+use crate::program::together::side_by_side;
 use crate::queue::Queues;
 
 /// A device with its memory pool, its programs and its queues. Clones are the same device.
@@ -247,6 +250,16 @@ impl Device {
         self.0.programs.prepare(kernel)
     }
 
+    /// Several kernels ready to launch here, in their order. What must be compiled is compiled side by side, on as many threads as there are
+    /// processors.
+    pub fn prepare_all(&self, kernels: &[&Arc<Verified<Kernel>>]) -> Result<Vec<Arc<Prepared>>> {
+        match self.target().language {
+            // Nothing is compiled: that takes less than starting a thread.
+            Language::Ir => kernels.iter().map(|kernel| self.prepare(kernel)).collect(),
+            _ => side_by_side(kernels, |kernel| self.prepare(kernel)),
+        }
+    }
+
     /// The kernel a function builds, ready to launch here. The second time costs one lookup.
     pub fn prepare_built(&self, build: fn() -> Result<Kernel>) -> Result<Arc<Prepared>> {
         self.0.programs.prepare_built(build)
@@ -259,17 +272,11 @@ impl Device {
 
     /// Compiles kernels before they are needed, as many at once as there are cores.
     pub fn warm_up(&self, builds: &[fn() -> Result<Kernel>]) -> Result<()> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(builds.len().max(1));
-        std::thread::scope(|scope| {
-            let compile = |part: Vec<fn() -> Result<Kernel>>| {
-                scope.spawn(move || part.into_iter().try_for_each(|build| self.prepare_built(build).map(drop)))
-            };
-            let workers: Vec<_> = (0..threads)
-                .map(|first| compile(builds.iter().skip(first).step_by(threads).copied().collect()))
-                .collect();
-            let panicked = || Error::mistake("warm_up: a function that builds a kernel panicked");
-            workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
-        })
+        let panicked = || Error::mistake("warm_up: a function that builds a kernel panicked");
+        let prepare = |build: &fn() -> Result<Kernel>| {
+            catch_unwind(AssertUnwindSafe(|| self.prepare_built(*build))).unwrap_or_else(|_| Err(panicked()))
+        };
+        side_by_side(builds, prepare).map(drop)
     }
 
     /// How programs were come by.

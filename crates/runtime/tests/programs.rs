@@ -48,6 +48,22 @@ fn warming_up_compiles_all() {
     assert!(device.warm_up(&[build_mix, build_step]).unwrap_err().is_build());
 }
 
+/// In their order and each once, whatever is asked for twice; of failures the one there is, after which what was asked for can be had.
+#[test]
+fn kernels_of_a_plan_are_compiled_together() {
+    let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
+    let kernels = [build_mix, build_step, build_saxpy, build_count, build_mix]
+        .map(|build| Arc::new(verify(build().unwrap()).unwrap()));
+    let kernels = kernels.each_ref();
+    lab.state().refuse_program = Some(Error::new(ErrorKind::Build, "no"));
+    assert_eq!(device.prepare_all(&kernels).unwrap_err().message(), "no");
+    let prepared = device.prepare_all(&kernels).unwrap();
+    let names: Vec<&str> = prepared.iter().map(|one| one.name()).collect();
+    assert_eq!(names, ["mix", "step", "saxpy", "count", "mix"]);
+    assert!(Arc::ptr_eq(&prepared[0], &prepared[4]));
+    assert_eq!((lab.counts().texts_compiled, device.prepare_all(&[]).unwrap().len()), (4, 0));
+}
+
 #[test]
 fn indices_are_as_wide_as_a_launch_needs() {
     let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });

@@ -79,7 +79,7 @@ impl Worst {
     }
 
     /// The largest error of several arrays, as a share of the array's largest number, of 1 at least.
-    fn relative(have: &[Vec<f64>], want: &[Vec<f64>]) -> Result<Worst> {
+    pub fn relative(have: &[Vec<f64>], want: &[Vec<f64>]) -> Result<Worst> {
         let mut worst = Worst::default();
         for (have, want) in have.iter().zip(want) {
             if have.len() != want.len() {

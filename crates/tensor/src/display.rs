@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use panoply_ir::DType;
+use panoply_ir::{DType, Scalar};
 
 use crate::tensor::{Source, Tensor};
 
-/// Axes longer than twice this are shortened to this many elements at each end.
+/// Of more elements than this, as in NumPy and PyTorch, axes are shortened to so many at each end if they are longer than twice that.
+const MOST: usize = 1000;
 const EDGE: usize = 3;
 
 impl fmt::Debug for Tensor {
@@ -34,41 +35,53 @@ impl fmt::Debug for Tensor {
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = match self.dtype() {
-            DType::Bool => self.cast(DType::I32),
-            _ => self.clone(),
-        };
-        match shown.cast(DType::F64).to_vec::<f64>().and_then(|values| Ok((values, self.shape()?))) {
+        match self.to_bytes().and_then(|bytes| Ok((bytes, self.shape()?))) {
             Err(error) => write!(f, "{error}"),
-            Ok((values, shape)) => {
-                let texts: Vec<String> = values.iter().map(|value| text(self.dtype(), *value)).collect();
-                axis(f, &texts, shape.dims(), 0)
+            Ok((bytes, shape)) => {
+                let edge = if shape.elems() > MOST { EDGE } else { usize::MAX };
+                axis(f, &Shown { bytes: &bytes, dtype: self.dtype(), edge }, shape.dims(), [0, 0])
             }
         }
     }
 }
 
-fn text(dtype: DType, value: f64) -> String {
-    match dtype {
+/// Elements, of which some are shown.
+struct Shown<'a> {
+    bytes: &'a [u8],
+    dtype: DType,
+    /// How many of an axis at each end.
+    edge: usize,
+}
+
+impl Shown<'_> {
+    /// An element.
+    fn text(&self, at: usize) -> String {
+        let width = self.dtype.bytes();
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(&self.bytes[at * width..][..width]);
+        text(Scalar { dtype: self.dtype, bits: u64::from_le_bytes(word) })
+    }
+}
+
+fn text(number: Scalar) -> String {
+    let value = number.to_f64();
+    match number.dtype {
         DType::Bool => (value != 0.0).to_string(),
-        _ if dtype.is_int() => format!("{value}"),
+        dtype if dtype.is_int() => number.to_i128().to_string(),
         _ if value != 0.0 && !(1e-4..1e8).contains(&value.abs()) && value.is_finite() => format!("{value:.4e}"),
         _ => format!("{value:.4}"),
     }
 }
 
-/// Prints the elements of `values` under these lengths, `depth` brackets in.
-fn axis(f: &mut fmt::Formatter<'_>, values: &[String], dims: &[usize], depth: usize) -> fmt::Result {
-    let Some((len, inner)) = dims.split_first() else {
-        return f.write_str(values.first().map_or("", String::as_str));
-    };
+/// Prints the elements from a place on under these lengths, so many brackets in.
+fn axis(f: &mut fmt::Formatter<'_>, shown: &Shown<'_>, dims: &[usize], [first, depth]: [usize; 2]) -> fmt::Result {
+    let Some((len, inner)) = dims.split_first() else { return f.write_str(&shown.text(first)) };
     let stride: usize = inner.iter().product();
+    let left_out = if *len > shown.edge.saturating_mul(2) { shown.edge..len - shown.edge } else { 0..0 };
     f.write_str("[")?;
-    for i in 0..*len {
-        if i == EDGE && *len > 2 * EDGE {
+    for i in (0..*len).filter(|i| !left_out.contains(i) || *i == left_out.start) {
+        if left_out.contains(&i) {
             f.write_str(if inner.is_empty() { ", …" } else { ",\n…" })?;
-        }
-        if *len > 2 * EDGE && (EDGE..len - EDGE).contains(&i) {
             continue;
         }
         match (i, inner.is_empty()) {
@@ -76,7 +89,7 @@ fn axis(f: &mut fmt::Formatter<'_>, values: &[String], dims: &[usize], depth: us
             (_, true) => f.write_str(", ")?,
             (_, false) => write!(f, ",\n{}", " ".repeat(depth + 1))?,
         }
-        axis(f, &values[i * stride..(i + 1) * stride], inner, depth + 1)?;
+        axis(f, shown, inner, [first + i * stride, depth + 1])?;
     }
     f.write_str("]")
 }

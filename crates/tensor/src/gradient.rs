@@ -383,7 +383,9 @@ fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<
             two(side(&left, &right), side(&right, &left))
         }
         Alu::Pow => {
-            let base = g * &x[1] * x[0].pow(&(&x[1] - number(1.0)));
+            // x^0 is a constant, where x is 0 too.
+            let less = x[1].where_(&x[1].eq(&number(0.0)), &(&x[1] - number(1.0)));
+            let base = g * &x[1] * x[0].pow(&less);
             // x^y does not change with y where x is 0.
             let logarithm = number(0.0).where_(&x[0].eq(&number(0.0)), &x[0].ln());
             two(base, g * y * logarithm)

@@ -207,8 +207,9 @@ impl Ready {
     fn new(device: &Device, options: &Options, graph: Arc<Graph>) -> Result<Ready> {
         COUNTS.plans.fetch_add(1, Ordering::Relaxed);
         let plan = plan_with(options, &graph, device.target(), &|routine| device.offers(routine))?;
-        let kernels = plan.steps.iter().map(|step| step.kernel().map(|kernel| device.prepare(kernel)).transpose());
-        let kernels = kernels.collect::<Result<Vec<Option<Arc<Prepared>>>>>()?;
+        let kernels: Vec<_> = plan.steps.iter().filter_map(PlanStep::kernel).collect();
+        let mut prepared = device.prepare_all(&kernels)?.into_iter();
+        let kernels = plan.steps.iter().map(|step| step.kernel().and_then(|_| prepared.next())).collect();
         let (fastest, recordings, ran, instead) = Default::default();
         Ok(Ready { graph, options: *options, plan, kernels, fastest, recordings, ran, instead })
     }

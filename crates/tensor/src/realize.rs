@@ -10,8 +10,8 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
 use panoply_ir::graph::{Graph, NodeId, Op};
-use panoply_ir::{Element, Error, Result, Scalar};
-use panoply_runtime::{Device, Storage};
+use panoply_ir::{Element, Error, ErrorKind, Result, Scalar};
+use panoply_runtime::{Buffer, Device, Reading, Storage};
 
 use crate::plan_cache;
 use crate::random::Word;
@@ -28,7 +28,7 @@ impl Tensor {
         self.0.value.get().is_some()
     }
 
-    /// The value's buffer, row-major; computed if it is not there.
+    /// The value's buffer, row-major; computed if it is not there. It is this tensor's memory: who writes to it changes the tensor.
     pub fn storage(&self) -> Result<Storage> {
         let whole = self.whole_storage()?;
         let Some(live) = &self.0.live else { return Ok(whole) };
@@ -46,16 +46,18 @@ impl Tensor {
 
     /// The value's bytes: elements in row-major order, little-endian.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.shape()?.elems() * self.dtype().bytes()];
-        self.read(&mut bytes)?;
+        // The device is asked first: it knows what is too large.
+        self.eval()?;
+        let mut bytes = on_host(self.shape()?.elems() * self.dtype().bytes())?;
+        self.read_into(&mut bytes)?;
         Ok(bytes)
     }
 
     /// Fills these with the bytes of the elements.
-    fn read(&self, bytes: &mut [u8]) -> Result<()> {
+    fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
         match &self.0.live {
             Some(live) if !live.leads(self)? => {
-                let mut whole = vec![0; self.0.shape.elems() * self.dtype().bytes()];
+                let mut whole = on_host(self.0.shape.elems() * self.dtype().bytes())?;
                 self.whole_storage()?.read_bytes(&mut whole)?;
                 live.gather(self, &whole, bytes)
             }
@@ -66,14 +68,36 @@ impl Tensor {
     /// The elements in row-major order. `T` must be the element type.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check_holds::<T>("to_vec")?;
+        self.eval()?;
+        let mut elements = on_host(self.shape()?.elems())?;
+        self.read_into(bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
+    }
+
+    /// Starts copying the elements to the host, in row-major order: wait for them, or `.await` them, as who runs in a browser must. `T` must
+    /// be the element type.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// let reading = (Tensor::from_slice(&[1.0f32, 2.0], [2]) * 3.0).read::<f32>()?;
+    /// assert_eq!(reading.wait()?, [3.0, 6.0]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn read<T: Element>(&self) -> Result<Reading<T>> {
+        self.check_holds::<T>("read")?;
+        Buffer::from_storage(self.storage()?)?.read()
+    }
+
+    #[track_caller]
+    fn check_holds<T: Element>(&self, what: &str) -> Result<()> {
         self.check()?;
         if T::DTYPE != self.dtype() {
-            let message = format!("to_vec: {self:?} does not hold {}; cast it first", T::DTYPE);
+            let message = format!("{what}: {self:?} does not hold {}; cast it first", T::DTYPE);
             return Err(Error::mistake(message).at(Location::caller()));
         }
-        let mut elements = vec![bytemuck::Zeroable::zeroed(); self.shape()?.elems()];
-        self.read(bytemuck::cast_slice_mut(&mut elements))?;
-        Ok(elements)
+        Ok(())
     }
 
     /// The only element, as f64.
@@ -85,7 +109,7 @@ impl Tensor {
             return Err(Error::mistake(message).at(Location::caller()));
         }
         let mut word = [0; 8];
-        self.read(&mut word[..self.dtype().bytes()])?;
+        self.read_into(&mut word[..self.dtype().bytes()])?;
         Ok(Scalar { dtype: self.dtype(), bits: u64::from_le_bytes(word) }.to_f64())
     }
 
@@ -106,6 +130,17 @@ impl Tensor {
             Err(error) => Tensor::mistake(error),
         }
     }
+}
+
+/// So many zeros, if this host has memory for them.
+pub(crate) fn on_host<T: bytemuck::Zeroable + Clone>(count: usize) -> Result<Vec<T>> {
+    let short = |_| {
+        let bytes = count.saturating_mul(size_of::<T>());
+        Error::new(ErrorKind::OutOfMemory, format!("this host has no {bytes} bytes for the elements of a tensor"))
+    };
+    Vec::<T>::new().try_reserve_exact(count).map_err(short)?;
+    // Not the memory that was tried: zeros that the system gives are not written again.
+    Ok(vec![T::zeroed(); count])
 }
 
 /// Computes the values of all these tensors, in one plan for each device. Either all of a device's get theirs or none.

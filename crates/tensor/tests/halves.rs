@@ -1,5 +1,9 @@
 //! What routines do in f16 and bf16, and what flows back, against the same in f64.
 
+use std::sync::Arc;
+
+use panoply_driver::CudaDriver;
+use panoply_runtime::Registry;
 use panoply_tensor::{Attention, Conv, DType, Device, Tensor, Window};
 
 struct Row {
@@ -77,27 +81,43 @@ fn all(row: &Row, dtype: DType) -> Vec<Vec<f64>> {
     std::iter::once(value).chain(flows).map(|tensor| tensor.to_vec::<f64>().expect("the CPU computes it")).collect()
 }
 
-#[test]
-fn routines_in_halves_are_as_exact_as_their_elements() {
-    Device::get("cpu").expect("the CPU is there").scope(|| {
-        for row in ROWS {
-            let want = all(row, DType::F64);
-            for (dtype, unit) in
-                [(DType::F32, 2f64.powi(-20)), (DType::F16, 2f64.powi(-9)), (DType::BF16, 2f64.powi(-6))]
-            {
-                for (number, (have, want)) in all(row, dtype).iter().zip(&want).enumerate() {
-                    let most = want.iter().fold(0.0f64, |most, value| most.max(value.abs()));
-                    for (have, want) in have.iter().zip(want) {
-                        assert!(
-                            (have - want).abs() <= unit * most,
-                            "{} in {dtype}, result {number}: {have} for {want}",
-                            row.name
-                        );
-                    }
-                }
+/// Fails unless a device computes a row in every type as exactly as that type's elements are, against f64 on the CPU.
+#[track_caller]
+fn check(row: &Row, device: &Device) {
+    let want = Device::get("cpu").expect("the CPU is there").scope(|| all(row, DType::F64));
+    for (dtype, unit) in [(DType::F32, 2f64.powi(-20)), (DType::F16, 2f64.powi(-9)), (DType::BF16, 2f64.powi(-6))] {
+        for (number, (have, want)) in device.scope(|| all(row, dtype)).iter().zip(&want).enumerate() {
+            let most = want.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+            for (have, want) in have.iter().zip(want) {
+                let near = (have - want).abs() <= unit * most;
+                assert!(near, "{} in {dtype} on {device}, result {number}: {have} for {want}", row.name);
             }
         }
-    });
+    }
+}
+
+#[test]
+fn routines_in_halves_are_as_exact_as_their_elements() {
+    let device = Device::get("cpu").expect("the CPU is there");
+    ROWS.iter().for_each(|row| check(row, &device));
+}
+
+/// By kernels of ours; on what stands for a card by fragments of matrices.
+#[test]
+fn attention_in_halves_is_as_exact_on_other_devices() {
+    let registry = Registry::global().expect("the environment makes sense");
+    registry.register(Arc::new(CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() }));
+    let row = ROWS.iter().find(|row| row.name == "attention").expect("there is such a row");
+    for name in ["cuda:0", "opencl:0", "vulkan:0"] {
+        match Device::get(name) {
+            Ok(device) if device.target().f64 => {
+                assert!(name != "cuda:0" || device.target().mma);
+                check(row, &device);
+            }
+            Ok(device) => eprintln!("SKIPPED: attention in halves on {device}: it has no f64"),
+            Err(error) => eprintln!("SKIPPED: attention in halves on {name}: {}", error.message()),
+        }
+    }
 }
 
 #[test]

@@ -213,6 +213,35 @@ fn products_and_convolutions_run_in_tiles_on_a_gpu() {
     assert_eq!(untiled(strided, &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
 }
 
+/// What stands between the two products is not in memory, and what flows back is two kernels behind the means of its rows.
+#[test]
+fn attention_is_one_kernel_on_a_gpu() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let shape = [4, 256, 64];
+        let x = [0, 1, 2].map(|_| Tensor::from_slice(&vec![0.5f32; 4 * 256 * 64], shape));
+        let value = x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() });
+        let gradients = value.square().sum(..).gradients(&[&x[0], &x[1], &x[2]]).unwrap();
+        let planned = |roots: &[&Tensor], target: &Target| {
+            let plan = plan(&Traced::new(&device, roots).unwrap().graph, target, &|_| false).unwrap();
+            (plan.steps.len(), plan.peak_bytes)
+        };
+        let (bytes, logarithms) = (4 * 256 * 64 * 4, 4 * 256 * 4);
+        let all: Vec<&Tensor> = std::iter::once(&value).chain(&gradients).collect();
+        for target in [
+            Target::opencl_minimum(),
+            Target::spirv_minimum(),
+            Target::cuda_minimum(80),
+            Target::hip_minimum(64),
+            Target::webgpu_minimum(),
+        ] {
+            assert_eq!(planned(&[&value], &target), (1, bytes + logarithms), "{}", target.name);
+            // What flows to the output is stored, beside the value, three gradients and two numbers of each query.
+            assert_eq!(planned(&all, &target), (4, 5 * bytes + 2 * logarithms), "{}", target.name);
+        }
+    });
+}
+
 /// Through slices, transposes and batches, and not where something else than the conversion stands between.
 #[test]
 fn products_of_bytes_are_a_routine() {

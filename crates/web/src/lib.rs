@@ -1,4 +1,4 @@
-//! What the page calls: the devices of a browser, and the kernels that ship, checked on each.
+//! What the page calls: the devices of a browser, the kernels that ship, and the first steps of a training, checked on each.
 //!
 //! The page decides what is shown, and knows nothing of devices; this knows nothing of the page. On other machines than browsers there is
 //! nothing in it.
@@ -7,6 +7,7 @@
 #![cfg(target_family = "wasm")]
 
 use panoply::kernels::{self, Size};
+use panoply::nn::conformance::{FirstSteps, STEPS, oracle};
 use panoply::{Device, Result};
 use wasm_bindgen::prelude::*;
 
@@ -47,6 +48,21 @@ pub async fn check(name: &str, device: &str) -> std::result::Result<String, JsEr
         verdicts.push(verdict.to_string());
     }
     Ok(verdicts.swap_remove(1))
+}
+
+/// Trains a network on the digits for a few steps. Gives the first loss and the last, and throws where they differ from another device's.
+#[wasm_bindgen]
+pub async fn train(device: &str) -> std::result::Result<String, JsError> {
+    let device = Device::get(device)?;
+    let oracle = oracle(&device)?;
+    let steps = FirstSteps::soon_on(&device).await?;
+    let outcomes = steps.against(&FirstSteps::soon_on(&oracle).await?);
+    if let Some(wrong) = outcomes.iter().find(|outcome| !outcome.passed()) {
+        return Err(JsError::new(&format!("{} compared with {oracle}: {wrong}", wrong.name)));
+    }
+    let [losses, _] = outcomes;
+    let (first, last) = (steps.losses[0], steps.losses[STEPS - 1]);
+    Ok(format!("loss {first:.4} to {last:.4} in {STEPS} steps; compared with {oracle}: {losses}"))
 }
 
 /// What a device says to a program that waits for it, which no browser allows; throws if it did not refuse.

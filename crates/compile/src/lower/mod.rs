@@ -19,7 +19,7 @@ use panoply_ir::kernel::Kernel;
 use panoply_ir::verify::verify;
 use panoply_ir::{Accuracy, Result, Target, Verified};
 
-use crate::opt::contract::contract;
+use crate::opt::contract::{self, contract};
 use crate::schedule::nest::Nest;
 pub use scalar::Argument;
 
@@ -104,7 +104,7 @@ impl Ways {
                 rows::emit(graph, &nest, &levels, &mapping::map(&nest, &levels, target, accuracy))?
             }
         };
-        let contracts = accuracy == Accuracy::Fast && tile::fuses(target);
+        let contracts = accuracy == Accuracy::Fast && contract::fuses(target);
         let kernel = if contracts { contract(emitted.kernel) } else { emitted.kernel };
         let kernel = verify(kernel).unwrap_or_else(|error| panic!("lowering wrote a wrong kernel: {error}\n{nest}"));
         Ok(Lowered { kernel: Arc::new(kernel), grid: emitted.grid, arguments: emitted.arguments })

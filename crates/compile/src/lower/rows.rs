@@ -86,6 +86,7 @@ impl<'a> Rows<'a> {
 
     /// Everything that can be done once the loops of earlier phases have ended.
     fn phase(&mut self, phase: usize) {
+        let mut sums = Vec::new();
         for number in 0..self.nest.loops.len() {
             let place = Place::Turn(number);
             let reduced: Vec<ValueId> = (0..self.nest.values.len())
@@ -94,8 +95,16 @@ impl<'a> Rows<'a> {
                 .collect();
             let stores: Vec<&Store> = self.stores(phase, place);
             if !reduced.is_empty() || !stores.is_empty() {
-                self.inner_loop(number, &reduced, &stores);
+                sums.extend(self.inner_loop(number, &reduced, &stores));
             }
+        }
+        // Nobody needs them before the next phase: side by side they wait for each other once.
+        for (id, op, sum) in sums {
+            let sum = self.e.b.get(sum);
+            self.e.row[id] = Some(match self.mapping.lanes {
+                Some(_) => self.e.b.collective(CollectiveOp::Reduce(op), Scope::Group, sum),
+                None => sum,
+            });
         }
         let stores = self.stores(phase, Place::Row);
         if stores.is_empty() {
@@ -122,7 +131,13 @@ impl<'a> Rows<'a> {
         nest.stores.iter().filter(|store| levels.of_store(nest, store) == (place, phase)).collect()
     }
 
-    fn inner_loop(&mut self, number: usize, reduced: &[ValueId], stores: &[&Store]) {
+    /// Writes a loop; what it combines of each work-item's turns.
+    fn inner_loop(
+        &mut self,
+        number: usize,
+        reduced: &[ValueId],
+        stores: &[&Store],
+    ) -> Vec<(ValueId, ReduceOp, LocalId)> {
         let inputs = reduced.iter().map(|id| self.nest.values[*id].0.operands()[0]);
         let roots: Vec<ValueId> =
             inputs.chain(stores.iter().flat_map(|store| levels::store_needs(self.nest, store))).collect();
@@ -137,13 +152,7 @@ impl<'a> Rows<'a> {
         });
         self.e.turn.fill(None);
         self.e.running.clear();
-        for ((op, sum), id) in sums.into_iter().zip(reduced) {
-            let sum = self.e.b.get(sum);
-            self.e.row[*id] = Some(match self.mapping.lanes {
-                Some(_) => self.e.b.collective(CollectiveOp::Reduce(op), Scope::Group, sum),
-                None => sum,
-            });
-        }
+        sums.into_iter().zip(reduced).map(|((op, sum), id)| (*id, op, sum)).collect()
     }
 
     /// Writes all turns of a loop.

@@ -18,12 +18,13 @@ use panoply_ir::alu::Alu;
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Builtin, ExprId, Guard, LocalId, MemId, Mma};
 use panoply_ir::reduce::ReduceOp;
-use panoply_ir::target::{Language, Style};
+use panoply_ir::target::Style;
 use panoply_ir::{Accuracy, DType, Result, Scalar, Target};
 
 use super::levels::{self, Levels, Place};
 use super::rows::Emitted;
 use super::scalar::Emitter;
+use crate::opt::contract;
 use crate::schedule::affine::Var;
 use crate::schedule::nest::{Nest, Value, ValueId};
 
@@ -84,18 +85,9 @@ const TILES: [Shape; 6] = [
 /// Fewer rows, columns or steps would leave most of a tile empty.
 const SMALLEST: u64 = 16;
 
-/// Whether a multiply-add is one operation of the target's.
-pub fn fuses(target: &Target) -> bool {
-    target.language != Language::Wgsl
-}
-
 /// How to divide a nest, the best guess first, if it is a product large enough for tiles. The order of its sums is the same in all.
 pub fn tilings(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) -> Vec<Tiling> {
-    let fused = match accuracy {
-        Accuracy::Exact => false,
-        Accuracy::Standard => true,
-        Accuracy::Fast => fuses(target),
-    };
+    let fused = contract::in_sums(target, accuracy);
     let whole = if target.style == Style::Gpu { product(nest, levels, fused) } else { None };
     let fragments = target.mma && accuracy != Accuracy::Exact;
     let whole = whole.map(|tiling| if fragments { tiling.of_fragments(nest) } else { tiling });

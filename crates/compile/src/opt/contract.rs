@@ -5,9 +5,24 @@
 use std::collections::HashMap;
 
 use panoply_ir::kernel::{Args, Expr, ExprId, Kernel};
-use panoply_ir::{Alu, DType};
+use panoply_ir::target::Language;
+use panoply_ir::{Accuracy, Alu, DType, Target};
 
 use super::walk::{Grow, below, map_block};
+
+/// Whether a multiply-add is one operation of the target's.
+pub(crate) fn fuses(target: &Target) -> bool {
+    target.language != Language::Wgsl
+}
+
+/// Whether each product of a sum of products is rounded together with its addition.
+pub(crate) fn in_sums(target: &Target, accuracy: Accuracy) -> bool {
+    match accuracy {
+        Accuracy::Exact => false,
+        Accuracy::Standard => true,
+        Accuracy::Fast => fuses(target),
+    }
+}
 
 /// The kernel with every such sum in f32 or f64 contracted.
 pub(crate) fn contract(mut kernel: Kernel) -> Kernel {

@@ -3,7 +3,8 @@
 //!
 //! Any group size works, and the order of combination depends on it alone, so results are the same in every run:
 //!
-//! * **reduce**: a tree. At each width w, from half of the next power of two down to 1, work-item l < w takes in l + w;
+//! * **reduce**: a tree. At each width w, from half of the next power of two down to 1, work-item l < w takes in l + w; reductions that
+//!   follow one another and need nothing of each other go side by side, and share their barriers;
 //! * **scan**: Hillis and Steele, log₂ n rounds in which each work-item takes in the one 1, 2, 4 … before it (W. D. Hillis,
 //!   G. L. Steele: Data parallel algorithms, CACM 29(12), 1986);
 //! * **broadcast**: one writes, all read.
@@ -22,7 +23,7 @@ use panoply_ir::kernel::{
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType, Type};
 
-use super::walk::{Grow, live, map_block, rebuild};
+use super::walk::{Grow, below, live, map_block, rebuild};
 
 mod subgroup;
 
@@ -39,9 +40,12 @@ fn stays(op: CollectiveOp) -> bool {
     matches!(op, CollectiveOp::Mma(_))
 }
 
-/// The kernel without collectives but products of matrices and shuffles of 32 bits, on a device where it has subgroups of this many work-items. It must
-/// have been verified; see above for what that no longer shows.
-pub(crate) fn expand(mut kernel: Kernel, subgroup: u32) -> Kernel {
+/// Reductions that share their barriers, at most: each has an array of its own in shared memory.
+const MOST_JOINED: usize = 16;
+
+/// The kernel without collectives but products of matrices and shuffles of 32 bits, on a device where it has subgroups of this many work-items
+/// and its groups this many bytes of shared memory. It must have been verified; see above for what that no longer shows.
+pub(crate) fn expand(mut kernel: Kernel, subgroup: u32, shared_bytes: u64) -> Kernel {
     let Some(group) = kernel.group else { return kernel };
     let mut body = std::mem::take(&mut kernel.body);
     number_subgroup(&mut kernel, &mut body, subgroup);
@@ -49,7 +53,8 @@ pub(crate) fn expand(mut kernel: Kernel, subgroup: u32) -> Kernel {
     let local = kernel.new_local("item", Type::Index, false);
     let lane = kernel.expr(Expr::Local(local));
     let items = group.iter().product();
-    let mut expander = Expander { kernel, lane, items, subgroup, scratch: HashMap::new() };
+    let room = shared_bytes.saturating_sub(kernel.shared_bytes());
+    let mut expander = Expander { kernel, lane, items, subgroup, room, scratch: HashMap::new() };
     let mut body = expander.block(body);
     body.insert(0, Stmt { op: Op::Let { local, value: id }, at: Loc::default() });
     Kernel { body, ..expander.kernel }
@@ -91,16 +96,42 @@ struct Expander {
     items: u32,
     /// Work-items of a whole subgroup.
     subgroup: u32,
-    /// The array of `items` elements of each type that collectives go through.
-    scratch: HashMap<DType, MemId>,
+    /// Bytes of shared memory that the kernel itself leaves.
+    room: u64,
+    /// The arrays of `items` elements of each type that collectives go through; all but reductions through the first.
+    scratch: HashMap<DType, Vec<MemId>>,
+}
+
+/// A reduction of the group that waits for others to be done beside.
+struct Part {
+    op: ReduceOp,
+    value: ExprId,
+    /// Shared memory of its own.
+    array: MemId,
+    result: LocalId,
+    at: Loc,
 }
 
 impl Expander {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
+        let mut parts: Vec<Part> = Vec::new();
         for mut stmt in block {
             for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
+            }
+            match stmt.op {
+                Op::Collective { op: CollectiveOp::Reduce(op), scope: Scope::Group, value, result }
+                    if !self.is_one_subgroup() =>
+                {
+                    if !self.joins(&parts, value) {
+                        self.reduce(std::mem::take(&mut parts), &mut out);
+                    }
+                    let array = self.scratch(self.dtype(value), self.alike(&parts, value));
+                    parts.push(Part { op, value, array, result, at: stmt.at });
+                    continue;
+                }
+                _ => self.reduce(std::mem::take(&mut parts), &mut out),
             }
             match stmt.op {
                 Op::Collective { op, scope, value, result } if !stays(op) => {
@@ -111,7 +142,7 @@ impl Expander {
                         Scope::Subgroup => writer.alone(op, value),
                     };
                     writer.push(Op::Let { local: result, value });
-                    if scope == Scope::Group && !writer.is_one_subgroup(op) {
+                    if scope == Scope::Group && !matches!(op, CollectiveOp::Reduce(_)) {
                         // The scratch may be written again from here on.
                         writer.push(Op::Barrier);
                     }
@@ -119,15 +150,60 @@ impl Expander {
                 _ => out.push(stmt),
             }
         }
+        self.reduce(parts, &mut out);
         out
     }
 
-    fn scratch(&mut self, dtype: DType) -> MemId {
+    /// Whether a reduction of a value can be done beside those that wait.
+    fn joins(&self, parts: &[Part], value: ExprId) -> bool {
+        let dtype = self.dtype(value);
+        let is_there = self.scratch.get(&dtype).is_some_and(|arrays| arrays.len() > self.alike(parts, value));
+        let is_result = |local: LocalId| parts.iter().any(|part| part.result == local);
+        let waits = |id: &ExprId| matches!(self.kernel.exprs.get(*id), Expr::Local(local) if is_result(local));
+        parts.len() < MOST_JOINED
+            && (is_there || self.scratch_bytes(dtype) <= self.room)
+            && !below(&self.kernel, &[value]).iter().any(waits)
+    }
+
+    /// How many parts are of the type of a value.
+    fn alike(&self, parts: &[Part], value: ExprId) -> usize {
+        parts.iter().filter(|part| self.dtype(part.value) == self.dtype(value)).count()
+    }
+
+    /// Reductions of the group, side by side.
+    fn reduce(&mut self, parts: Vec<Part>, out: &mut Block) {
+        let Some(first) = parts.first() else { return };
+        let mut writer = Writer { expander: self, at: first.at, out };
+        writer.reduce(&parts);
+        let start = writer.kernel().index(0);
+        for Part { array, result, at, .. } in parts {
+            writer.at = at;
+            let value = writer.load(array, start, Guard::Proven);
+            writer.push(Op::Let { local: result, value });
+        }
+        // The scratch may be written again from here on.
+        writer.push(Op::Barrier);
+    }
+
+    fn dtype(&self, value: ExprId) -> DType {
+        self.kernel.exprs.ty(value).dtype().expect("a collective combines elements")
+    }
+
+    /// The array of a type with this number.
+    fn scratch(&mut self, dtype: DType, number: usize) -> MemId {
+        let bytes = self.scratch_bytes(dtype);
         let (kernel, items) = (&mut self.kernel, self.items);
-        *self.scratch.entry(dtype).or_insert_with(|| {
+        let arrays = self.scratch.entry(dtype).or_default();
+        while arrays.len() <= number {
             kernel.mems.push(Memory { name: "scratch".into(), dtype, space: Space::Shared(items) });
-            MemId(kernel.mems.len() as u32 - 1)
-        })
+            arrays.push(MemId(kernel.mems.len() as u32 - 1));
+            self.room = self.room.saturating_sub(bytes);
+        }
+        arrays[number]
+    }
+
+    fn scratch_bytes(&self, dtype: DType) -> u64 {
+        dtype.bytes() as u64 * u64::from(self.items)
     }
 }
 
@@ -160,19 +236,18 @@ impl Writer<'_> {
     }
 
     fn identity(&mut self, op: ReduceOp, value: ExprId) -> ExprId {
-        let dtype = self.kernel().exprs.ty(value).dtype().expect("a collective combines elements");
+        let dtype = self.expander.dtype(value);
         self.kernel().expr(Expr::Const(op.identity(dtype)))
     }
 
     /// The result of a collective of the group, which may be read up to the next barrier.
     fn group(&mut self, op: CollectiveOp, value: ExprId) -> ExprId {
-        if self.is_one_subgroup(op) {
-            return self.subgroup(op, value);
+        if let CollectiveOp::Reduce(op) = op {
+            return self.reduce_subgroup(op, value);
         }
-        let dtype = self.kernel().exprs.ty(value).dtype().expect("a collective combines elements");
-        let scratch = self.expander.scratch(dtype);
+        let scratch = self.expander.scratch(self.expander.dtype(value), 0);
         match op {
-            CollectiveOp::Reduce(op) => self.reduce(op, scratch, value),
+            CollectiveOp::Reduce(_) => unreachable!("those of groups that are no subgroup are done side by side"),
             CollectiveOp::InclusiveScan(op) => {
                 let scan = self.scan(op, scratch, value);
                 self.kernel().expr(Expr::Local(scan))
@@ -195,14 +270,16 @@ impl Writer<'_> {
         self.push(Op::Store { mem, index, value, guard: Guard::Proven });
     }
 
-    fn when(&mut self, condition: ExprId, op: Op) {
-        let then = vec![Stmt { op, at: self.at }];
+    fn when(&mut self, condition: ExprId, ops: impl IntoIterator<Item = Op>) {
+        let then = ops.into_iter().map(|op| Stmt { op, at: self.at }).collect();
         self.push(Op::If { condition, then, otherwise: Block::new() });
     }
 
-    fn reduce(&mut self, op: ReduceOp, scratch: MemId, value: ExprId) -> ExprId {
+    /// Leaves what parts come to at the start of their arrays, where it may be read up to the next barrier.
+    fn reduce(&mut self, parts: &[Part]) {
         let (lane, items) = (self.expander.lane, self.expander.items);
-        self.store(scratch, lane, value);
+        let set = |mem: MemId, index: ExprId, value: ExprId| Op::Store { mem, index, value, guard: Guard::Proven };
+        parts.iter().for_each(|part| self.push(set(part.array, lane, part.value)));
         self.push(Op::Barrier);
         // Whole subgroups do the last rounds among themselves, all of them, though only the first one's result counts.
         let shuffled = if self.whole_subgroups() { self.expander.subgroup } else { 1 };
@@ -212,21 +289,26 @@ impl Writer<'_> {
             let takes = self.kernel().alu(Alu::Lt, &[lane, bound]);
             let distance = self.kernel().index(width as u64);
             let other = self.kernel().alu(Alu::Add, &[lane, distance]);
-            let (mine, theirs) = (self.load(scratch, lane, Guard::Proven), self.load(scratch, other, Guard::Proven));
-            let both = self.kernel().alu(op.alu(), &[mine, theirs]);
-            self.when(takes, Op::Store { mem: scratch, index: lane, value: both, guard: Guard::Proven });
+            let mut round = Vec::with_capacity(parts.len());
+            for Part { op, array, .. } in parts {
+                let [mine, theirs] = [lane, other].map(|index| self.load(*array, index, Guard::Proven));
+                round.push(set(*array, lane, self.kernel().alu(op.alu(), &[mine, theirs])));
+            }
+            self.when(takes, round);
             self.push(Op::Barrier);
             width /= 2;
         }
         let first = self.kernel().index(0);
         if shuffled > 1 {
-            let partial = self.load(scratch, lane, Guard::Proven);
-            let sum = self.reduce_subgroup(op, partial);
+            let mut last = Vec::with_capacity(parts.len());
+            for Part { op, array, .. } in parts {
+                let partial = self.load(*array, lane, Guard::Proven);
+                last.push(set(*array, first, self.reduce_subgroup(*op, partial)));
+            }
             let leads = self.kernel().alu(Alu::Eq, &[lane, first]);
-            self.when(leads, Op::Store { mem: scratch, index: first, value: sum, guard: Guard::Proven });
+            self.when(leads, last);
             self.push(Op::Barrier);
         }
-        self.load(scratch, first, Guard::Proven)
     }
 
     /// An inclusive scan, in a local. No work-item reads the scratch any more.
@@ -245,7 +327,7 @@ impl Writer<'_> {
             let other = self.kernel().alu(Alu::Sub, &[lane, distance_expr]);
             let before = self.load(scratch, other, Guard::Proven);
             let both = self.kernel().alu(op.alu(), &[before, current]);
-            self.when(takes, Op::Assign { local: scan, value: both });
+            self.when(takes, [Op::Assign { local: scan, value: both }]);
             self.push(Op::Barrier);
             distance *= 2;
         }
@@ -270,7 +352,7 @@ impl Writer<'_> {
         let lane = self.expander.lane;
         let (from, first) = (self.kernel().index(from as u64), self.kernel().index(0));
         let chosen = self.kernel().alu(Alu::Eq, &[lane, from]);
-        self.when(chosen, Op::Store { mem: scratch, index: first, value, guard: Guard::Proven });
+        self.when(chosen, [Op::Store { mem: scratch, index: first, value, guard: Guard::Proven }]);
         self.push(Op::Barrier);
         self.load(scratch, first, Guard::Proven)
     }
@@ -323,7 +405,7 @@ mod tests {
                 );
                 let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
                 // What is read from shared memory no longer shows that it is uniform.
-                let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), subgroup) };
+                let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), subgroup, 1 << 15) };
                 let text = expanded.to_string();
                 expanded.walk(&mut |stmt| match &stmt.op {
                     Op::Collective { op, .. } => {
@@ -335,6 +417,30 @@ mod tests {
                 let (want, have) = [&kernel, &expanded].map(|kernel| results(kernel, group, subgroup)).into();
                 assert_eq!(want, have, "subgroups of {subgroup}: {source}\n{text}");
             }
+        }
+    }
+
+    /// Three at once and one that needs the first, which waits; as much at once as there is room for.
+    #[test]
+    fn reductions_side_by_side_share_their_barriers() {
+        let source = "kernel k(x: &mut [u32]) group(8, 2, 1) {
+                let i: index = add(global_id.x, mul(48, global_id.y))
+                let a: u32 = group_sum(x[i])
+                let b: f32 = group_min(cast<f32>(x[i]))
+                let c: u32 = group_max(x[i])
+                let d: u32 = group_sum(mul(x[i], a))
+                x[i] = add(add(a, cast<u32>(b)), add(c, d))
+            }";
+        let kernel = verify(text::parse(source).expect("parses")).expect("verifies");
+        // Of 16 work-items: four rounds, one barrier before them and one after, and one more after the last shuffle.
+        for (subgroup, room, barriers) in [(1, 1 << 15, 12), (4, 1 << 15, 10), (1, 128, 18), (1, 0, 24)] {
+            let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), subgroup, room) };
+            let mut count = 0;
+            expanded.walk(&mut |stmt| count += usize::from(matches!(stmt.op, Op::Barrier)));
+            assert_eq!(count, barriers, "subgroups of {subgroup}, {room} bytes: {expanded}");
+            let expanded = verify(expanded).expect("the expansion verifies");
+            let (want, have) = [&kernel, &expanded].map(|kernel| results(kernel, [8, 2, 1], subgroup)).into();
+            assert_eq!(want, have, "subgroups of {subgroup}, {room} bytes: {source}");
         }
     }
 }

@@ -1,15 +1,14 @@
-//! Rewriting before fusion: the graph simplified, and operations without a kernel of their own as those that have one.
+//! Rewriting before fusion: operations without a kernel of their own as those that have one.
 //!
 //! A matrix product that no routine takes is a sum over products of expanded operands. Adding rows at positions is a sum
 //! over positions of what is meant for an element, unless there are enough columns that a work-item can own each. All
 //! accumulate f16 and bf16 in f32, as sums do. A few writes at known positions are selections, which fuse with what comes
 //! before and after; many, or one at a position of the launch, change memory.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use panoply_ir::alu::Alu;
-use panoply_ir::graph::{Call, Graph, Node, NodeId, Op, Slice};
+use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Scalar, Target};
@@ -17,101 +16,6 @@ use panoply_ir::{DType, Scalar, Target};
 use super::claim;
 use super::pull;
 use super::rewrite::Rewriter;
-
-/// The same values, simplified, with bodies in place of the calls that no routine takes, in their own type or a wider one:
-/// what two bodies have in common is then computed once.
-pub fn simplify(graph: &Graph, offers: &dyn Fn(&Routine) -> bool) -> Graph {
-    let mut calls = Calls { offers, rounded: HashSet::new() };
-    rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
-        Op::Call(call, output) => calls.called(rewriter, call, *output, inputs),
-        _ => None,
-    })
-}
-
-/// Calls on their way into a simplified graph.
-struct Calls<'a> {
-    offers: &'a dyn Fn(&Routine) -> bool,
-    /// Casts that round what a routine on wider elements gave; all others are the program's own.
-    rounded: HashSet<NodeId>,
-}
-
-impl Calls<'_> {
-    /// What does a call; none if a routine takes it as it is.
-    fn called(&mut self, rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> Option<NodeId> {
-        if claims(call, self.offers) {
-            return None;
-        }
-        let wide = call.routine.and_then(|routine| routine.widened());
-        Some(match wide.filter(|wide| !wide.is_empty() && (self.offers)(wide)) {
-            Some(wide) => self.widely(rewriter, call, wide, output, inputs),
-            None => self.inline(rewriter, call, output, inputs),
-        })
-    }
-
-    /// A call by a routine on wider elements: rounded once, where its body would round every step.
-    fn widely(
-        &mut self,
-        rewriter: &mut Rewriter,
-        call: &Call,
-        wide: Routine,
-        output: u32,
-        inputs: &[NodeId],
-    ) -> NodeId {
-        let operands: Vec<DType> = wide.operands().map(|operand| operand.dtype).collect();
-        let (read, written) = operands.split_at(inputs.len());
-        let mut body = rewrite(&call.body, |rewriter, id, _| {
-            let node = call.body.node(id);
-            let Op::Leaf(n) = node.op else { return None };
-            let leaf = rewriter.add(Op::Leaf(n), &[], node.shape.clone(), read[n as usize]);
-            Some(rewriter.cast(leaf, node.dtype))
-        });
-        for (at, dtype) in written.iter().enumerate() {
-            let output = body.outputs[at];
-            let shape = body.node(output).shape.clone();
-            body.nodes.push(Node { op: Op::Cast, inputs: vec![output], shape, dtype: *dtype });
-            body.outputs[at] = NodeId(body.nodes.len() as u32 - 1);
-        }
-        let node = call.body.node(call.body.outputs[output as usize]);
-        let inputs: Vec<NodeId> =
-            inputs.iter().zip(read).map(|(input, dtype)| self.unrounded(rewriter, *input, *dtype)).collect();
-        let wide = Op::Call(Arc::new(Call::offered(call.name.clone(), body, Some(wide))), output);
-        let result = rewriter.add(wide, &inputs, node.shape.clone(), written[output as usize]);
-        let rounded = rewriter.cast(result, node.dtype);
-        self.rounded.insert(rounded);
-        rounded
-    }
-
-    /// A value in a wider type: where it is what another routine gave before it was rounded for it, that.
-    fn unrounded(&self, rewriter: &mut Rewriter, value: NodeId, wide: DType) -> NodeId {
-        match rewriter.node(value).inputs.first().copied() {
-            Some(given) if self.rounded.contains(&value) && rewriter.node(given).dtype == wide => given,
-            _ => rewriter.cast(value, wide),
-        }
-    }
-
-    fn inline(&mut self, rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> NodeId {
-        let mut moved: Vec<NodeId> = Vec::with_capacity(call.body.nodes.len());
-        for node in &call.body.nodes {
-            let operands: Vec<NodeId> = node.inputs.iter().map(|input| moved[input.index()]).collect();
-            moved.push(match &node.op {
-                Op::Leaf(n) => inputs[*n as usize],
-                op => {
-                    let inner = match op {
-                        Op::Call(inner, output) => self.called(rewriter, inner, *output, &operands),
-                        _ => None,
-                    };
-                    inner.unwrap_or_else(|| rewriter.add(op.clone(), &operands, node.shape.clone(), node.dtype))
-                }
-            });
-        }
-        moved[call.body.outputs[output as usize].index()]
-    }
-}
-
-/// Whether a routine takes a call whole. One that touches nothing of some buffer is left to the body.
-fn claims(call: &Call, offers: &dyn Fn(&Routine) -> bool) -> bool {
-    call.routine.is_some_and(|routine| !routine.is_empty() && offers(&routine))
-}
 
 /// The same values, where a product that is only wanted transposed is one of transposed operands: routines read operands in
 /// any layout, while whoever reads a transposed product walks it against its rows.

@@ -1,13 +1,14 @@
 //! What runs together: from a graph to a list of kernels to be.
 //!
-//! [`schedule`] is the table of contents: the graph is simplified ([`rewrite`]), operations without a kernel of their own
-//! are expanded ([`expand`]), long reductions are split
+//! [`schedule`] is the table of contents: the graph is simplified ([`rewrite`]) and calls become what does them ([`calls`]),
+//! operations without a kernel of their own are expanded ([`expand`]), long reductions are split
 //! ([`split`]), [`fuse`] decides what runs in one kernel, and
 //! [`nest`] writes each of those as scalar values over loop variables ([`affine`], [`pull`]). Nothing here knows what a
 //! work-item is; that is `lower`'s business.
 
 pub mod affine;
 pub mod authored;
+pub mod calls;
 pub mod claim;
 pub mod cost;
 pub mod expand;
@@ -93,7 +94,7 @@ pub fn schedule_to(
     graph_verify::verify(graph)?;
     let exact = accuracy == Accuracy::Exact;
     let offers = &|routine: &Routine| !(exact && routine.sums_floats()) && offers(routine);
-    let graph = expand::simplify(graph, offers);
+    let graph = calls::simplify(graph, target, accuracy, offers);
     let graph = expand::turn_products(&graph);
     let graph = expand::expand(&graph, target, offers);
     let (graph, waits) = order::release(&split::split(&graph, if exact { split::ANYWHERE } else { target.style }));

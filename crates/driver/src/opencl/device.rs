@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::ptr;
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 use cl3::context::{CL_CONTEXT_PLATFORM, create_context};
 use panoply_device::{
@@ -32,6 +32,7 @@ pub struct OpenClDevice {
     shared: Arc<Shared>,
     room: Room,
     opening: Mutex<()>,
+    compiling: Mutex<()>,
     open: OnceLock<Open>,
 }
 
@@ -61,8 +62,14 @@ impl OpenClDevice {
             limits,
             shared,
             opening: Mutex::new(()),
+            compiling: Mutex::new(()),
             open: OnceLock::new(),
         }
+    }
+
+    /// Held while a compiler works that bears no second thread, as oclgrind's.
+    fn compiles_alone(&self) -> Option<MutexGuard<'_, ()>> {
+        self.info.name.contains("Oclgrind").then(|| locked(&self.compiling))
     }
 
     /// The same device as if it could do less or more, for tests of what is generated for others.
@@ -154,12 +161,14 @@ impl Device for OpenClDevice {
         let open = self.open()?;
         let (rounds, made_for, takes) = (self.limits.rounds, &self.target.name, &self.takes());
         let builder = Builder { context: &open.context, device: self.place.device, rounds, made_for, takes };
+        let _alone = self.compiles_alone();
         let built = builder.build(program)?;
         Ok(ProgramId(exclusive(&open.tables).programs.insert(Arc::new(built))))
     }
 
     fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
         let program = shared(&self.open.get()?.tables).programs.get(program.0).cloned();
+        let _alone = self.compiles_alone();
         program?.binary(&self.target.name)
     }
 

@@ -8,7 +8,7 @@ use wgpu::{BindGroup, Buffer, ComputePipeline};
 
 use super::bytes;
 use super::memory::Allocation;
-use super::open::Open;
+use super::open::{IN_BROWSER, Open};
 use super::program::{Program, Window};
 use crate::table::Table;
 
@@ -193,10 +193,11 @@ impl Encoder<'_> {
         Ok((words, windows))
     }
 
-    /// The whole of a buffer, or of one that is too large what has these bytes of a region.
+    /// The whole of a buffer, or of one that is too large what has these bytes of a region. Browsers refuse windows of a launch that share
+    /// bytes, as two parts of one buffer would, so there each has its own; parts of an arena begin where windows may.
     fn around(&self, region: &Region, touched: Range<u64>, buffer: &Buffer) -> Window {
         let (alloc, size) = (region.alloc.0, buffer.size());
-        if size <= self.most {
+        if size <= self.most && !IN_BROWSER {
             return Window { alloc, offset: 0, bytes: size };
         }
         let align = |byte: u64| byte / Target::BINDING_ALIGN * Target::BINDING_ALIGN;

@@ -29,6 +29,7 @@ pub use sgd::SgdRule;
 
 use exchange::{Made, Next};
 
+use crate::arrival::{Arrival, at_once};
 use crate::layer::{Pass, Update};
 use crate::module::{Module, Visitor};
 
@@ -211,7 +212,7 @@ impl<R: Rule> Optimiser<R> {
         roots.extend(gradients.iter().chain(&sounds).chain(pass.roots()));
         eval(&roots)?;
         let names = trained.iter().map(|(name, _)| name.as_str());
-        let Judged { loss: value, stands } = self.judge(&report, names.zip(&sounds))?;
+        let Judged { loss: value, stands } = at_once(self.judge(Arrival::Waited, &report, names.zip(&sounds)))?;
         if !stands {
             self.waiting.clear();
             self.spoilt = true;
@@ -234,10 +235,19 @@ impl<R: Rule> Optimiser<R> {
     /// step is made. Otherwise they change where they are, as what the rule remembers does, but for what somebody else holds: a clone of
     /// the model, for one.
     pub fn step(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: Pass<'_>) -> Result<f64> {
-        let loss = loss.into();
+        at_once(self.step_by(Arrival::Waited, model, loss.into(), pass))
+    }
+
+    /// [`Optimiser::step`] where nothing may wait, as in browsers. If it is dropped before its end the parameters may have moved and the step
+    /// is not counted.
+    pub async fn step_soon(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: Pass<'_>) -> Result<f64> {
+        self.step_by(Arrival::Awaited, model, loss.into(), pass).await
+    }
+
+    async fn step_by(&mut self, arrival: Arrival, model: &mut dyn Module, loss: Tensor, pass: Pass<'_>) -> Result<f64> {
         let trained = trained(model, &pass)?;
         if self.spoilt {
-            let value = self.sound(loss.cast(DType::F32).sum(..).item()?)?;
+            let value = self.sound(arrival.number(&loss.cast(DType::F32).sum(..)).await?)?;
             self.spoilt = false;
             return Ok(value);
         }
@@ -251,7 +261,8 @@ impl<R: Rule> Optimiser<R> {
         let (names, values): (Vec<String>, Vec<Tensor>) = trained.into_iter().unzip();
         let mut updates = pass.into_updates();
         let Made { report, sounds, fresh } = self.make(model, (&names, values), planned, &mut updates)?;
-        let Judged { loss, stands } = self.judge(&report, names.iter().map(String::as_str).zip(&sounds))?;
+        let named = names.iter().map(String::as_str).zip(&sounds);
+        let Judged { loss, stands } = self.judge(arrival, &report, named).await?;
         if stands {
             Update::commit(&updates, model)?;
             self.state.extend(fresh);
@@ -350,8 +361,13 @@ impl<R: Rule> Optimiser<R> {
     }
 
     /// What a step's report says: the loss, and whether the step stands.
-    fn judge<'t>(&mut self, report: &Tensor, sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<Judged> {
-        let [loss, sound] = report.to_vec::<f32>()?[..] else {
+    async fn judge<'t>(
+        &mut self,
+        arrival: Arrival,
+        report: &Tensor,
+        sounds: impl Iterator<Item = (&'t str, &'t Tensor)>,
+    ) -> Result<Judged> {
+        let [loss, sound] = arrival.numbers(report).await?[..] else {
             unreachable!("a report is two numbers");
         };
         let (loss, step) = (self.sound(f64::from(loss))?, self.steps + 1);
@@ -360,15 +376,17 @@ impl<R: Rule> Optimiser<R> {
             None => {
                 let message = format!(
                     "the loss of step {step} is {loss}, but {}; the model is as the step before left it",
-                    not_finite(sounds)?
+                    not_finite(arrival, sounds).await?
                 );
                 Err(Error::mistake(message).note("a smaller learning rate or another form of the loss helps"))
             }
             Some(scale) => {
                 let stands = scale.observe(sound.is_finite());
                 if !stands && scale.factor < LossScale::SMALLEST {
-                    let message =
-                        format!("step {step} cannot be made at any scale of the loss: {}", not_finite(sounds)?);
+                    let message = format!(
+                        "step {step} cannot be made at any scale of the loss: {}",
+                        not_finite(arrival, sounds).await?
+                    );
                     return Err(Error::mistake(message).note("bf16 or f32 have the range for it"));
                 }
                 Ok(Judged { loss, stands })
@@ -403,9 +421,9 @@ impl Told {
 }
 
 /// What is not finite, of the sounds of gradients by name.
-fn not_finite<'t>(sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<String> {
+async fn not_finite<'t>(arrival: Arrival, sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<String> {
     for (name, sound) in sounds {
-        if !sound.item()?.is_finite() {
+        if !arrival.number(sound).await?.is_finite() {
             return Ok(format!("a gradient is no finite number, first that of {name}"));
         }
     }

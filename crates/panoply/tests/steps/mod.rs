@@ -1,5 +1,6 @@
-//! The first steps of a training, which every device makes as the CPU does.
+//! The first steps of a training, which every device makes as the CPU does: of a network with norms, and of the digits'.
 
+use panoply::nn::conformance::first_steps;
 use panoply::nn::{AdamW, BatchNorm, Layer, LayerNorm, Linear, Map, Module, Pass, Sequential};
 use panoply::{Device, Rng, Tensor};
 
@@ -33,9 +34,18 @@ fn train(device: &Device) -> (Vec<f64>, Vec<f64>) {
     })
 }
 
+/// The digits alone: what the poorest device gets through.
+#[track_caller]
+pub fn learn_digits(device: &Device) {
+    for outcome in first_steps(device).unwrap() {
+        assert!(outcome.passed(), "{} on {device}: {outcome}", outcome.name);
+    }
+}
+
 /// Fails unless this device makes them as the CPU does.
 #[track_caller]
 pub fn agree(device: &Device) {
+    learn_digits(device);
     let ((losses, params), (want_losses, want_params)) = (train(device), train(&Device::get("cpu").unwrap()));
     let near = |a: f64, b: f64, tolerance: f64| (a - b).abs() <= tolerance * (1.0 + b.abs());
     for (step, (have, want)) in losses.iter().zip(&want_losses).enumerate() {

@@ -44,6 +44,12 @@ impl Compiler {
 
     pub fn compile(&self, program: Program) -> Result<ProgramId> {
         let started = Instant::now();
+        let name = match &program {
+            Program::Text(text) | Program::Binary { text, .. } => text.entry.clone(),
+            Program::Ir(kernel) => kernel.name.clone(),
+            Program::Image(image) => image.entry.clone(),
+            Program::Host(_) => "a function".to_string(),
+        };
         let done = match program {
             Program::Text(text) => self.compile_text(text),
             Program::Ir(_) | Program::Binary { .. } | Program::Image(_) | Program::Host(_) => {
@@ -51,7 +57,7 @@ impl Compiler {
                 self.raw.compile(&program)
             }
         };
-        log::debug(|| format!("{}: a program took {:.1?}", self.raw.info().spelling(), started.elapsed()));
+        log::debug(|| format!("{}: {name} took {:.1?}", self.raw.info().spelling(), started.elapsed()));
         done
     }
 

@@ -206,6 +206,14 @@ pub const ROWS: &[Row] = &[
     smooth("attention with a bias", &[any(&[2, 3, 4]), any(&[2, 5, 4]), any(&[2, 5, 4]), any(&[1, 5])], |x| {
         x[0].attention(&x[1], &x[2], &Attention { mask: Some(&x[3]), ..Attention::default() })
     }),
+    smooth("attention, some tiles", &[any(&[1, 2, 37, 12]), any(&[1, 2, 45, 12]), any(&[1, 2, 45, 7])], |x| {
+        x[0].attention(&x[1], &x[2], &Attention::default())
+    }),
+    smooth(
+        "attention, some tiles of groups",
+        &[any(&[4, 18, 6]), any(&[2, 40, 6]), any(&[2, 40, 6]), any(&[4, 18, 1])],
+        |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, past: 20, mask: Some(&x[3]), scale: None }),
+    ),
     smooth("rope by halves", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 10000.0, Rotary::Halves)),
     smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 100.0, Rotary::Pairs)),
     // Losses.

@@ -1,6 +1,7 @@
 //! Activations, composed.
 
 use panoply_ir::Alu;
+use panoply_ir::kernel::ReduceOp;
 
 use crate::tensor::Tensor;
 
@@ -23,18 +24,32 @@ impl Tensor {
     #[track_caller]
     pub fn elu(&self) -> Tensor {
         Tensor::call("elu", [self], (), |[x], ()| {
-            let below = Tensor::alu(Alu::Lt, &[x, &x.literal(0.0)]);
-            x.expm1().where_(&below, x)
+            x.in_single(|x| {
+                let (below, falling) = x.falling();
+                falling.where_(&below, x)
+            })
         })
+    }
+
+    /// Where this is below 0, and exp(x) - 1 there: elsewhere of 0, as a slope of infinity is none even where nothing flows into it.
+    #[track_caller]
+    fn falling(&self) -> (Tensor, Tensor) {
+        let zero = self.literal(0.0);
+        let below = Tensor::alu(Alu::Lt, &[self, &zero]);
+        let falling = self.where_(&below, &zero).expm1();
+        (below, falling)
     }
 
     /// 1 / (1 + exp(-x)).
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
-        Tensor::call("sigmoid", [self], (), |[x], ()| {
-            let one = x.literal(1.0);
-            &one / ((-x).exp() + &one)
-        })
+        let body = |[x]: [&Tensor; 1], (): &()| {
+            x.in_single(|x| {
+                let one = x.literal(1.0);
+                &one / ((-x).exp() + &one)
+            })
+        };
+        Tensor::call_with_gradient("sigmoid", [self], (), body, |[_], y, g, ()| [Some(g * (y * (y.literal(1.0) - y)))])
     }
 
     /// x · sigmoid(x), also called swish.
@@ -55,28 +70,39 @@ impl Tensor {
     /// ln(1 + exp(x)), without overflow.
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
-        Tensor::call("softplus", [self], (), |[x], ()| x.relu() + (-x.abs()).exp().log1p())
+        let body = |[x]: [&Tensor; 1], (): &()| x.relu() + (-x.abs()).exp().log1p();
+        Tensor::call_with_gradient("softplus", [self], (), body, |[x], _, g, ()| [Some(g * x.sigmoid())])
     }
 
     /// Shares that sum to 1 along an axis: exp(x) over their sum.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
+        if let Err(mistake) = self.axis("softmax", axis) {
+            return mistake;
+        }
         Tensor::call("softmax", [self], axis, |[x], axis| {
-            let top = x.reduce_keep(panoply_ir::kernel::ReduceOp::Max, *axis).detach();
-            let powers = (x - top).exp();
-            let sum = powers.reduce_keep(panoply_ir::kernel::ReduceOp::Sum, *axis);
-            powers / sum
+            x.in_single(|x| {
+                let top = x.reduce_keep(ReduceOp::Max, *axis).detach();
+                let powers = (x - top).exp();
+                let sum = powers.reduce_keep(ReduceOp::Sum, *axis);
+                powers / sum
+            })
         })
     }
 
     /// ln of the softmax, without overflow.
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor {
+        if let Err(mistake) = self.axis("log_softmax", axis) {
+            return mistake;
+        }
         Tensor::call("log softmax", [self], axis, |[x], axis| {
-            let top = x.reduce_keep(panoply_ir::kernel::ReduceOp::Max, *axis).detach();
-            let centred = x - top;
-            let sum = centred.exp().reduce_keep(panoply_ir::kernel::ReduceOp::Sum, *axis);
-            centred - sum.ln()
+            x.in_single(|x| {
+                let top = x.reduce_keep(ReduceOp::Max, *axis).detach();
+                let centred = x - top;
+                let sum = centred.exp().reduce_keep(ReduceOp::Sum, *axis);
+                centred - sum.ln()
+            })
         })
     }
 
@@ -113,8 +139,10 @@ impl Tensor {
     pub fn selu(&self) -> Tensor {
         Tensor::call("selu", [self], (), |[x], ()| {
             let (alpha, scale) = (1.673_263_242_354_377_2, 1.050_700_987_355_480_5);
-            let below = Tensor::alu(Alu::Lt, &[x, &x.literal(0.0)]);
-            (x.expm1() * x.literal(alpha)).where_(&below, x) * x.literal(scale)
+            x.in_single(|x| {
+                let (below, falling) = x.falling();
+                (falling * x.literal(alpha)).where_(&below, x) * x.literal(scale)
+            })
         })
     }
 

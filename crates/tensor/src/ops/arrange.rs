@@ -25,7 +25,9 @@ impl Tensor {
         let &[.., rows, columns] = self.0.shape.dims() else {
             return Tensor::mistake(Error::mistake(format!("{op}: {self:?} is no matrix")));
         };
-        let shift = Tensor::constant((diagonal as i32).into());
+        // Farther than the last row or column is as far as that.
+        let farthest = rows.max(columns).min(i32::MAX as usize) as isize;
+        let shift = Tensor::constant((diagonal.clamp(-farthest, farthest) as i32).into());
         let kept = kept(&(Tensor::iota(rows).unsqueeze(1) + shift), &Tensor::iota(columns));
         self.where_(&kept, &self.literal(0.0))
     }

@@ -58,13 +58,25 @@ impl Tensor {
         Tensor::constant(Scalar::from_f64(self.dtype(), value))
     }
 
-    /// A number given by the user, of this tensor's element type and shape `[]`: not part of the program.
+    /// A number given by the user, of this tensor's element type and shape `[]`: not part of the program. Of an integer type only
+    /// what it holds, and infinities for its bounds.
     #[track_caller]
     pub(crate) fn slot(&self, value: f64) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        Tensor::scalar(Scalar::from_f64(self.dtype(), value))
+        let number = Scalar::from_f64(self.dtype(), value);
+        if !self.dtype().is_float() && !value.is_infinite() && number.to_f64() != value {
+            let message = format!("{value} is no {}: cast {self:?} to a type that holds it first", self.dtype());
+            return Tensor::mistake(Error::mistake(message));
+        }
+        Tensor::scalar(number)
+    }
+
+    /// i32 0, 1, … len - 1, or i64 if some number of them may be multiplied by `factor` and not fit.
+    pub(crate) fn places(len: usize, factor: usize) -> Tensor {
+        let fits = (len + 1).checked_mul(factor).is_some_and(|most| i32::try_from(most).is_ok());
+        Tensor::iota(len).cast(if fits { DType::I32 } else { DType::I64 })
     }
 
     /// Zeros of this tensor's shape and element type.

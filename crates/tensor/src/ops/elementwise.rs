@@ -108,9 +108,12 @@ impl Tensor {
     /// -1, 0 or 1.
     #[track_caller]
     pub fn sign(&self) -> Tensor {
-        let zero = self.literal(0.0);
-        let below = self.literal(-1.0).where_(&Tensor::alu(Alu::Lt, &[self, &zero]), self);
-        self.literal(1.0).where_(&Tensor::alu(Alu::Lt, &[&zero, self]), &below)
+        let body = |[x]: [&Tensor; 1], (): &()| {
+            let zero = x.literal(0.0);
+            let below = x.literal(-1.0).where_(&Tensor::alu(Alu::Lt, &[x, &zero]), x);
+            x.literal(1.0).where_(&Tensor::alu(Alu::Lt, &[&zero, x]), &below)
+        };
+        Tensor::call_with_gradient("sign", [self], (), body, |[x], _, _, ()| [Some(x.zeros_like())])
     }
 
     /// Limited to `low ..= high`, with slope 0 at both; NaN stays.

@@ -25,25 +25,37 @@ impl Tensor {
     /// Hyperbolic cosine.
     #[track_caller]
     pub fn cosh(&self) -> Tensor {
-        let half = self.literal(0.5);
-        let root = (self.abs() * &half).exp();
-        &root * &half * &root + &half / root.square()
+        let body = |[x]: [&Tensor; 1], (): &()| {
+            let half = x.literal(0.5);
+            let root = (x.abs() * &half).exp();
+            &root * &half * &root + &half / root.square()
+        };
+        Tensor::call_with_gradient("cosh", [self], (), body, |[x], _, g, ()| [Some(g * x.sinh())])
     }
 
     /// Arc sine, in -π/2 ..= π/2; NaN beyond -1 ..= 1.
     #[track_caller]
     pub fn asin(&self) -> Tensor {
+        let body = |[x]: [&Tensor; 1], (): &()| (x / (x.literal(1.0) + x.other_leg())).atan() * x.literal(2.0);
+        Tensor::call_with_gradient("asin", [self], (), body, |[x], _, g, ()| [Some(g / x.other_leg())])
+    }
+
+    /// The root of 1 - x².
+    #[track_caller]
+    fn other_leg(&self) -> Tensor {
         let one = self.literal(1.0);
-        let root = ((&one - self) * (&one + self)).sqrt();
-        (self / (one + root)).atan() * self.literal(2.0)
+        ((&one - self) * (&one + self)).sqrt()
     }
 
     /// Arc cosine, in 0 ..= π; NaN beyond -1 ..= 1.
     #[track_caller]
     pub fn acos(&self) -> Tensor {
-        let one = self.literal(1.0);
-        let steep = ((&one - self) / (one + self)).sqrt();
-        steep.atan() * self.literal(2.0)
+        let body = |[x]: [&Tensor; 1], (): &()| {
+            let one = x.literal(1.0);
+            let steep = ((&one - x) / (one + x)).sqrt();
+            steep.atan() * x.literal(2.0)
+        };
+        Tensor::call_with_gradient("acos", [self], (), body, |[x], _, g, ()| [Some(-(g / x.other_leg()))])
     }
 
     /// Inverse hyperbolic sine.

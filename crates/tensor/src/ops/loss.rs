@@ -16,7 +16,7 @@ pub struct CrossEntropy<'a> {
 }
 
 impl Tensor {
-    /// Mean of -ln softmax(self) at the right class. Logits `[batch, classes]`, classes `[batch]` as integers.
+    /// Mean of -ln softmax(self) at the right class. Logits `[batch, classes]`, classes `[batch]` as integers; one that there is not is NaN.
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Tensor) -> Tensor {
         if let Some(mistake) = [self, classes].into_iter().find(|operand| operand.is_mistake()) {
@@ -28,9 +28,7 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
         Tensor::call("cross entropy", [self, classes], (), |[logits, classes], ()| {
-            let dims = logits.0.shape.dims();
-            let right = classes.one_hot(dims[1], logits.dtype());
-            -((logits.log_softmax(-1) * right).sum(..) / logits.count(&[0]))
+            logits.in_single(|logits| -logits.log_softmax(-1).of_classes(classes).mean(..))
         })
     }
 
@@ -52,18 +50,29 @@ impl Tensor {
                 "cross_entropy: needs logits [batch, classes] and integer classes [batch] or shares like the logits";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {target:?}")));
         }
+        if matches!(self.dtype(), DType::F16 | DType::BF16) {
+            // Sums over a batch overflow before they are divided.
+            let single = |x: &Tensor| if x.dtype() == self.dtype() { x.cast(DType::F32) } else { x.clone() };
+            let weights = options.weights.map(single);
+            let options = CrossEntropy { weights: weights.as_ref(), ..*options };
+            return single(self).cross_entropy_with(&single(target), &options).cast(self.dtype());
+        }
         let classes = logits[1];
         let hot = if by_class { target.one_hot(classes, self.dtype()) } else { target.clone() };
-        let kept = options.ignore.map(|class| target.ne(&target.literal(class as f64)).cast(self.dtype()));
+        let kept = options.ignore.map(|class| target.ne(&target.literal(class as f64)));
         let spread = self.slot(options.smoothing);
         let smooth = &hot * (self.literal(1.0) - &spread) + &spread / self.count(&[1]);
         let weighted = |shares: Tensor| match options.weights {
             Some(weights) => shares * weights,
             None => shares,
         };
-        let each = -(self.log_softmax(-1) * weighted(smooth)).sum(-1);
+        let (logs, zero) = (self.log_softmax(-1), self.literal(0.0));
+        // Not a product with zeros: a logit of minus infinity has a share of 0.
+        let logs = if by_class { logs.where_(&smooth.ne(&zero), &zero) } else { logs };
+        let each = -(logs * weighted(smooth)).sum(-1);
+        let each = if by_class { each.where_(&self.knows(target), &self.literal(f64::NAN)) } else { each };
         let (total, count) = match (&kept, by_class) {
-            (Some(kept), _) => ((&each * kept).sum(..), (weighted(hot).sum(-1) * kept).sum(..)),
+            (Some(kept), _) => (each.where_(kept, &zero).sum(..), weighted(hot).sum(-1).where_(kept, &zero).sum(..)),
             (None, true) if options.weights.is_some() => (each.sum(..), weighted(hot).sum(..)),
             (None, _) => (each.sum(..), self.count(&[0])),
         };
@@ -81,15 +90,31 @@ impl Tensor {
             let message = "nll: needs logarithms [batch, classes] and integer classes [batch]";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
-        let right = classes.one_hot(logs[1], DType::Bool);
+        -self.of_classes(classes).mean(..)
+    }
+
+    /// Which of these integers are classes of `[batch, classes]`.
+    #[track_caller]
+    fn knows(&self, classes: &Tensor) -> Tensor {
+        // In a type that holds how many there are.
+        let wide = if classes.dtype().bytes() == 8 { DType::I64 } else { DType::I32 };
+        let (classes, count) = (classes.cast(wide), self.count(&[1]).cast(wide));
+        classes.ge(&classes.literal(0.0)).bitand(&classes.lt(&count))
+    }
+
+    /// What stands at each row's class; NaN where there is no such class.
+    #[track_caller]
+    fn of_classes(&self, classes: &Tensor) -> Tensor {
+        let hot = classes.one_hot(self.0.shape.dims()[1], DType::Bool);
         // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
-        -(self.where_(&right, &self.literal(0.0)).sum(..) / self.count(&[0]))
+        let right = self.where_(&hot, &self.literal(0.0)).sum(-1);
+        right.where_(&self.knows(classes), &self.literal(f64::NAN))
     }
 
     /// Mean squared difference.
     #[track_caller]
     pub fn mse(&self, target: &Tensor) -> Tensor {
-        (self - target).square().mean(..)
+        (self - target).mean_square()
     }
 
     /// Mean absolute difference.
@@ -101,14 +126,15 @@ impl Tensor {
     /// Squared within `delta` of the target and linear beyond, smoothly joined. [Huber 1964]
     #[track_caller]
     pub fn huber(&self, target: &Tensor, delta: f64) -> Tensor {
-        let distance = (self - target).abs();
+        let apart = self - target;
+        let distance = apart.abs();
         if !distance.is_mistake() && (delta.is_nan() || delta <= 0.0) {
             return Tensor::mistake(Error::mistake(format!("huber: delta is {delta}, not above 0")));
         }
         let delta = distance.slot(delta);
-        let near = distance.square() * distance.literal(0.5);
+        let near = apart.square() * distance.literal(0.5);
         let far = &delta * (&distance - &delta * distance.literal(0.5));
-        near.where_(&Tensor::alu(Alu::Le, &[&distance, &delta]), &far).mean(..)
+        near.where_(&Tensor::alu(Alu::Lt, &[&distance, &delta]), &far).mean(..)
     }
 
     /// Mean binary cross-entropy of sigmoid(self) against targets in 0 ..= 1, without overflow.
@@ -120,9 +146,31 @@ impl Tensor {
     /// Mean binary cross-entropy of shares in 0 ..= 1 against targets in 0 ..= 1; logarithms stop at -100, as in PyTorch.
     #[track_caller]
     pub fn bce(&self, target: &Tensor) -> Tensor {
-        let floor = self.literal(-100.0);
-        let (yes, no) = (self.ln().maximum(&floor), (-self).log1p().maximum(&floor));
-        -(target * yes + (target.literal(1.0) - target) * no).mean(..)
+        // Its rule knows no broadcasting.
+        let zero = (self - target) * self.literal(0.0);
+        if let Some(mistake) = [self, target, &zero].into_iter().find(|tensor| tensor.is_mistake()) {
+            return mistake.clone();
+        }
+        let [shares, target] = [self, target].map(|tensor| tensor.expanded(&zero.0.shape));
+        fn logarithms(x: &Tensor) -> [Tensor; 2] {
+            let floor = x.literal(-100.0);
+            [x.ln().maximum(&floor), (-x).log1p().maximum(&floor)]
+        }
+        Tensor::call_with_gradient(
+            "bce",
+            [&shares, &target],
+            (),
+            |[x, target], ()| {
+                let [yes, no] = logarithms(x);
+                -(target * yes + (target.literal(1.0) - target) * no)
+            },
+            |[x, target], _, g, ()| {
+                let [yes, no] = logarithms(x);
+                let steep = ((x.literal(1.0) - x) * x).maximum(&x.literal(1e-12));
+                [Some(g * (x - target) / steep), Some(g * (no - yes))]
+            },
+        )
+        .mean(..)
     }
 
     /// Divergence of the distribution `target` from the one whose logarithms these are: the sum of
@@ -137,10 +185,15 @@ impl Tensor {
     /// Cosine of the angle between vectors along the last axis, which goes away; lengths are at least `epsilon`.
     #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, epsilon: f64) -> Tensor {
-        let length = |x: &Tensor| x.square().sum(-1).sqrt();
-        let (left, right) = (length(self), length(other));
-        let floor = left.literal(epsilon);
-        (self * other).sum(-1) / (left.maximum(&floor) * right.maximum(&floor))
+        if let Some(mistake) = [self, other].into_iter().find(|tensor| tensor.is_mistake()) {
+            return mistake.clone();
+        }
+        self.in_single(|x| {
+            let y = other.cast(x.dtype());
+            let (left, right) = (x.norm(-1), y.norm(-1));
+            let floor = left.literal(epsilon);
+            (x * y).sum(-1) / (left.maximum(&floor) * right.maximum(&floor))
+        })
     }
 
     /// Mean of 1 - cosine where `alike` is 1, and of what the cosine exceeds `margin` by where it is -1. Vectors

@@ -8,19 +8,29 @@ impl Tensor {
     /// Zero mean and unit variance along the last axis, `epsilon` added to the variance. [Ba et al. 2016]
     #[track_caller]
     pub fn layer_norm(&self, epsilon: f64) -> Tensor {
+        if let Err(mistake) = self.axis("layer_norm", -1) {
+            return mistake;
+        }
         Tensor::call("layer norm", [self], epsilon, |[x], epsilon| {
-            let centred = x - x.mean_keep(-1);
-            let variance = centred.square().mean_keep(-1);
-            &centred * (&variance + variance.literal(*epsilon)).rsqrt()
+            x.in_single(|x| {
+                let centred = x - x.mean_keep(-1);
+                let variance = centred.square().mean_keep(-1);
+                &centred * (&variance + variance.literal(*epsilon)).rsqrt()
+            })
         })
     }
 
     /// Unit mean square along the last axis, `epsilon` added to it. [Zhang and Sennrich 2019]
     #[track_caller]
     pub fn rms_norm(&self, epsilon: f64) -> Tensor {
+        if let Err(mistake) = self.axis("rms_norm", -1) {
+            return mistake;
+        }
         Tensor::call("rms norm", [self], epsilon, |[x], epsilon| {
-            let power = x.square().mean_keep(-1);
-            x * (&power + power.literal(*epsilon)).rsqrt()
+            x.in_single(|x| {
+                let power = x.square().mean_keep(-1);
+                x * (&power + power.literal(*epsilon)).rsqrt()
+            })
         })
     }
 

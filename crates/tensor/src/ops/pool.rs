@@ -37,25 +37,26 @@ impl Tensor {
     /// Mean of each window over the last N axes, after `padding` zeros on both sides; the zeros count.
     #[track_caller]
     pub fn average_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
-        let padded = self.padded_with(&padding, 0.0);
-        if window.elems() > MOST_ELEMS {
-            let sums = padded.windows(window).over_last::<N>(ReduceOp::Sum);
-            return &sums / sums.literal(window.elems() as f64);
-        }
-        Tensor::call_with_gradient(
-            "average_pool",
-            [&padded],
-            *window,
-            |[x], window| x.pooled(window, |a, b| a + b) / x.literal(window.elems() as f64),
-            |[x], _, g, window| [Some(average_flow(x, g, window))],
-        )
+        self.padded_with(&padding, 0.0).in_single(|padded| {
+            if window.elems() > MOST_ELEMS {
+                let sums = padded.windows(window).over_last::<N>(ReduceOp::Sum);
+                return &sums / sums.literal(window.elems() as f64);
+            }
+            Tensor::call_with_gradient(
+                "average_pool",
+                [padded],
+                *window,
+                |[x], window| x.pooled(window, |a, b| a + b) / x.literal(window.elems() as f64),
+                |[x], _, g, window| [Some(average_flow(x, g, window))],
+            )
+        })
     }
 
     /// Means of parts of equal length over the last N axes, `sizes` of them; where the lengths do not divide, the parts
     /// overlap, as in PyTorch.
     #[track_caller]
     pub fn adaptive_average_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
-        self.adaptive_pool(sizes, ReduceOp::Sum)
+        self.in_single(|x| x.adaptive_pool(sizes, ReduceOp::Sum))
     }
 
     /// Largest of parts of equal length over the last N axes; see [`Tensor::adaptive_average_pool`].
@@ -90,11 +91,11 @@ impl Tensor {
     fn parts_along(&self, axis: usize, parts: usize, op: ReduceOp) -> Tensor {
         let dims = self.0.shape.dims();
         let length = dims[axis];
-        let number = |value: usize| Tensor::constant((value as i32).into());
-        let part = Tensor::iota(parts).unsqueeze(1);
+        let part = Tensor::places(parts, length).unsqueeze(1);
+        let number = |value: usize| part.literal(value as f64);
         let start = &part * number(length) / number(parts);
         let end = ((&part + number(1)) * number(length) + number(parts - 1)) / number(parts);
-        let place = Tensor::iota(length).unsqueeze(0);
+        let place = Tensor::iota(length).cast(part.dtype()).unsqueeze(0);
         let inside = place.ge(&start).bitand(&place.lt(&end));
         let mut around = vec![1; dims.len() + 1];
         (around[axis], around[axis + 1]) = (parts, length);

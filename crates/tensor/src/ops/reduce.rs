@@ -93,55 +93,119 @@ impl Tensor {
         self.reduce(ReduceOp::Prod, axes)
     }
 
-    /// Largest over axes; NaN wins.
+    /// Largest over axes, of at least one element; NaN wins.
     #[track_caller]
     pub fn max(&self, axes: impl Axes) -> Tensor {
-        self.reduce(ReduceOp::Max, axes)
+        self.extreme(ReduceOp::Max, axes)
     }
 
-    /// Smallest over axes; NaN wins.
+    /// Smallest over axes, of at least one element; NaN wins.
     #[track_caller]
     pub fn min(&self, axes: impl Axes) -> Tensor {
-        self.reduce(ReduceOp::Min, axes)
+        self.extreme(ReduceOp::Min, axes)
     }
 
-    /// Mean over axes.
+    #[track_caller]
+    fn extreme(&self, op: ReduceOp, axes: impl Axes) -> Tensor {
+        match self.named_axes(op.name(), axes).and_then(|axes| self.has_elements(op.name(), &axes).and(Ok(axes))) {
+            Ok(axes) => self.reduced(op, axes.clone()).without(&axes),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// Whether there is something along axes of which one element is wanted, unless there is nothing beside them either.
+    #[track_caller]
+    fn has_elements(&self, op: &str, axes: &[usize]) -> Result<(), Tensor> {
+        let dims = self.0.shape.dims();
+        let kept = (0..dims.len()).filter(|axis| !axes.contains(axis)).all(|axis| dims[axis] > 0);
+        match axes.iter().find(|axis| kept && dims[**axis] == 0) {
+            Some(axis) => {
+                let message = format!("{op}: there is no element along axis {axis} of {self:?}");
+                Err(Tensor::mistake(Error::mistake(message)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What `f` makes of this in f32 where elements are halves, rounded once: their sums overflow before they are divided.
+    #[track_caller]
+    pub(crate) fn in_single(&self, f: impl Fn(&Tensor) -> Tensor) -> Tensor {
+        match self.dtype() {
+            DType::F16 | DType::BF16 if !self.is_mistake() => f(&self.cast(DType::F32)).cast(self.dtype()),
+            _ => f(self),
+        }
+    }
+
+    /// The axes of a mean, of floats.
+    #[track_caller]
+    fn mean_axes(&self, op: &str, axes: impl Axes) -> Result<Vec<usize>, Tensor> {
+        let axes = self.named_axes(op, axes)?;
+        if self.is_mistake() || self.dtype().is_float() {
+            return Ok(axes);
+        }
+        let message = format!("{op}: {self:?} has no fractions; cast it to a float first");
+        Err(Tensor::mistake(Error::mistake(message)))
+    }
+
+    /// Mean over axes, of floats.
     #[track_caller]
     pub fn mean(&self, axes: impl Axes) -> Tensor {
-        let axes = match self.named_axes("sum", axes) {
-            Ok(axes) => axes,
-            Err(mistake) => return mistake,
-        };
-        self.reduced(ReduceOp::Sum, axes.clone()).without(&axes) / self.count(&axes)
+        match self.mean_axes("mean", axes) {
+            Ok(axes) => self.in_single(|x| x.mean_over(&axes).without(&axes)),
+            Err(mistake) => mistake,
+        }
     }
 
     /// Mean over one axis, which stays with length 1.
     #[track_caller]
     pub fn mean_keep(&self, axis: isize) -> Tensor {
-        match self.axis("sum", axis) {
-            Ok(axis) => self.reduced(ReduceOp::Sum, vec![axis]) / self.count(&[axis]),
+        match self.mean_axes("mean", axis) {
+            Ok(axes) => self.in_single(|x| x.mean_over(&axes)),
             Err(mistake) => mistake,
         }
+    }
+
+    /// Mean over axes, which stay with length 1.
+    #[track_caller]
+    fn mean_over(&self, axes: &[usize]) -> Tensor {
+        self.reduced(ReduceOp::Sum, axes.to_vec()) / self.count(axes)
+    }
+
+    /// Mean of all squares.
+    #[track_caller]
+    pub(crate) fn mean_square(&self) -> Tensor {
+        self.in_single(|x| x.square().mean(..))
     }
 
     /// Variance over one axis, which stays with length 1: the mean squared distance from the mean.
     #[track_caller]
     pub fn variance_keep(&self, axis: isize) -> Tensor {
-        (self - self.mean_keep(axis)).square().mean_keep(axis)
+        self.in_single(|x| (x - x.mean_keep(axis)).square().mean_keep(axis))
     }
 
     /// Variance over axes: the sum of squared distances from the mean over the count less `correction`, 1 for the unbiased
     /// estimate and 0 for the mean.
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor {
-        let axes = match self.named_axes("var", axes) {
-            Ok(axes) => axes,
-            Err(mistake) => return mistake,
-        };
-        let count = self.count(&axes);
-        let mean = self.reduced(ReduceOp::Sum, axes.clone()) / &count;
-        let total = (self - mean).square().reduced(ReduceOp::Sum, axes.clone());
-        (total / (count - self.literal(correction as f64))).without(&axes)
+        match self.mean_axes("var", axes) {
+            Ok(axes) => self.in_single(|x| x.variance(&axes, correction)),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// Variance over axes, which go away.
+    #[track_caller]
+    fn variance(&self, axes: &[usize], correction: usize) -> Tensor {
+        let total = (self - self.mean_over(axes)).square().reduced(ReduceOp::Sum, axes.to_vec());
+        (total / (self.count(axes) - self.literal(correction as f64))).without(axes)
+    }
+
+    /// The root of what is not negative, with slope 0 at 0: of a length, and of a spread.
+    #[track_caller]
+    fn root(&self) -> Tensor {
+        let (zero, one) = (self.literal(0.0), self.literal(1.0));
+        let nothing = self.eq(&zero);
+        zero.where_(&nothing, &one.where_(&nothing, self).sqrt())
     }
 
     /// These axes, along which it is 1 long, go away.
@@ -161,25 +225,33 @@ impl Tensor {
     /// Mean over axes of what is not NaN; NaN where there is nothing else.
     #[track_caller]
     pub fn nanmean(&self, axes: impl Axes) -> Tensor {
-        let axes = match self.named_axes("nanmean", axes) {
+        let axes = match self.mean_axes("nanmean", axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        let there = self.eq(self);
-        let count = there.cast(self.dtype()).reduced(ReduceOp::Sum, axes.clone());
-        (self.where_(&there, &self.literal(0.0)).reduced(ReduceOp::Sum, axes.clone()) / count).without(&axes)
+        self.in_single(|x| {
+            let there = x.eq(x);
+            let count = there.cast(x.dtype()).reduced(ReduceOp::Sum, axes.clone());
+            (x.where_(&there, &x.literal(0.0)).reduced(ReduceOp::Sum, axes.clone()) / count).without(&axes)
+        })
     }
 
-    /// Root of [`Tensor::var`].
+    /// Root of [`Tensor::var`], with slope 0 where all are equal.
     #[track_caller]
     pub fn std(&self, axes: impl Axes, correction: usize) -> Tensor {
-        self.var(axes, correction).sqrt()
+        match self.mean_axes("std", axes) {
+            Ok(axes) => self.in_single(|x| x.variance(&axes, correction).root()),
+            Err(mistake) => mistake,
+        }
     }
 
-    /// Length of the vectors over axes: the root of the sum of squares.
+    /// Length of the vectors over axes: the root of the sum of squares, with slope 0 at 0.
     #[track_caller]
     pub fn norm(&self, axes: impl Axes) -> Tensor {
-        self.square().sum(axes).sqrt()
+        match self.mean_axes("norm", axes) {
+            Ok(axes) => self.in_single(|x| x.square().reduced(ReduceOp::Sum, axes.clone()).without(&axes).root()),
+            Err(mistake) => mistake,
+        }
     }
 
     /// ln of the sum of e to the x over an axis, which goes away; does not overflow.
@@ -191,30 +263,42 @@ impl Tensor {
     /// Whether any element over axes holds.
     #[track_caller]
     pub fn any(&self, axes: impl Axes) -> Tensor {
-        self.cast(DType::I32).max(axes).cast(DType::Bool)
+        self.held("any", ReduceOp::Max, axes)
     }
 
     /// Whether all elements over axes hold.
     #[track_caller]
     pub fn all(&self, axes: impl Axes) -> Tensor {
-        self.cast(DType::I32).min(axes).cast(DType::Bool)
+        self.held("all", ReduceOp::Min, axes)
+    }
+
+    /// The extreme of 1 where an element is not 0 and 0 elsewhere; of no elements any is false and all is true.
+    #[track_caller]
+    fn held(&self, op: &str, of: ReduceOp, axes: impl Axes) -> Tensor {
+        let axes = match self.named_axes(op, axes) {
+            Ok(axes) => axes,
+            Err(mistake) => return mistake,
+        };
+        let held = if self.dtype() == DType::Bool { self.clone() } else { self.ne(&self.literal(0.0)) };
+        let extreme = held.cast(DType::I32).reduced(of, axes.clone()).without(&axes);
+        extreme.gt(&extreme.literal(0.0))
     }
 
     /// Position (i32) of the first largest element along an axis; the axis goes away.
     #[track_caller]
     pub fn argmax(&self, axis: isize) -> Tensor {
-        self.arg(ReduceOp::Max, axis)
+        self.arg("argmax", ReduceOp::Max, axis)
     }
 
     /// Position (i32) of the first smallest element along an axis; the axis goes away.
     #[track_caller]
     pub fn argmin(&self, axis: isize) -> Tensor {
-        self.arg(ReduceOp::Min, axis)
+        self.arg("argmin", ReduceOp::Min, axis)
     }
 
     #[track_caller]
-    fn arg(&self, op: ReduceOp, axis: isize) -> Tensor {
-        let position = match self.axis("argmax", axis) {
+    fn arg(&self, name: &str, op: ReduceOp, axis: isize) -> Tensor {
+        let position = match self.axis(name, axis).and_then(|at| self.has_elements(name, &[at]).and(Ok(at))) {
             Ok(position) => position,
             Err(mistake) => return mistake,
         };
@@ -232,9 +316,14 @@ impl Tensor {
     /// ln of the sum of e to the x along an axis, which stays with length 1; does not overflow.
     #[track_caller]
     pub fn logsumexp_keep(&self, axis: isize) -> Tensor {
-        let top = self.reduce_keep(ReduceOp::Max, axis).detach();
-        // An infinity less itself would be NaN.
-        let top = top.where_(&top.is_finite(), &top.literal(0.0));
-        (self - &top).exp().reduce_keep(ReduceOp::Sum, axis).ln() + top
+        if let Err(mistake) = self.axis("logsumexp", axis) {
+            return mistake;
+        }
+        self.in_single(|x| {
+            let top = x.reduce_keep(ReduceOp::Max, axis).detach();
+            // An infinity less itself would be NaN.
+            let top = top.where_(&top.is_finite(), &top.literal(0.0));
+            (x - &top).exp().reduce_keep(ReduceOp::Sum, axis).ln() + top
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Other lengths by repeating or interpolating elements.
 
-use panoply_ir::{Error, Shape};
+use panoply_ir::{DType, Error, Shape};
 
 use crate::tensor::Tensor;
 
@@ -18,7 +18,7 @@ impl Tensor {
     #[track_caller]
     pub fn resize_nearest<const N: usize>(&self, lengths: [usize; N]) -> Tensor {
         self.resized(lengths, |x, axis, length| {
-            let places = Tensor::iota(length);
+            let places = Tensor::places(length, x.0.shape.dims()[axis]);
             let number = |value: usize| places.literal(value as f64);
             let from = &places * number(x.0.shape.dims()[axis]) / number(length);
             x.index_select(axis as isize, &from)
@@ -34,7 +34,9 @@ impl Tensor {
         }
         self.resized(lengths, |x, axis, length| {
             let old = x.0.shape.dims()[axis];
-            let places = Tensor::iota(length).cast(x.dtype());
+            // Halves do not know every place.
+            let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let places = Tensor::iota(length).cast(wide);
             let number = |value: f64| places.literal(value);
             let from = match ends {
                 Ends::Middles if length == 1 => places.zeros_like(),
@@ -45,11 +47,11 @@ impl Tensor {
                 }
             };
             let last = Tensor::constant((old as i32 - 1).into());
-            let low = from.floor().cast(panoply_ir::DType::I32).minimum(&last);
+            let low = from.floor().cast(DType::I32).minimum(&last);
             let high = (&low + Tensor::constant(1i32.into())).minimum(&last);
             let mut around = vec![1; x.0.shape.rank()];
             around[axis] = length;
-            let weight = (from - low.cast(x.dtype())).reshaped(Shape::new(around));
+            let weight = (from - low.cast(wide)).cast(x.dtype()).reshaped(Shape::new(around));
             let axis = axis as isize;
             let (below, above) = (x.index_select(axis, &low), x.index_select(axis, &high));
             &below + (above - &below) * weight

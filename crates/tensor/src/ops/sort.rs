@@ -42,14 +42,27 @@ impl Tensor {
         self.sorted("top_k", axis, Order::Descending, Some(count))
     }
 
-    /// The middle element along an axis, which goes away; the lower of two.
+    /// The middle element along an axis, which goes away; the lower of two, NaN if there is one.
     #[track_caller]
     pub fn median(&self, axis: isize) -> Tensor {
-        let place = match self.whole_axis("median", axis) {
-            Ok(place) => self.0.shape.dims()[place].saturating_sub(1) / 2,
+        let length = match self.whole_axis("median", axis) {
+            Ok(place) => self.0.shape.dims()[place],
             Err(mistake) => return mistake,
         };
-        self.sort(axis, Order::Ascending).narrow(axis, place, 1).squeeze(axis)
+        if length == 0 {
+            return Tensor::mistake(Error::mistake(format!(
+                "median: there is no element along axis {axis} of {self:?}"
+            )));
+        }
+        let sorted = self.sort(axis, Order::Ascending);
+        let at = |place: usize| sorted.narrow(axis, place, 1).squeeze(axis);
+        let middle = at((length - 1) / 2);
+        if !self.dtype().is_float() {
+            return middle;
+        }
+        // NaN stands last.
+        let last = at(length - 1);
+        last.where_(&last.ne(&last), &middle)
     }
 
     /// The number along an axis, which goes away, below which that share of the others lies, 0 to 1; between two of them by how near

@@ -3,6 +3,7 @@
 
 mod cases;
 mod edges;
+mod slopes;
 
 use panoply_tensor::{DType, Device, Tensor};
 use safetensors::SafeTensors;

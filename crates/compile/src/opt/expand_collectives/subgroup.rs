@@ -8,18 +8,24 @@ use panoply_ir::kernel::{Builtin, CollectiveOp, Expr, ExprId, LocalId, Op, Scope
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType, Scalar, Type};
 
-use super::Writer;
+use super::{Expander, Writer};
 use crate::opt::walk::Grow;
+
+impl Expander {
+    fn whole_subgroups(&self) -> bool {
+        self.subgroup > 1 && self.items.is_multiple_of(self.subgroup)
+    }
+
+    /// Whether a group is one subgroup, so that its reductions need no shared memory.
+    pub(super) fn is_one_subgroup(&self) -> bool {
+        self.whole_subgroups() && self.items == self.subgroup
+    }
+}
 
 impl Writer<'_> {
     /// Whether no subgroup has fewer work-items than others, and there are subgroups.
     pub(super) fn whole_subgroups(&self) -> bool {
-        self.expander.subgroup > 1 && self.expander.items.is_multiple_of(self.expander.subgroup)
-    }
-
-    /// Whether this collective of a group is that of its one subgroup, and needs no shared memory.
-    pub(super) fn is_one_subgroup(&self, op: CollectiveOp) -> bool {
-        matches!(op, CollectiveOp::Reduce(_)) && self.whole_subgroups() && self.expander.items == self.expander.subgroup
+        self.expander.whole_subgroups()
     }
 
     /// The result of a collective of the subgroup.
