@@ -337,6 +337,11 @@ impl Tensor {
         self.0.live.as_ref().is_some_and(|live| live.parts.iter().any(Option::is_some))
     }
 
+    /// Whether it is known that nothing is there along an axis.
+    pub(crate) fn is_empty_along(&self, axis: usize) -> bool {
+        self.0.shape.dims()[axis] == 0 || self.live(axis).is_some_and(|part| part.known() == Some(0))
+    }
+
     /// What is there of an axis; none if all is.
     pub(crate) fn live(&self, axis: usize) -> Option<&Part<Tensor>> {
         self.0.live.as_ref()?.parts[axis].as_ref()

@@ -289,7 +289,7 @@ fn share_of_extremes(x: &Tensor, y: &Tensor, axes: &[usize]) -> Tensor {
 /// The product of the others, exact when factors are zero: running products from both ends, each excluding the element.
 fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
     if axes.iter().any(|axis| x.0.shape.dims()[*axis] == 0) {
-        return x.zeros_like();
+        return x * g;
     }
     let rank = x.0.shape.rank();
     let kept: Vec<usize> = (0..rank).filter(|axis| !axes.contains(axis)).collect();

@@ -176,6 +176,17 @@ fn equal_extremes_share_among_those_that_are_there() {
 }
 
 #[test]
+fn there_is_no_extreme_of_nothing() {
+    let x = Tensor::from_slice(&[] as &[f32], [0, 3]);
+    for of in [|x: &Tensor| x.max(0), |x: &Tensor| x.min(..), |x: &Tensor| x.argmax(0)] {
+        let [open, plain] = [of(&x.with_dim(0, &n(4))), of(&x)].map(|x| x.check().unwrap_err());
+        assert!(open.is_mistake() && plain.is_mistake());
+        assert_eq!(open.message().split(" of ").next(), plain.message().split(" of ").next());
+    }
+    near(Ok(vec![x.with_dim(0, &n(4)).max(1)]), Ok(vec![x.max(1)]), "beside nothing");
+}
+
+#[test]
 fn weights_and_directions_are_as_long_as_what_they_are_for() {
     let x = plain(1, &[3]).with_dim(0, &n(6));
     let y = -&x;
@@ -225,6 +236,8 @@ fn the_slope_of_a_product_of_nothing_is_nothing() {
         let slope = (y * plain(1, &[3])).sum(..).gradients(&[&x]).unwrap();
         assert_eq!(values(&slope).unwrap(), [(vec![0, 3], Vec::new())]);
     }
+    let slope = x.prod(0).sum(..).gradients(&[&x]).unwrap().remove(0);
+    assert_eq!(values(&slope.sin().sum(..).gradients(&[&x]).unwrap()).unwrap(), [(vec![0, 3], Vec::new())]);
     assert_eq!(x.prod(0).jvp(&[&x], &[&x]).unwrap().to_vec::<f32>().unwrap(), [0.0; 3]);
 }
 
