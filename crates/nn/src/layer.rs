@@ -10,9 +10,17 @@ pub trait Layer {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor;
 }
 
-/// Which of so many times count in sequences of these lengths: `[batch, time]`.
-pub(crate) fn counted(times: &Tensor, time: usize) -> Tensor {
-    Tensor::iota(time).lt(&times.cast(DType::I32).unsqueeze(1))
+/// Which times of sequences `[batch, time, …]` of these lengths count: `[batch, time]`.
+pub(crate) fn counted(times: &Tensor, sequence: &Tensor) -> Tensor {
+    sequence.positions(1).lt(&times.cast(DType::I32).unsqueeze(1))
+}
+
+/// The mistake of what is no sequence `[batch, time, features]`.
+pub(crate) fn is_sequence(input: &Tensor) -> Result<()> {
+    match input.rank()? {
+        3 => Ok(()),
+        rank => Err(Error::mistake(format!("{input:?} has {rank} axes, not 3"))),
+    }
 }
 
 /// What a forward pass needs besides its input, and what it leaves behind.
@@ -73,8 +81,8 @@ impl<'a> Pass<'a> {
     /// Which times of a sequence `[batch, time, …]` count, `[batch, time]` of bool, if not all do.
     pub fn counted(&self, sequence: &Tensor) -> Option<Tensor> {
         let times = self.times.as_ref()?;
-        match sequence.shape() {
-            Ok(shape) => shape.dims().get(1).map(|time| counted(times, *time)),
+        match sequence.rank() {
+            Ok(rank) => (rank > 1).then(|| counted(times, sequence)),
             Err(error) => Some(Tensor::from_mistake(error)),
         }
     }

@@ -124,8 +124,10 @@ impl Layer for Model {
             return Tensor::from_mistake(mistake);
         }
         let axes = &self.network.input;
-        let shaped = match input.shape().map(|shape| shape.dims()) {
-            Ok([_, given @ ..]) if !given.is_empty() && *given != axes[..] && size(given) == size(axes) => {
+        let lengths = |rank: usize| (1..rank as isize).map(|axis| input.size(axis)).collect::<Result<Vec<usize>>>();
+        let given = input.rank().and_then(lengths);
+        let shaped = match given.as_deref() {
+            Ok(given) if !given.is_empty() && *given != axes[..] && size(given) == size(axes) => {
                 if !self.network.takes(given) {
                     let message = format!("examples of {given:?} are not the input {axes:?} of the network");
                     let note = "put their axes in its order first, or flatten them";
@@ -133,12 +135,23 @@ impl Layer for Model {
                 }
                 input.flatten(1).unflatten(1, axes)
             }
-            _ => input.clone(),
+            Ok(_) => input.clone(),
+            Err(error) if !self.has_axes_of(input) => return Tensor::from_mistake(error.clone()),
+            Err(_) => input.clone(),
         };
         let layers = self.layers.layers.iter().zip(&self.network.layers).enumerate();
         layers.fold(shaped, |x, (at, (layer, spec))| {
             pass.through(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x)
         })
+    }
+}
+
+impl Model {
+    /// Whether all axes of examples that are known are those of the network's input.
+    fn has_axes_of(&self, input: &Tensor) -> bool {
+        let fits = |(at, wanted): (usize, &usize)| input.size(at as isize + 1).map_or(true, |length| length == *wanted);
+        input.rank().is_ok_and(|rank| rank == self.network.input.len() + 1)
+            && self.network.input.iter().enumerate().all(fits)
     }
 }
 

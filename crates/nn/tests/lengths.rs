@@ -3,9 +3,11 @@
 use panoply_nn::Sgd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use panoply_nn::data::{Examples, Loader, digits};
-use panoply_nn::layers::{BlockShape, Cell, Embedding, EncoderBlock, Flip, Last, Recurrent, Shift};
-use panoply_nn::{Layer, LayerSpec, Module, Network, Pass};
+use panoply_nn::data::{Examples, Loader, Targets, digits};
+use panoply_nn::layers::{
+    BlockShape, Cell, Embedding, EncoderBlock, Flip, Last, MeanOverTime, Memory, Positions, Recurrent, Shift,
+};
+use panoply_nn::{Layer, LayerSpec, Loss, LossKind, Module, Network, Pass};
 use panoply_tensor::{Dim, Rng, Tensor, capture, plan_counts};
 
 /// Counts are of the process: one test at a time.
@@ -123,5 +125,126 @@ fn the_last_batch_of_a_loader_runs_the_plan_of_the_others() {
         assert_eq!(plan_counts().plans - before, u64::from(!short));
         assert_eq!(batch.with_dim(&dim).examples().unwrap(), batch.examples().unwrap());
         near(&open, &loss(&batch), "the loss");
+    }
+}
+
+#[test]
+fn a_captured_loss_knows_the_lengths_that_are_known() {
+    let _alone = alone();
+    let dim = Dim::new("batch", 6);
+    let numbers = |seed: u64, dims: &[usize]| {
+        let x = Rng::seed(seed).normal(dims.to_vec()).to_vec::<f32>().unwrap();
+        Tensor::from_slice(&x, dims.to_vec())
+    };
+    let classes = |many: i32, dims: &[usize]| {
+        let count = dims.iter().product::<usize>() as i32;
+        Tensor::from_slice(&(0..count).map(|i| i * 5 % many).collect::<Vec<i32>>(), dims.to_vec())
+    };
+    let cases: [(LossKind, Tensor, Tensor); 8] = [
+        (LossKind::Bce, numbers(1, &[4, 1]), classes(2, &[4])),
+        (LossKind::Bce, numbers(2, &[4, 3]), classes(3, &[4])),
+        (LossKind::Bce, numbers(3, &[4, 3]), numbers(4, &[4, 3]).sigmoid()),
+        (LossKind::Mse, numbers(5, &[4, 1]), numbers(6, &[4])),
+        (LossKind::Mse, numbers(5, &[4, 1]), numbers(6, &[4, 1])),
+        (LossKind::CrossEntropy, numbers(7, &[4, 3]), classes(3, &[4])),
+        (LossKind::CrossEntropy, numbers(8, &[4, 2, 3]), classes(3, &[4, 2])),
+        (LossKind::Kl, numbers(9, &[4, 3]).log_softmax(-1), numbers(10, &[4, 3]).softmax(-1)),
+    ];
+    for (kind, outputs, targets) in cases {
+        let loss = capture(|[x, y]| [Loss::new(kind).of(x, y)]);
+        let plain = Loss::new(kind).of(&outputs, &targets);
+        let [x, y] = [&outputs, &targets].map(|x| x.with_dim(0, &dim));
+        for have in [loss.run([&x, &y]).map(|[loss]| loss), loss.run([&outputs, &targets]).map(|[loss]| loss)] {
+            match (have, plain.check()) {
+                (Ok(have), Ok(())) => near(&have, &plain, &format!("{kind:?} of {outputs:?}")),
+                (have, plain) => assert!(have.is_err() && plain.is_err(), "{kind:?} of {outputs:?}: {have:?}"),
+            }
+        }
+    }
+    let two = Targets::Classes { labels: vec![0, 1], classes: 2, places: 1 };
+    let bce = Loss::new(LossKind::Bce);
+    let values = capture(|[x]| [bce.values(x, &two)]);
+    let logit = numbers(1, &[4, 1]);
+    near(&values.run([&logit.with_dim(0, &dim)]).unwrap()[0], &bce.values(&logit, &two), "shares of two");
+}
+
+#[test]
+fn a_captured_model_knows_the_axes_of_its_examples() {
+    let _alone = alone();
+    let dim = Dim::new("batch", 6);
+    let layers = Network::with_input(&[1, 2, 3]).add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
+    let model = layers.build(&mut Rng::seed(1)).unwrap();
+    let run = capture(|[x]| [model.forward(x, &mut Pass::eval())]);
+    for dims in [[4, 1, 2, 3], [4, 3, 2, 1]] {
+        let x = Tensor::from_slice(&Rng::seed(2).normal(dims).to_vec::<f32>().unwrap(), dims);
+        match (run.run([&x.with_dim(0, &dim)]), run.run([&x])) {
+            (Ok([have]), Ok([want])) => near(&have, &want, "a model"),
+            (Err(have), Err(want)) => assert_eq!(have.message(), want.message()),
+            (have, want) => panic!("{dims:?}: {have:?}, {want:?}"),
+        }
+    }
+}
+
+#[test]
+fn layers_over_sequences_take_a_dim_eagerly_and_captured() {
+    let _alone = alone();
+    let (batch, time) = (Dim::new("batch", 6), Dim::new("time", 7));
+    let mut rng = Rng::seed(2);
+    let shape = BlockShape { width: 8, heads: 2, inner: 16, norm_first: true, causal: true, dropout: 0.0 };
+    let block = EncoderBlock::new(shape, &mut rng);
+    let [gru, lstm] = [Cell::Gru, Cell::Lstm].map(|cell| Recurrent::new(cell, 8, 4, 1, true, &mut rng));
+    let x = Tensor::from_slice(&rng.normal([4, 5, 8]).to_vec::<f32>().unwrap(), [4, 5, 8]);
+    let times = Tensor::from_slice(&[5i32, 2, 4, 1], [4]);
+    // Whether the time may have a dim as well.
+    let layers: [(&str, &(dyn Layer + Sync), bool); 6] = [
+        ("a block", &block, true),
+        ("positions", &Positions, true),
+        ("a GRU", &gru, false),
+        ("an LSTM", &lstm, false),
+        ("the mean over the time", &MeanOverTime, true),
+        ("the last time", &Last, false),
+    ];
+    for (name, layer, any_time) in layers {
+        for ends in [false, true] {
+            let of = |x: &Tensor, times: &Tensor| layer.forward(x, &mut Pass::eval().over(ends.then_some(times)));
+            let captured = capture(|[x, times]| [of(x, times)]);
+            let want = of(&x, &times);
+            let short = [x.with_dim(0, &batch), times.with_dim(0, &batch)];
+            near(&of(&short[0], &short[1]), &want, name);
+            near(&captured.run([&short[0], &short[1]]).unwrap()[0], &want, &format!("{name}, captured"));
+            if any_time {
+                let long = [short[0].with_dim(1, &time), short[1].clone()];
+                near(&of(&long[0], &long[1]), &want, &format!("{name} of any time"));
+                let have = captured.run([&long[0], &long[1]]);
+                near(&have.unwrap()[0], &want, &format!("{name} of any time, captured"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slope_through_many_steps_takes_no_more_buffers_than_there_are() {
+    let _alone = alone();
+    let gru = Recurrent::new(Cell::Gru, 3, 4, 2, false, &mut Rng::seed(3));
+    let numbers = |seed: u64, dims: [usize; 3]| {
+        let x = Rng::seed(seed).normal(dims).to_vec::<f32>().unwrap();
+        Tensor::from_slice(&x, dims)
+    };
+    let x = numbers(1, [1, 5, 3]);
+    let params: Vec<Tensor> = gru.named_params().iter().map(|(_, param)| param.tensor().clone()).collect();
+    let wanted: Vec<&Tensor> = params.iter().chain([&x]).collect();
+    let places = numbers(9, [1, 5, 4]);
+    let run = |seed: u64| {
+        let memory = Memory { hidden: numbers(seed, [2, 1, 4]), cell: numbers(seed, [2, 1, 4]) };
+        (gru.run(&x, Some(&memory), &mut Pass::eval()).0 * &places).sum(..)
+    };
+    for runs in 2..5 {
+        let together = (0..runs).map(run).reduce(|sum, one| sum + one).unwrap().gradients(&wanted).unwrap();
+        let alone: Vec<Vec<Tensor>> = (0..runs).map(|seed| run(seed).gradients(&wanted).unwrap()).collect();
+        for (at, have) in together.iter().enumerate() {
+            let sum = alone.iter().map(|slopes| slopes[at].to_vec::<f32>().unwrap());
+            let sum = sum.reduce(|sum, one| sum.iter().zip(&one).map(|(a, b)| a + b).collect()).unwrap();
+            near(have, &Tensor::from_slice(&sum, have.shape().unwrap().clone()), &format!("slope {at} of {runs} runs"));
+        }
     }
 }

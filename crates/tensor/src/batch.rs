@@ -37,7 +37,7 @@ impl Tensor {
         if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
             return fail((*mistake).clone());
         }
-        if let Some(partly) = inputs.iter().find(|input| input.0.live.is_some()) {
+        if let Some(partly) = inputs.iter().find(|input| input.has_dim()) {
             return fail(Tensor::mistake(partly.needs_length("vmap")));
         }
         let lengths = inputs.map(|input| input.0.shape.dims().first().copied());
@@ -131,9 +131,7 @@ impl Batch {
     #[track_caller]
     fn step(self, one: &Tensor, inputs: &[Given]) -> Tensor {
         let node = &one.0;
-        if let Some(partly) =
-            [one].into_iter().chain(inputs.iter().map(|input| &input.tensor)).find(|x| x.0.live.is_some())
-        {
+        if let Some(partly) = [one].into_iter().chain(inputs.iter().map(|input| &input.tensor)).find(|x| x.has_dim()) {
             return Tensor::mistake(partly.needs_length("vmap"));
         }
         let shape = self.shape(&node.shape);

@@ -21,7 +21,7 @@ use panoply_ir::routine::Routine;
 use panoply_ir::{DType, Error, Result, Shape};
 
 use crate::batch::Batch;
-use crate::dim::{Live, Pattern, lengths, pattern};
+use crate::dim::{Dim, Live, Pattern, check_lengths, lengths, measured, pattern};
 use crate::gradient::{pull_back, push_forward};
 use crate::realize::describe;
 use crate::settings::Settings;
@@ -51,6 +51,8 @@ pub(crate) struct Body {
     outputs: Vec<Tensor>,
     /// How many of them what it does depends on: all, or not the lengths.
     pub reads: usize,
+    /// Which of its inputs are lengths, and of what.
+    pub measures: Vec<(usize, Dim)>,
     /// What it does, as a graph.
     pub call: Arc<Call>,
     /// What flows back from outputs together, once somebody asked; none if nothing does.
@@ -284,7 +286,7 @@ impl Body {
         let lengths: Vec<Tensor> = numbered.map(|(length, n)| length.stand_in(n)).collect();
         let mut stand_ins: Vec<Tensor> = Vec::with_capacity(inputs.len() + lengths.len());
         for (n, input) in inputs.iter().enumerate() {
-            let live = key.ends.get(n).map(|ends| Live::standing(ends, &lengths));
+            let live = key.ends.get(n).and_then(|ends| Live::standing(ends, &lengths));
             stand_ins.push(input.stand_in_partly(n as u32, live));
         }
         let traced = run(&stand_ins);
@@ -315,7 +317,18 @@ impl Body {
         let measures = graph.nodes.iter().any(|node| matches!(node.op, Op::Leaf(n) if n as usize >= own));
         let reads = if measures { inputs.len() } else { own };
         let call = Arc::new(Call::offered(name, graph, routine.filter(|_| !measures)));
-        Ok(Body { inputs, outputs, reads, call, flows: Mutex::default(), moves: Mutex::default(), rule, again })
+        let measures = measured(&outputs, &inputs[..own]);
+        Ok(Body {
+            inputs,
+            outputs,
+            reads,
+            measures,
+            call,
+            flows: Mutex::default(),
+            moves: Mutex::default(),
+            rule,
+            again,
+        })
     }
 
     /// A body whose inputs are all given.
@@ -329,6 +342,9 @@ impl Body {
     pub fn apply(self: &Arc<Body>, inputs: &[&Tensor], output: u32) -> Tensor {
         let stand_in = &self.outputs[output as usize];
         let source = Source::Call(self.clone(), output);
+        if let Err(error) = check_lengths(&self.measures, |at| inputs[at]) {
+            return Tensor::mistake(error);
+        }
         if inputs.len() == self.inputs.len() && stand_in.0.live.is_none() {
             return Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype(), None);
         }

@@ -18,7 +18,7 @@ use panoply_ir::graph::Graph;
 use panoply_ir::{Accuracy, DType, Error, Result, Scalar, Shape};
 use panoply_runtime::{Device, Storage};
 
-use crate::dim::{self, Live, Part, Parts, Pattern};
+use crate::dim::{self, Dim, Live, Part, Parts, Pattern};
 use crate::plan_cache::{self, Ready};
 use crate::random::Rng;
 use crate::realize::{Function, Given, Leaf, Number, eval, inputs_first};
@@ -101,6 +101,8 @@ struct Trace {
     given: Vec<Kind>,
     /// Which of them has which length.
     ends: Pattern,
+    /// Which of them the function takes for lengths, and of what.
+    measures: Vec<(usize, Dim)>,
     /// How many of them are inputs, and stay as they are.
     inputs: usize,
     graph: Graph,
@@ -176,7 +178,8 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             let device = given.iter().find_map(|tensor| tensor.device().cloned()).map_or_else(Device::current, Ok)?;
             device.scope(|| evaluate(&given))?;
             let known = self.known(&device, &given, &ends, &generators);
-            known.map_or_else(|| self.trace(&device, state, &given, ends), Ok)
+            let trace = known.map_or_else(|| self.trace(&device, state, &given, ends), Ok)?;
+            dim::check_lengths(&trace.measures, |at| &given[at]).map(|()| trace)
         });
         let place = Location::caller();
         let placed = |error: Error| if error.is_mistake() { error.at(place) } else { error };
@@ -246,18 +249,19 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
             let same = stand_ins.iter().position(|input| input.is_same(result));
             same.map_or_else(|| Place::Made(output()), Place::Given)
         };
-        let results = results[..all].iter().map(|result| Outcome::of(result, place)).collect();
+        let outcomes = results[..all].iter().map(|result| Outcome::of(result, place)).collect();
         let traced = Arc::new(Trace {
             device: device.clone(),
             accuracy: (device.accuracy(), device.allows_tf32()),
             given: given.iter().map(Kind::of).collect(),
             ends,
+            measures: dim::measured(&results[..all], &stand_ins[..own]),
             inputs: N,
             graph,
             ready: Mutex::default(),
             leaves,
             slots,
-            results,
+            results: outcomes,
             drawn: after.drawn,
         });
         let mut traces = self.traces();
@@ -279,7 +283,7 @@ fn stand_ins(given: &[Tensor], ends: &Pattern) -> (Vec<Tensor>, usize) {
         Tensor::partly(source, Vec::new(), node.shape.clone(), node.dtype, node.device.clone(), live)
     };
     let lengths: Vec<Tensor> = (own..given.len()).map(|n| stand_in(n, None)).collect();
-    let own_stand_in = |n: usize| stand_in(n, ends.get(n).map(|ends| Live::standing(ends, &lengths)));
+    let own_stand_in = |n: usize| stand_in(n, ends.get(n).and_then(|ends| Live::standing(ends, &lengths)));
     let all = (0..own).map(own_stand_in).chain(lengths.iter().cloned()).collect();
     (all, own)
 }

@@ -70,17 +70,27 @@ impl Tensor {
 /// many, and what was captured. None if nothing flows on.
 pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let (result, edges) = operands.split_first().expect("a checkpoint has a result");
-    let late: Vec<Tensor> = edges[..from].iter().map(|input| input.after(g)).collect();
+    let lengths = lengths_of(result, edges);
+    let late = |input: &Tensor| if lengths.contains_key(&at(input)) { input.clone() } else { input.after(g) };
+    let late: Vec<Tensor> = edges[..from].iter().map(late).collect();
     let instead: Vec<&Tensor> = late.iter().chain(&edges[from..]).collect();
-    let flows = pull_back(&[(&rebuilt(result, edges, &instead), g.clone())], &instead)?.flows;
+    let moved = edges.iter().map(at).zip(instead.iter().copied().cloned());
+    let again = rebuilt(result, lengths.into_iter().chain(moved).collect());
+    let flows = pull_back(&[(&again, g.clone())], &instead)?.flows;
     let any = flows.iter().any(Option::is_some);
     Ok(any.then(|| [None].into_iter().chain(flows).collect()))
 }
 
-/// The steps that lead to a tensor from others, from these instead.
-fn rebuilt(to: &Tensor, from: &[Tensor], instead: &[&Tensor]) -> Tensor {
-    let at = |tensor: &Tensor| Arc::as_ptr(&tensor.0);
-    let mut moved: HashMap<*const Node, Tensor> = from.iter().map(at).zip(instead.iter().copied().cloned()).collect();
+/// The lengths on the way to a tensor from others. They are kept: single numbers, by which axes are known to be equally long.
+fn lengths_of(to: &Tensor, from: &[Tensor]) -> HashMap<*const Node, Tensor> {
+    let from: HashSet<*const Node> = from.iter().map(at).collect();
+    let all = inputs_first(&[to], |tensor| from.contains(&at(tensor)));
+    let parts = all.iter().filter_map(|tensor| tensor.0.live.as_ref()).flat_map(|live| live.parts.iter().flatten());
+    parts.map(|part| (at(&part.length), part.length.clone())).collect()
+}
+
+/// The steps that lead to a tensor from others, from those that are named for them.
+fn rebuilt(to: &Tensor, mut moved: HashMap<*const Node, Tensor>) -> Tensor {
     let edges: HashSet<*const Node> = moved.keys().copied().collect();
     for tensor in inputs_first(&[to], |tensor| edges.contains(&at(tensor))) {
         if edges.contains(&at(&tensor)) {
@@ -103,6 +113,10 @@ fn rebuilt(to: &Tensor, from: &[Tensor], instead: &[&Tensor]) -> Tensor {
         moved.insert(at(&tensor), again);
     }
     moved.remove(&at(to)).expect("the walk ends at it")
+}
+
+fn at(tensor: &Tensor) -> *const Node {
+    Arc::as_ptr(&tensor.0)
 }
 
 fn same(a: &Tensor, b: &Tensor) -> bool {

@@ -18,7 +18,7 @@ use panoply_ir::{Alu, DType, Error, ErrorKind, Result, Scalar, Shape};
 
 use crate::tensor::{Source, Tensor, fits};
 pub(crate) use carry::{meet, primitive};
-pub(crate) use pattern::{Pattern, lengths, pattern};
+pub(crate) use pattern::{Pattern, check_lengths, lengths, measured, pattern};
 
 /// Elements along an axis with a dim: positions are i32.
 const MOST: usize = i32::MAX as usize;
@@ -166,9 +166,21 @@ impl Part<Tensor> {
         self.length.number().map(Scalar::to_i128)
     }
 
+    /// The length; of one that is computed, or known only when a function runs, the nearest that the dim has.
+    fn there(&self) -> Tensor {
+        match self.known() {
+            Some(_) => self.length.clone(),
+            None => {
+                let end = |length: usize| Tensor::constant((length as i32).into());
+                let above = Tensor::alu(Alu::Max, &[&self.length, &end(0)]);
+                Tensor::alu(Alu::Min, &[&above, &end(self.dim.bound)])
+            }
+        }
+    }
+
     /// How many elements are there, of this integer type and shape `[]`.
     fn count(&self, dtype: DType) -> Tensor {
-        let length = self.length.cast(dtype);
+        let length = self.there().cast(dtype);
         if self.each == 1 { length } else { &length * length.literal(self.each as f64) }
     }
 }
@@ -224,7 +236,9 @@ impl Tensor {
 
     /// The first `length` elements along an axis that is as long as the dim's bound: a cache, and how much of it is filled. The
     /// length is a single i32, from 0 to the bound; a [`Tensor::scalar`] may change from run to run of one plan. Axes that meet in
-    /// an operation are known to be equally long if their lengths are one tensor, or numbers.
+    /// an operation are known to be equally long if their lengths are one tensor, or numbers. A number that is no such length is a
+    /// mistake. One that is computed is not looked at before somebody asks for the shape: until then a length below 0 counts as 0,
+    /// one above the bound as the bound.
     #[track_caller]
     pub fn first(&self, axis: isize, dim: &Dim, length: &Tensor) -> Tensor {
         let axis = match self.axis("first", axis) {
@@ -263,6 +277,40 @@ impl Tensor {
         Tensor::step(Source::Op(Op::Slice(slices)), &[self], shape, self.dtype(), None)
     }
 
+    /// How many axes it has.
+    pub fn rank(&self) -> Result<usize> {
+        self.check().map(|()| self.0.shape.rank())
+    }
+
+    /// The length of one axis: known in a function under trace too, unless it is that of a [`Dim`].
+    #[track_caller]
+    pub fn size(&self, axis: isize) -> Result<usize> {
+        let place = match self.axis("size", axis) {
+            Ok(place) => place,
+            Err(mistake) => return mistake.check().map(|()| 0),
+        };
+        match self.live(place) {
+            Some(_) => self.shape().map(|shape| shape.dims()[place]),
+            None => Ok(self.0.shape.dims()[place]),
+        }
+    }
+
+    /// Whether both are known to be as long along each axis, in a function under trace too.
+    pub fn is_shaped_as(&self, other: &Tensor) -> bool {
+        self.same_shape("is_shaped_as", other).is_ok_and(|same| same)
+    }
+
+    /// The same; or the mistake of axes that are as long at their bounds.
+    pub(crate) fn same_shape(&self, op: &str, other: &Tensor) -> Result<bool> {
+        self.check()?;
+        other.check()?;
+        if self.0.shape != other.0.shape {
+            return Ok(false);
+        }
+        (0..self.0.shape.rank()).try_for_each(|axis| meet(op, &[(self, axis), (other, axis)]).map(drop))?;
+        Ok(true)
+    }
+
     /// The length of an axis as a single i32: where it is a [`Dim`]'s, no part of the program.
     #[track_caller]
     pub fn length(&self, axis: isize) -> Tensor {
@@ -275,9 +323,23 @@ impl Tensor {
         }
     }
 
+    /// 0, 1, … along an axis: i32 `[length]`, as long as that is.
+    #[track_caller]
+    pub fn positions(&self, axis: isize) -> Tensor {
+        match self.axis("positions", axis) {
+            Ok(axis) => Tensor::iota(self.0.shape.dims()[axis]).ending_with(&vec![self.live(axis).cloned()]),
+            Err(mistake) => mistake,
+        }
+    }
+
     /// Whether it has an axis whose length no plan knows.
     pub fn has_dim(&self) -> bool {
-        self.0.live.is_some()
+        self.0.live.as_ref().is_some_and(|live| live.parts.iter().any(Option::is_some))
+    }
+
+    /// Whether it is known that nothing is there along an axis.
+    pub(crate) fn is_empty_along(&self, axis: usize) -> bool {
+        self.0.shape.dims()[axis] == 0 || self.live(axis).is_some_and(|part| part.known() == Some(0))
     }
 
     /// What is there of an axis; none if all is.
@@ -296,7 +358,7 @@ impl Tensor {
         }
         let along = |axis: &usize| self.live(*axis).map_or(self.0.shape.dims()[*axis], |part| part.each);
         let whole = self.literal(axes.iter().map(along).product::<usize>() as f64);
-        let lengths = axes.iter().filter_map(|axis| self.live(*axis)).map(|part| part.length.cast(self.dtype()));
+        let lengths = axes.iter().filter_map(|axis| self.live(*axis)).map(|part| part.there().cast(self.dtype()));
         lengths.fold(whole, |count, length| count * length)
     }
 
@@ -325,31 +387,71 @@ impl Tensor {
 
     /// The same elements, of which no more than of another tensor of this shape are there.
     pub(crate) fn ending_as(self, other: &Tensor) -> Tensor {
-        let Some(live) = &other.0.live else { return self };
-        let own = self.parts();
-        let parts: Parts = live.parts.iter().zip(&own).map(|(part, own)| part.clone().or(own.clone())).collect();
-        let same = own.iter().zip(&parts).all(|(own, part)| own.is_some() == part.is_some());
-        if same || self.is_mistake() { self } else { self.viewed(Live::of(parts)) }
+        if self.is_mistake() { self } else { self.ending_with(&other.parts()) }
     }
 
-    /// Lengths asked for in place of this one's, with the bound where they name the length of an axis.
-    pub(crate) fn stored<const N: usize>(&self, mut dims: [isize; N]) -> [isize; N] {
+    /// The same elements, of which no more than this are there.
+    pub(crate) fn ending_with(self, parts: &Parts) -> Tensor {
+        let own = self.parts();
+        let parts: Parts = parts.iter().zip(&own).map(|(part, own)| part.clone().or(own.clone())).collect();
+        let same = own.iter().zip(&parts).all(|(own, part)| own.is_some() == part.is_some());
+        if same { self } else { self.viewed(Live::of(parts)) }
+    }
+
+    /// The same as a sum that is as much there as another tensor of this shape: with 0 in place of what only that has.
+    pub(crate) fn summand_of(self, other: &Tensor) -> Tensor {
+        let beyond: Vec<usize> = (0..self.0.shape.rank()).filter(|axis| other.live(*axis).is_none()).collect();
+        self.filled(&beyond, Scalar::from_i128(self.dtype(), 0)).ending_as(other)
+    }
+
+    /// What this has of another where that one is not filled up, if it is one that is.
+    pub(crate) fn filled_of(&self) -> Option<&Tensor> {
+        match (&self.0.source, &self.0.inputs[..]) {
+            (Source::Op(Op::Alu(Alu::Select)), [_, of, _]) if of.has_dim() => Some(of),
+            _ => None,
+        }
+    }
+
+    /// Lengths asked for in place of this one's, with the bound where they name the length of an axis; none if they name none.
+    pub(crate) fn stored<const N: usize>(&self, mut dims: [isize; N]) -> Option<[isize; N]> {
+        if !self.has_dim() {
+            return Some(dims);
+        }
+        let own = |axis: usize| match self.live(axis).map(|part| (part.known(), part.each)) {
+            Some((Some(length), each)) => length as isize * each as isize,
+            Some((None, _)) | None => self.0.shape.dims()[axis] as isize,
+        };
+        let counted = |dims: &mut dyn Iterator<Item = isize>| {
+            dims.filter(|length| *length != -1).try_fold(1isize, |product, length| product.checked_mul(length))
+        };
+        let elems = counted(&mut (0..self.0.shape.rank()).map(own))?;
+        let open: Vec<usize> = (0..N).filter(|at| dims[*at] == -1).collect();
+        if let ([at], Some(rest)) = (&open[..], counted(&mut dims.into_iter()))
+            && rest > 0
+            && elems % rest == 0
+        {
+            dims[*at] = elems / rest;
+        }
         for (axis, part) in self.parts().into_iter().enumerate() {
-            let Some(part) = part else { continue };
-            let Some(length) = part.known() else { continue };
-            let length = length as isize;
-            let before = isize::try_from(product(&self.0.shape.dims()[..axis])).ok();
+            let Some((length, part)) = part.and_then(|part| Some((part.known()? as isize, part))) else { continue };
+            let before = isize::try_from(product(&self.0.shape.dims()[..axis])).ok()?;
+            // In place of none as many as there is room for.
+            let room = || {
+                let elems = isize::try_from(self.0.shape.elems()).ok()?;
+                let others = dims.iter().filter(|length| **length != 0).try_fold(1isize, |a, b| a.checked_mul(*b))?;
+                let room = elems / others;
+                (others > 0 && room * others == elems && room % part.dim.bound as isize == 0).then_some(room)
+            };
             let stored = |asked: isize| match length {
-                0 => (asked == 0).then_some(part.each as isize)?.checked_mul(part.dim.bound as isize),
+                0 => (asked == 0).then(room)?,
                 _ => (asked > 0 && asked % length == 0).then(|| asked / length)?.checked_mul(part.dim.bound as isize),
             };
             let lead = |at: usize| dims[..at].iter().try_fold(1isize, |product, length| product.checked_mul(*length));
-            let found = (0..N).filter(|at| lead(*at).is_some() && lead(*at) == before);
-            if let Some((at, length)) = found.filter_map(|at| Some((at, stored(dims[at])?))).next() {
-                dims[at] = length;
-            }
+            let found = (0..N).filter(|at| lead(*at) == Some(before));
+            let (at, length) = found.filter_map(|at| Some((at, stored(dims[at])?))).next()?;
+            dims[at] = length;
         }
-        dims
+        Some(dims)
     }
 
     /// A shape this is expanded to, with the bound in place of the length of an axis.

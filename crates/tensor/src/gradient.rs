@@ -281,11 +281,16 @@ fn zero(tensor: &Tensor) -> Scalar {
 /// What share of an extreme each element is: equal ones share alike, as in PyTorch's `amax`.
 fn share_of_extremes(x: &Tensor, y: &Tensor, axes: &[usize]) -> Tensor {
     let hit = x.eq(y).cast(y.dtype());
+    // Where all that is there is what the rest was filled up with, that is no extreme.
+    let hit = x.filled_of().map_or(hit.clone(), |of| hit.clone().ending_as(of).filled(axes, zero(&hit)));
     &hit / hit.reduced(ReduceOp::Sum, axes.to_vec())
 }
 
 /// The product of the others, exact when factors are zero: running products from both ends, each excluding the element.
 fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
+    if axes.iter().any(|axis| x.0.shape.dims()[*axis] == 0) {
+        return x * g;
+    }
     let rank = x.0.shape.rank();
     let kept: Vec<usize> = (0..rank).filter(|axis| !axes.contains(axis)).collect();
     let perm: Vec<usize> = kept.iter().chain(axes).copied().collect();

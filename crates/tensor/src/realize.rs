@@ -121,10 +121,12 @@ impl Tensor {
         }
         let copied = self.whole_storage().and_then(|storage| {
             let copy = device.allocate(storage.bytes())?;
-            copy.copy_from(&storage).map(|()| copy)
+            copy.copy_from(&storage)?;
+            let live = self.0.live.as_ref().map(|live| live.numbered(self)).transpose()?.flatten();
+            Ok((copy, live))
         });
         match copied {
-            Ok(storage) => Tensor::valued(storage, self.0.shape.clone(), self.dtype(), self.0.live.clone()),
+            Ok((storage, live)) => Tensor::valued(storage, self.0.shape.clone(), self.dtype(), live),
             Err(error) => Tensor::mistake(error),
         }
     }

@@ -260,7 +260,7 @@ impl Fusion<'_> {
         }
         let node = self.graph.node(id);
         let places = &group.demands[&id];
-        let visits: usize = group.visits.values().map(Vec::len).sum();
+        let visits = group.visits.values().map(Vec::len).sum::<usize>() + self.waiting(number, id);
         let bound = places.iter().any(|coords| coords.len() != node.shape.rank());
         if group.whole.is_some() || bound || visits + places.len() > MAX_VISITS {
             return false;
@@ -334,6 +334,24 @@ impl Fusion<'_> {
     /// The factors of what a product of matrices sums, which must never be stored; of anything else the node itself.
     fn factors<'n>(&'n self, id: &'n NodeId) -> &'n [NodeId] {
         if is_outer_product(self.graph, *id) { &self.graph.node(*id).inputs } else { std::slice::from_ref(id) }
+    }
+
+    /// How many visits of nodes that take no memory are still to come after a group computes a node. Room is kept for them: stored, they
+    /// would be buffers beyond those that [`Fusion::binds`] counts.
+    fn waiting(&self, number: usize, id: NodeId) -> usize {
+        let (node, demands) = (self.graph.node(id), &self.groups[number].demands);
+        if is_free(&node.op) {
+            return 0;
+        }
+        let free = |mut id: NodeId| {
+            let mut count = 0;
+            while pull::is_movement(&self.graph.node(id).op) {
+                (id, count) = (self.graph.node(id).inputs[0], count + 1);
+            }
+            count + usize::from(is_free(&self.graph.node(id).op))
+        };
+        let inputs = node.inputs.iter().map(|input| free(*input) * demands[&id].len());
+        demands.iter().map(|(id, places)| free(*id) * places.len()).chain(inputs).sum()
     }
 
     /// The node behind movements, unless it takes no memory.

@@ -37,6 +37,12 @@ graphs! {
         let w = b.alu(Alu::Abs, &[moved]);
         [y, w]
     }
+    more_slices_of_one_array_than_can_be_bound |b| {
+        let x = b.f32(&[221]);
+        let slices: Vec<_> = (0..220).map(|start| b.slice(x, &[(start, 1, 2)])).collect();
+        let sum = slices.into_iter().reduce(|sum, one| b.alu(Alu::Add, &[sum, one])).expect("there are some");
+        [sum]
+    }
     padding_around_everything |b| {
         let (x, y) = (b.f32(&[3, 4]), b.f32(&[3, 5]));
         let x = b.pad(x, &[(0, 0), (0, 5)]);

@@ -2,7 +2,7 @@
 
 use panoply_tensor::{Attention, Error, Rng, Tensor};
 
-use crate::layer::{Layer, Pass};
+use crate::layer::{Layer, Pass, is_sequence};
 use crate::layers::Linear;
 use crate::module::module;
 
@@ -51,8 +51,8 @@ impl MultiHeadAttention {
 
 /// `[batch, length, heads · width]` as `[batch, heads, length, width]`.
 fn apart(x: Tensor, heads: usize) -> Tensor {
-    let width = match x.dims::<3>() {
-        Ok([_, _, width]) => width,
+    let width = match is_sequence(&x).and_then(|()| x.size(2)) {
+        Ok(width) => width,
         Err(error) => return Tensor::from_mistake(error),
     };
     if heads == 0 || !width.is_multiple_of(heads) {
@@ -69,8 +69,8 @@ pub(super) fn seen(input: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
 /// Which positions of `source` may be looked at from `input`, if not all may: where it ends is known if both have as many times.
 pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &Pass<'_>) -> Option<Tensor> {
     pass.times()?;
-    match (input.dims::<3>(), source.dims::<3>()) {
-        (Ok([_, times, _]), Ok([_, others, _])) if times != others => {
+    match (input.size(1), source.size(1)) {
+        (Ok(times), Ok(others)) if times != others => {
             let message = format!("it is known where sequences of {times} times end, not where those of {others} do");
             Some(Tensor::from_mistake(Error::mistake(message).note("look at as many times, or leave out `Pass::over`")))
         }

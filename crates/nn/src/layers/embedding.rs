@@ -2,7 +2,7 @@
 
 use panoply_tensor::{DType, Rng, Tensor};
 
-use crate::layer::{Layer, Pass};
+use crate::layer::{Layer, Pass, is_sequence};
 use crate::module::{Param, module};
 
 /// A vector for each of some integers: `[…]` becomes `[…, width]`. Floats are taken for the whole numbers they are.
@@ -30,10 +30,14 @@ module!(Embedding { weight });
 
 /// Sines and cosines of positions 0 .. length in turn, `[length, width]`; the width is even. [Vaswani et al. 2017]
 pub fn sinusoidal_positions(length: usize, width: usize) -> Tensor {
+    sinusoids(&Tensor::iota(length), width)
+}
+
+fn sinusoids(positions: &Tensor, width: usize) -> Tensor {
     let half = width / 2;
     let place = Tensor::iota(half).cast(DType::F32);
     let speeds = (place * (-(10000f64.log2()) / half.max(1) as f64)).exp2();
-    let angles = Tensor::iota(length).cast(DType::F32).unsqueeze(1) * speeds;
+    let angles = positions.cast(DType::F32).unsqueeze(1) * speeds;
     Tensor::stack(&[angles.sin(), angles.cos()], -1).flatten(1)
 }
 
@@ -43,8 +47,8 @@ pub struct Positions;
 
 impl Layer for Positions {
     fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        match input.dims::<3>() {
-            Ok([_, time, features]) => input + sinusoidal_positions(time, features).cast(input.dtype()),
+        match is_sequence(input).and_then(|()| input.size(2)) {
+            Ok(features) => input + sinusoids(&input.positions(1), features).cast(input.dtype()),
             Err(error) => Tensor::from_mistake(error),
         }
     }

@@ -8,7 +8,7 @@
 use panoply_tensor::{Error, Rng, Tensor};
 
 use crate::init;
-use crate::layer::{Layer, Pass, counted};
+use crate::layer::{Layer, Pass, counted, is_sequence};
 use crate::layers::Dropout;
 use crate::module::{Param, module};
 
@@ -113,14 +113,17 @@ impl Recurrent {
         start: Option<&Memory>,
         pass: &mut Pass<'_>,
     ) -> (Tensor, Memory) {
-        let fits = match (input.dims::<3>(), lengths.dims::<1>()) {
-            (Ok([batch, time, _]), Ok([count])) if batch == count && lengths.dtype().is_int() => Ok(time),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-            _ => Err(Error::mistake("a recurrent network needs one whole number for each sequence as its length")
-                .note(format!("sequences {input:?}, lengths {lengths:?}"))),
-        };
+        let fits = is_sequence(input).and_then(|()| lengths.check()).and_then(|()| {
+            match lengths.is_shaped_as(&input.positions(0)) && lengths.dtype().is_int() {
+                true => Ok(()),
+                false => {
+                    Err(Error::mistake("a recurrent network needs one whole number for each sequence as its length")
+                        .note(format!("sequences {input:?}, lengths {lengths:?}")))
+                }
+            }
+        });
         match fits {
-            Ok(time) => self.run_while(input, Some(&counted(lengths, time)), start, pass),
+            Ok(()) => self.run_while(input, Some(&counted(lengths, input)), start, pass),
             Err(error) => {
                 let mistake = Tensor::from_mistake(error);
                 (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
@@ -140,8 +143,8 @@ impl Recurrent {
             let mistake = Tensor::from_mistake(error);
             (mistake.clone(), Memory { hidden: mistake.clone(), cell: mistake })
         };
-        let [_, time, _] = match input.dims::<3>() {
-            Ok(dims) => dims,
+        let time = match is_sequence(input).and_then(|()| input.size(1)) {
+            Ok(time) => time,
             Err(error) => return wrong(error),
         };
         if time == 0 || self.layers.is_empty() {
@@ -188,21 +191,20 @@ impl Recurrent {
             Cell::Plain | Cell::Lstm => (cast(&weights.input_bias) + hidden_bias, None),
             Cell::Gru => (cast(&weights.input_bias), Some(hidden_bias)),
         };
-        let [time, batch, features] = match sequence.dims::<3>() {
-            Ok(dims) => dims,
+        let time = match sequence.size(0) {
+            Ok(time) => time,
             Err(_) => return (vec![sequence.clone()], (sequence.clone(), sequence.clone())),
         };
         // As rows of one matrix what flows back is joined once; a batch of any length must come first.
-        let as_rows = !sequence.has_dim();
-        let rows = if as_rows {
-            sequence.reshape([time * batch, features].map(|length| length as isize))
-        } else {
-            sequence.transpose(0, 1)
+        let whole = if sequence.has_dim() { None } else { sequence.dims::<3>().ok() };
+        let rows = match whole {
+            Some([_, batch, features]) => sequence.reshape([time * batch, features].map(|length| length as isize)),
+            None => sequence.transpose(0, 1),
         };
         let inputs = rows.matmul(&cast(&weights.input_weight).t()) + bias;
-        let input_at = |at: usize| match as_rows {
-            true => inputs.narrow(0, at * batch, batch),
-            false => inputs.narrow(1, at, 1).squeeze(1),
+        let input_at = |at: usize| match whole {
+            Some([_, batch, _]) => inputs.narrow(0, at * batch, batch),
+            None => inputs.narrow(1, at, 1).squeeze(1),
         };
         let zeros = || input_at(0).narrow(-1, 0, self.hidden).zeros_like();
         let mut state = state.unwrap_or_else(|| (zeros(), zeros()));

@@ -12,8 +12,7 @@ pub struct Last;
 impl Layer for Last {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
         let Some(times) = pass.take_times() else { return input.slice((.., -1)) };
-        let batch = input.shape().map_or(0, |shape| shape.dims()[0]);
-        input.index(&[&Tensor::iota(batch), &(times.cast(DType::I32) - Tensor::scalar(1i32))])
+        input.index(&[&input.positions(0), &(times.cast(DType::I32) - Tensor::scalar(1i32))])
     }
 }
 

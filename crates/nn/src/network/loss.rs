@@ -179,7 +179,7 @@ impl Loss {
         match self.kind {
             LossKind::CrossEntropy => self.cross_entropy(&outputs, targets),
             LossKind::Bce if targets.dtype().is_int() => self.each_class(&outputs, targets),
-            _ if outputs.shape().ok() != targets.shape().ok() && outputs.check().and(targets.check()).is_ok() => {
+            _ if !outputs.is_shaped_as(targets) && outputs.check().and(targets.check()).is_ok() => {
                 let message = "the outputs of a network and the numbers it is to learn have other shapes";
                 Tensor::from_mistake(Error::mistake(message).note(format!("left {outputs:?}, right {targets:?}")))
             }
@@ -198,10 +198,10 @@ impl Loss {
             LossKind::CrossEntropy | LossKind::Kl => outputs.softmax(-1),
             LossKind::Bce => {
                 let yes = outputs.sigmoid();
-                let one = outputs.shape().is_ok_and(|shape| shape.dims().last() == Some(&1));
-                match targets {
-                    Targets::Classes { .. } if one => Tensor::concat(&[-&yes + 1.0, yes], -1),
-                    Targets::Classes { .. } | Targets::Numbers { .. } | Targets::Answers { .. } => yes,
+                match (targets, outputs.size(-1)) {
+                    (_, Err(error)) => Tensor::from_mistake(error),
+                    (Targets::Classes { .. }, Ok(1)) => Tensor::concat(&[-&yes + 1.0, yes], -1),
+                    (Targets::Classes { .. } | Targets::Numbers { .. } | Targets::Answers { .. }, Ok(_)) => yes,
                 }
             }
             LossKind::Mse | LossKind::L1 | LossKind::Huber => outputs,
@@ -367,8 +367,9 @@ impl Loss {
     }
 
     fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
-        let (logits, classes) = match logits.shape().map(|shape| shape.dims()) {
-            Ok([_, _, many]) => (logits.reshape([-1, *many as isize]), classes.flatten(0)),
+        let (logits, classes) = match (logits.rank(), logits.size(-1)) {
+            (Ok(3), Ok(many)) => (logits.reshape([-1, many as isize]), classes.flatten(0)),
+            (Ok(3), Err(error)) => return Tensor::from_mistake(error),
             _ => (logits.clone(), classes.clone()),
         };
         let weights = self.weights();
@@ -381,11 +382,12 @@ impl Loss {
 
     /// Each class as a yes or a no, the mean over the classes of an example, then over the examples.
     fn each_class(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
-        let wanted = match logits.shape().ok().and_then(|shape| shape.dims().last()) {
-            Some(1) => classes.cast(DType::F32).unsqueeze(-1),
-            last => classes.one_hot(last.copied().unwrap_or(1), DType::F32),
+        let wanted = match logits.size(-1) {
+            Ok(1) => classes.cast(DType::F32).unsqueeze(-1),
+            Ok(many) => classes.one_hot(many, DType::F32),
+            Err(error) => return Tensor::from_mistake(error),
         };
-        if logits.check().and(classes.check()).is_ok() && logits.shape().ok() != wanted.shape().ok() {
+        if logits.check().and(classes.check()).is_ok() && !logits.is_shaped_as(&wanted) {
             let message =
                 "bce: needs logits [batch, classes], or [batch, 1] of two classes, and integer classes [batch]";
             return Tensor::from_mistake(Error::mistake(message).note(format!("left {logits:?}, right {classes:?}")));

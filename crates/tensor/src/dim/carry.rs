@@ -3,11 +3,14 @@
 //! One match ([`carried`]) says which parts the result has, and what is taken in place of what is not there where elements are
 //! combined along such an axis.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::{DType, Error, Result, Scalar, Shape};
 
 use super::{Live, MOST, Part, Parts, product};
-use crate::tensor::{Source, Tensor};
+use crate::tensor::{Node, Source, Tensor};
 
 /// A primitive over inputs of which not all is there.
 #[track_caller]
@@ -80,8 +83,10 @@ fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, P
             (same(), (0..rank).map(other).collect::<Result<Parts>>()?)
         }
         Op::Kernel(..) => {
-            let partly = inputs.iter().find(|input| input.0.live.is_some()).expect("one of them is not all there");
-            return Err(partly.needs_length(&name));
+            if let Some(partly) = inputs.iter().find(|input| input.has_dim()) {
+                return Err(partly.needs_length(&name));
+            }
+            (same(), vec![None; shape.rank()])
         }
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota => unreachable!("it has no inputs"),
         Op::Call(..) => unreachable!("tensors hold the body itself"),
@@ -153,8 +158,12 @@ impl Tensor {
     /// Whether it is made of no data along an axis: the same everywhere, or counted. So it is as good for any length.
     pub(super) fn is_free(&self, axis: usize) -> bool {
         let mut waiting = vec![(self, axis)];
+        let mut seen: HashSet<(*const Node, usize)> = HashSet::new();
         while let Some((tensor, axis)) = waiting.pop() {
             let node = &tensor.0;
+            if !seen.insert((Arc::as_ptr(node), axis)) {
+                continue;
+            }
             let any = node.live.as_ref().is_some_and(|live| live.any.contains(&axis));
             if any || node.shape.dims()[axis] == 1 {
                 continue;
@@ -169,6 +178,9 @@ impl Tensor {
                 (Source::Op(Op::Permute(perm)), Some(input)) => waiting.push((input, perm[axis])),
                 (Source::Op(Op::Reduce(_, axes)), Some(input)) if !axes.contains(&axis) => waiting.push((input, axis)),
                 (Source::Op(Op::Pad(widths)), Some(input)) if widths[axis] == (0, 0) => waiting.push((input, axis)),
+                (Source::Op(Op::Write(along)), _) if *along != axis => {
+                    waiting.extend(node.inputs[..2].iter().map(|input| (input, axis)));
+                }
                 (Source::Op(Op::Reshape), Some(input)) => {
                     let (from, to) = (input.0.shape.dims(), node.shape.dims());
                     let same = |at: &usize| from[*at] == to[axis] && product(&from[..*at]) == product(&to[..axis]);

@@ -1,7 +1,10 @@
 //! Where tensors end, apart from how long they are: what functions that are traced once are kept under.
 
-use super::{Live, Part, Parts};
-use crate::tensor::Tensor;
+use panoply_ir::{DType, Result};
+
+use super::{Dim, Live, Part, Parts};
+use crate::realize::inputs_first;
+use crate::tensor::{Source, Tensor};
 
 /// What is there of several tensors, with numbers of [`lengths`] in place of them, and which axes are as good for any length; empty
 /// if all is there.
@@ -39,6 +42,37 @@ pub(crate) fn pattern<'a>(tensors: impl Iterator<Item = &'a Tensor> + Clone, len
     tensors.map(one).collect()
 }
 
+/// Which of these inputs are lengths on the way to some results, and of what.
+pub(crate) fn measured(results: &[Tensor], inputs: &[Tensor]) -> Vec<(usize, Dim)> {
+    let single = |(_, input): &(usize, &Tensor)| input.0.shape.rank() == 0 && input.dtype() == DType::I32;
+    let singles: Vec<(usize, &Tensor)> = inputs.iter().enumerate().filter(single).collect();
+    let mut found: Vec<(usize, Dim)> = Vec::new();
+    if singles.is_empty() {
+        return found;
+    }
+    let mut add = |length: &Tensor, dim: &Dim| {
+        let known = singles.iter().find(|(_, input)| input.is_same(length)).map(|(at, _)| (*at, dim.clone()));
+        found.extend(known.filter(|known| !found.contains(known)));
+    };
+    let roots: Vec<&Tensor> = results.iter().collect();
+    for tensor in inputs_first(&roots, |tensor| tensor.0.value.get().is_some()) {
+        let parts = tensor.0.live.iter().flat_map(|live| live.parts.iter().flatten());
+        parts.for_each(|part| add(&part.length, &part.dim));
+        if let Source::Call(body, _) = &tensor.0.source {
+            body.measures.iter().for_each(|(at, dim)| add(&tensor.0.inputs[*at], dim));
+        }
+    }
+    found
+}
+
+/// The mistake of a number among these that is no length of what it is one of.
+pub(crate) fn check_lengths<'a>(measured: &[(usize, Dim)], inputs: impl Fn(usize) -> &'a Tensor) -> Result<()> {
+    let checked = |(at, dim): &(usize, Dim)| {
+        inputs(*at).number().map_or(Ok(()), |length| dim.checked(length.to_i128()).map(drop))
+    };
+    measured.iter().try_for_each(checked)
+}
+
 fn number(lengths: &[Tensor], length: &Tensor) -> Option<u32> {
     lengths.iter().position(|known| known.is_same_length(length)).map(|at| at as u32)
 }
@@ -51,15 +85,29 @@ impl Part<Tensor> {
 }
 
 impl Live {
-    /// What is there of a stand-in for a tensor, with these in place of the lengths.
-    pub fn standing((parts, any): &(Parts<u32>, Vec<usize>), lengths: &[Tensor]) -> Box<Live> {
+    /// What is there of a stand-in for a tensor, with these in place of the lengths; none if all is, and is as good for one length as another.
+    pub fn standing((parts, any): &(Parts<u32>, Vec<usize>), lengths: &[Tensor]) -> Option<Box<Live>> {
+        if any.is_empty() && parts.iter().all(Option::is_none) {
+            return None;
+        }
         let part = |part: &Part<u32>| Part {
             dim: part.dim.clone(),
             each: part.each,
             length: lengths[part.length as usize].clone(),
         };
         let parts = parts.iter().map(|own| own.as_ref().map(part)).collect();
-        Box::new(Live { parts, any: any.clone(), known: Default::default() })
+        Some(Box::new(Live { parts, any: any.clone(), known: Default::default() }))
+    }
+
+    /// The same with the numbers that the lengths are.
+    pub fn numbered(&self, of: &Tensor) -> Result<Option<Box<Live>>> {
+        self.shape(of)?;
+        let part = |part: &Part<Tensor>| {
+            let length = Tensor::scalar(part.length.item()? as i32);
+            Ok(Part { dim: part.dim.clone(), each: part.each, length })
+        };
+        let parts: Result<Parts> = self.parts.iter().map(|own| own.as_ref().map(part).transpose()).collect();
+        parts.map(Live::of)
     }
 
     /// The same with other lengths.

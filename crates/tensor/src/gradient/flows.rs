@@ -34,7 +34,7 @@ struct Part {
 impl Flows {
     /// Adds what flows into a tensor.
     pub fn add(&mut self, to: &Tensor, flow: Tensor) {
-        let flow = flow.ending_as(to);
+        let flow = flow.summand_of(to);
         let sum = &mut self.found.entry(key(to)).or_default().sum;
         *sum = Some(match sum.take() {
             Some(before) => before + flow,
@@ -67,7 +67,7 @@ impl Flows {
     pub fn of(&mut self, tensor: &Tensor) -> Option<Tensor> {
         let flow = self.found.get_mut(&key(tensor))?;
         let (parts, products) = (std::mem::take(&mut flow.parts), std::mem::take(&mut flow.products));
-        let whole = |product: &[Tensor; 2]| product.iter().all(|operand| operand.0.live.is_none());
+        let whole = |product: &[Tensor; 2]| product.iter().all(|operand| !operand.has_dim());
         if products.len() > FEW_PRODUCTS && tensor.0.shape.rank() == 2 && products.iter().all(whole) {
             // Each sum goes once over all rows, and no product of a few of them is ever stored.
             // In the program's order, as parts are: what flows into both is then joined once.

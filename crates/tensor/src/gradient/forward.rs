@@ -97,8 +97,7 @@ impl Tensor {
     }
 
     fn fits(&self, op: &str, like: &Tensor) -> Result<()> {
-        self.check()?;
-        if (&self.0.shape, self.dtype()) == (&like.0.shape, like.dtype()) {
+        if self.same_shape(op, like)? && self.dtype() == like.dtype() {
             return Ok(());
         }
         Err(Error::mistake(format!("{op}: {self:?} has not the shape and type of {like:?}")))
@@ -128,7 +127,7 @@ pub(crate) fn push_forward(y: &Tensor, wanted: &[&Tensor], directions: &[&Tensor
             continue;
         }
         match tangent(&tensor, &inputs)? {
-            Some(moved) => drop(moves.insert(key(&tensor), moved.ending_as(&tensor))),
+            Some(moved) => drop(moves.insert(key(&tensor), moved.summand_of(&tensor))),
             None => drop(cut.get_or_insert(tensor)),
         }
     }

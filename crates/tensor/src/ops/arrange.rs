@@ -164,10 +164,11 @@ impl Tensor {
             return vec![mistake; vectors.len()];
         }
         let shape = Shape::new(vectors.iter().map(|vector| vector.0.shape.elems()).collect::<Vec<usize>>());
+        let parts = vectors.iter().map(|vector| vector.live(0).cloned()).collect();
         let along = |(axis, vector): (usize, &&Tensor)| {
             let mut dims = vec![1; vectors.len()];
             dims[axis] = vector.0.shape.elems();
-            vector.reshaped(dims.into()).expanded(&shape)
+            vector.reshaped(dims.into()).expanded(&shape).ending_with(&parts)
         };
         vectors.iter().enumerate().map(along).collect()
     }

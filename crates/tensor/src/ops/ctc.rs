@@ -38,6 +38,9 @@ impl Tensor {
         let blanks = |count: usize| targets.literal(blank as f64).expanded(&[batch, count].into());
         let pairs = Tensor::stack(&[blanks(most), targets.clone()], 2).flatten(1);
         let read = if most == 0 { blanks(1) } else { Tensor::concat(&[pairs, blanks(1)], 1) };
+        if read.is_mistake() {
+            return read;
+        }
         let emitted = self.permute([1, 0, 2]).take_along(&read.unsqueeze(1).expanded(&[batch, time, states].into()), 2);
         let never = |like: &Tensor| like.literal(NEVER);
         // The blank between two labels may be left out unless they are the same.

@@ -116,8 +116,9 @@ impl Tensor {
             return Err(Tensor::mistake(Error::mistake(message)));
         }
         self.counted(op)?;
+        let mut parts = positions.parts();
         for i in (0..dims.len()).filter(|i| *i != place) {
-            dim::meet(op, &[(self, i), (positions, i)]).map_err(Tensor::mistake)?;
+            parts[i] = dim::meet(op, &[(self, i), (positions, i)]).map_err(Tensor::mistake)?;
         }
         let strides = self.0.shape.strides();
         let (inside, along) = positions.within(dims[place]);
@@ -128,7 +129,7 @@ impl Tensor {
             let along = Tensor::iota(dims[i]);
             places = places + (&along * along.literal(stride as f64)).reshaped(Shape::new(around));
         }
-        Ok(places.where_(&inside, &places.literal(-1.0)))
+        Ok(places.where_(&inside, &places.literal(-1.0)).ending_with(&parts))
     }
 
     /// Whether positions are below a length, and the positions as i32.

@@ -35,7 +35,8 @@ impl Tensor {
             let message = format!("matmul: element types {} and {} differ", self.dtype(), other.dtype());
             return Tensor::mistake(Error::mistake(message).note(operands()));
         }
-        if left > 2 && right == 2 {
+        let joined = (1..left - 1).all(|axis| self.live(axis).is_none());
+        if left > 2 && right == 2 && joined {
             // One product of many rows, and one in the gradient: not a sum over the leading axes of small ones.
             let rows = a[..left - 1].iter().product::<usize>();
             let whole = Shape::new([&a[..left - 1], &[n]].concat());

@@ -127,12 +127,13 @@ impl Tensor {
             return self.clone();
         }
         let (elems, asked) = (self.0.shape.elems(), dims);
-        let dims = self.stored(dims);
+        let stored = self.stored(dims);
+        let dims = stored.unwrap_or(dims);
         let known = dims.iter().filter(|dim| **dim >= 0).map(|dim| *dim as usize);
         let known = Shape::new(known.collect::<Vec<usize>>()).elems();
         let open = dims.iter().filter(|dim| **dim == -1).count();
         let fits = if open == 1 { known > 0 && elems.is_multiple_of(known) } else { open == 0 && known == elems };
-        if !fits || dims.iter().any(|dim| *dim < -1) {
+        if stored.is_none() || !fits || dims.iter().any(|dim| *dim < -1) {
             let message = format!("reshape: {self:?} with {elems} elements does not fit {asked:?}");
             return Tensor::mistake(Error::mistake(message));
         }

@@ -116,9 +116,9 @@ impl Tensor {
     /// Whether there is something along axes of which one element is wanted, unless there is nothing beside them either.
     #[track_caller]
     fn has_elements(&self, op: &str, axes: &[usize]) -> Result<(), Tensor> {
-        let dims = self.0.shape.dims();
-        let kept = (0..dims.len()).filter(|axis| !axes.contains(axis)).all(|axis| dims[axis] > 0);
-        match axes.iter().find(|axis| kept && dims[**axis] == 0) {
+        let mut beside = (0..self.0.shape.rank()).filter(|axis| !axes.contains(axis));
+        let kept = !beside.any(|axis| self.is_empty_along(axis));
+        match axes.iter().find(|axis| kept && self.is_empty_along(**axis)) {
             Some(axis) => {
                 let message = format!("{op}: there is no element along axis {axis} of {self:?}");
                 Err(Tensor::mistake(Error::mistake(message)))
