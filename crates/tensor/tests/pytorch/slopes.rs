@@ -65,7 +65,7 @@ const LONG: &[Unary] = &[
 ];
 
 fn power(x: &Tensor, exponent: f64) -> Tensor {
-    x.pow(&Tensor::full([], exponent as f32).expand_to(&x.shape().expect("it has a shape")))
+    x.pow(&Tensor::full([], exponent as f32).expand_to(x.shape().expect("it has a shape")))
 }
 
 fn f32s(values: &[f32]) -> Tensor {
@@ -77,7 +77,8 @@ fn compare(what: &str, have: &Tensor, want: &Tensor, tolerance: f64, wrong: &mut
     let (have, want) = (values(have), values(want));
     assert_eq!(have.len(), want.len(), "{what}");
     for (i, (have, want)) in have.iter().zip(&want).enumerate().filter(|(_, (_, want))| !want.is_nan()) {
-        if have != want && !((have - want).abs() <= tolerance * want.abs().max(0.05)) {
+        let close = (have - want).abs() <= tolerance * want.abs().max(0.05);
+        if have != want && !close {
             wrong.push(format!("{what}: element {i} is {have}, not {want}"));
         }
     }
