@@ -68,7 +68,7 @@ fn poorer(change: fn(&mut Target)) -> Vec<Device> {
 fn temporaries_beyond_the_largest_buffer_lie_in_several() {
     for device in poorer(|target| target.max_buffer_bytes = 1024) {
         if !device.info().name.contains("SwiftShader") {
-            steps::agree(&device);
+            steps::norms_agree(&device);
             device.trim();
             let error = device.allocate(1025).unwrap_err();
             assert!(error.message().contains("exceeds the largest on vulkan:"), "{error}");

@@ -46,6 +46,12 @@ pub fn learn_digits(device: &Device) {
 #[track_caller]
 pub fn agree(device: &Device) {
     learn_digits(device);
+    norms_agree(device);
+}
+
+/// The network with norms alone: what fits into the smallest buffers.
+#[track_caller]
+pub fn norms_agree(device: &Device) {
     let ((losses, params), (want_losses, want_params)) = (train(device), train(&Device::get("cpu").unwrap()));
     let near = |a: f64, b: f64, tolerance: f64| (a - b).abs() <= tolerance * (1.0 + b.abs());
     for (step, (have, want)) in losses.iter().zip(&want_losses).enumerate() {

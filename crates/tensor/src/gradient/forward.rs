@@ -8,6 +8,7 @@
 //! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3.
 
 use std::collections::HashMap;
+use std::panic::Location;
 
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::ReduceOp;
@@ -27,7 +28,13 @@ impl Tensor {
     /// assert_eq!(x.square().jvp(&[&x], &[&direction])?.to_vec::<f32>()?, [2.0, -4.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
+    #[track_caller]
     pub fn jvp(&self, wanted: &[&Tensor], directions: &[&Tensor]) -> Result<Tensor> {
+        let place = Location::caller();
+        self.pushed(wanted, directions).map_err(|error| error.at(place))
+    }
+
+    fn pushed(&self, wanted: &[&Tensor], directions: &[&Tensor]) -> Result<Tensor> {
         self.has_derivatives("jvp", wanted)?;
         if wanted.len() != directions.len() {
             let message = format!("jvp: {} directions for {} tensors", directions.len(), wanted.len());
@@ -44,21 +51,24 @@ impl Tensor {
 
     /// The derivatives of the sum of this times `weights`, a tensor like it, with respect to each of `wanted`: the
     /// vector-Jacobian product, in their shapes.
+    #[track_caller]
     pub fn vjp(&self, wanted: &[&Tensor], weights: &Tensor) -> Result<Vec<Tensor>> {
-        self.has_derivatives("vjp", wanted)?;
-        weights.fits("vjp", self)?;
-        self.pulled("vjp", weights.clone(), wanted)
+        let place = Location::caller();
+        let fits = self.has_derivatives("vjp", wanted).and_then(|()| weights.fits("vjp", self));
+        fits.and_then(|()| self.pulled("vjp", weights.clone(), wanted)).map_err(|error| error.at(place))
     }
 
     /// The derivative of every element with respect to every element of another: this tensor's axes, then the other's.
+    #[track_caller]
     pub fn jacobian(&self, wanted: &Tensor) -> Result<Tensor> {
-        self.has_derivatives("jacobian", &[wanted])?;
+        let place = Location::caller();
+        self.has_derivatives("jacobian", &[wanted]).map_err(|error| error.at(place))?;
         let (count, dims) = (self.0.shape.elems(), self.0.shape.dims());
         let basis = Tensor::eye(count, self.dtype()).reshaped([&[count], dims].concat().into());
         let [rows] = Tensor::vmap([&basis], |[weights]| {
             [match self.pulled("jacobian", weights.clone(), &[wanted]) {
                 Ok(flows) => flows.into_iter().next().expect("one was wanted"),
-                Err(error) => Tensor::mistake(error),
+                Err(error) => Tensor::mistake(error.at(place)),
             }]
         });
         rows.check()?;
@@ -66,6 +76,7 @@ impl Tensor {
     }
 
     /// The second derivatives of this single number with respect to another tensor, whose axes they have twice.
+    #[track_caller]
     pub fn hessian(&self, wanted: &Tensor) -> Result<Tensor> {
         let slope = self.gradients(&[wanted])?.remove(0);
         let PulledBack { flows, cut } = pull_back(&[(&slope, slope.zeros_like())], &[wanted])?;

@@ -28,7 +28,7 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
         Tensor::call("cross entropy", [self, classes], (), |[logits, classes], ()| {
-            logits.in_single(|logits| -logits.log_softmax(-1).of_classes(classes).mean(..))
+            logits.in_single(|logits| logits.log_softmax(-1).nll(classes))
         })
     }
 
@@ -79,7 +79,8 @@ impl Tensor {
         total / count
     }
 
-    /// Mean of the negative log-shares at the right class: `[batch, classes]` logarithms, classes `[batch]` as integers.
+    /// Mean of the negative log-shares at the right class: `[batch, classes]` logarithms, classes `[batch]` as integers; one that there is
+    /// not is NaN.
     #[track_caller]
     pub fn nll(&self, classes: &Tensor) -> Tensor {
         if let Some(mistake) = [self, classes].into_iter().find(|operand| operand.is_mistake()) {
@@ -90,7 +91,10 @@ impl Tensor {
             let message = "nll: needs logarithms [batch, classes] and integer classes [batch]";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
-        -self.of_classes(classes).mean(..)
+        let hot = classes.one_hot(logs[1], DType::Bool);
+        // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
+        let beside = self.literal(0.0).where_(&self.knows(classes), &self.literal(f64::NAN)).unsqueeze(1);
+        -(self.where_(&hot, &beside).sum(..) / self.count(&[0]))
     }
 
     /// Which of these integers are classes of `[batch, classes]`.
@@ -100,18 +104,6 @@ impl Tensor {
         let wide = if classes.dtype().bytes() == 8 { DType::I64 } else { DType::I32 };
         let (classes, count) = (classes.cast(wide), self.count(&[1]).cast(wide));
         classes.ge(&classes.literal(0.0)).bitand(&classes.lt(&count))
-    }
-
-    /// What stands at each row's class; NaN where there is no such class.
-    #[track_caller]
-    fn of_classes(&self, classes: &Tensor) -> Tensor {
-        if self.is_mistake() {
-            return self.clone();
-        }
-        let hot = classes.one_hot(self.0.shape.dims()[1], DType::Bool);
-        // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
-        let right = self.where_(&hot, &self.literal(0.0)).sum(-1);
-        right.where_(&self.knows(classes), &self.literal(f64::NAN))
     }
 
     /// Mean squared difference.
