@@ -38,7 +38,6 @@ unsafe fn eliminated<T: Real>(pool: &Pool, isa: Isa, a: Shared, packed: Shared, 
     let size = order.len();
     let mut scratch = pool.scratch().take::<T>(Panels::<T>::elems(size, size));
     let panels = Panels::new(scratch.start(), size, size);
-    let row = |of: Shared, row: usize, column: usize| of.at((row * size + column) * size_of::<T>()).cast::<T>();
     order.iter_mut().zip(0..).for_each(|(order, row)| *order = row);
     // SAFETY: the caller's promise; the scratch memory is as long as the panels, which are apart.
     unsafe {
@@ -46,7 +45,10 @@ unsafe fn eliminated<T: Real>(pool: &Pool, isa: Isa, a: Shared, packed: Shared, 
             let columns = panels.columns(panel);
             for at in 0..size {
                 let to = std::slice::from_raw_parts_mut(panels.at(panel, at), PANEL);
-                let from = std::slice::from_raw_parts(row(a, at, columns.start), columns.len());
+                let from = std::slice::from_raw_parts(
+                    a.at((at * size + columns.start) * size_of::<T>()).cast::<T>(),
+                    columns.len(),
+                );
                 to[..columns.len()].copy_from_slice(from);
                 to[columns.len()..].fill(T::default());
             }
@@ -65,13 +67,7 @@ unsafe fn eliminated<T: Real>(pool: &Pool, isa: Isa, a: Shared, packed: Shared, 
                 simd::run(isa, Follow { target: panels.at(other, first), rows: size - first, pivots, behind });
             });
         }
-        panels.each(pool, 0..panels.count(), |panel| {
-            let columns = panels.columns(panel);
-            let copy = |at: usize| {
-                row(packed, at, columns.start).copy_from_nonoverlapping(panels.at(panel, at), columns.len())
-            };
-            (0..size).for_each(copy);
-        });
+        panels.store(pool, packed);
     }
 }
 

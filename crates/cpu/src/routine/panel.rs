@@ -48,6 +48,21 @@ impl<T: Real> Panels<T> {
         self.start.at((panel * self.rows + row) * PANEL * size_of::<T>()).cast()
     }
 
+    /// Writes the matrix row by row.
+    ///
+    /// # Safety
+    /// Both are valid for all rows and columns, and apart.
+    pub unsafe fn store(&self, pool: &Pool, to: Shared) {
+        self.each(pool, 0..self.count(), |panel| {
+            let columns = self.columns(panel);
+            for row in 0..self.rows {
+                let to = to.at((row * self.columns + columns.start) * size_of::<T>()).cast::<T>();
+                // SAFETY: the caller's promise; panels are apart.
+                unsafe { to.copy_from_nonoverlapping(self.at(panel, row), columns.len()) };
+            }
+        });
+    }
+
     /// Calls `f` with each of some panels, on several threads if multiplying as many by one is worth it.
     pub fn each(&self, pool: &Pool, panels: Range<usize>, f: impl Fn(usize) + Sync) {
         in_numbers(pool, panels.len(), panels.len() * self.rows * PANEL * PANEL, |at| f(panels.start + at));

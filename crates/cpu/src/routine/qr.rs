@@ -71,13 +71,7 @@ unsafe fn orthonormal<T: Real>(pool: &Pool, isa: Isa, [rows, columns]: [usize; 2
                 simd::run(isa, turn(panel, product.at(behind, panel * PANEL), true));
             });
         }
-        product.each(pool, 0..panels, |panel| {
-            let columns_of = product.columns(panel);
-            for row in 0..rows {
-                let to = q.at((row * columns + columns_of.start) * size_of::<T>()).cast::<T>();
-                to.copy_from_nonoverlapping(product.at(panel, row), columns_of.len());
-            }
-        });
+        product.store(pool, q);
     }
 }
 
