@@ -14,8 +14,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use panoply_ir::graph::{Op, Slice};
-use panoply_ir::{Alu, DType, Error, ErrorKind, Result, Scalar, Shape};
+use panoply_ir::{Alu, DType, Error, Result, Scalar, Shape};
 
+use crate::realize::on_host;
 use crate::tensor::{Source, Tensor, fits};
 pub(crate) use carry::{meet, primitive};
 pub(crate) use pattern::{Pattern, check_lengths, lengths, measured, pattern};
@@ -183,16 +184,6 @@ impl Part<Tensor> {
         let length = self.there().cast(dtype);
         if self.each == 1 { length } else { &length * length.literal(self.each as f64) }
     }
-}
-
-/// So many bytes, if this host has them.
-fn zeros(bytes: usize) -> Result<Vec<u8>> {
-    let mut zeros = Vec::new();
-    let short =
-        |_| Error::new(ErrorKind::OutOfMemory, format!("this host has no {bytes} bytes for a tensor at its bound"));
-    zeros.try_reserve_exact(bytes).map_err(short)?;
-    zeros.resize(bytes, 0);
-    Ok(zeros)
 }
 
 /// How many elements so long axes have together; the largest number where there are more.
@@ -494,7 +485,7 @@ impl Tensor {
         }
         let (live, have) = (Live::of(parts), length * row);
         if let Some(bytes) = self.host_bytes() {
-            let mut filled = zeros(outer * bound * row)?;
+            let mut filled = on_host(outer * bound * row)?;
             for (at, from) in bytes.chunks(have.max(1)).enumerate() {
                 filled[at * bound * row..][..from.len()].copy_from_slice(from);
             }
@@ -502,7 +493,7 @@ impl Tensor {
         }
         if let (Some(storage), Some(device), true, 1) = (node.value.get(), &node.device, node.inputs.is_empty(), outer)
         {
-            let filled = device.upload(&zeros(bound * row)?)?;
+            let filled = device.upload(&on_host::<u8>(bound * row)?)?;
             filled.slice(0..have as u64)?.copy_from(storage)?;
             return Ok(Tensor::valued(filled, dims.into(), node.dtype, live));
         }

@@ -6,8 +6,9 @@ use panoply_ir::{DType, Scalar};
 
 use crate::tensor::{Source, Tensor};
 
-/// Of more elements than this, as in NumPy and PyTorch, axes are shortened to so many at each end if they are longer than twice that.
+/// Elements of which all are shown, as in NumPy and PyTorch.
 const MOST: usize = 1000;
+/// Of more, those at each end of an axis.
 const EDGE: usize = 3;
 
 impl fmt::Debug for Tensor {

@@ -75,6 +75,16 @@ impl Tensor {
         Tensor::primitive(Op::Bitcast, &[self], self.0.shape.clone(), dtype)
     }
 
+    /// Both in the shape that they broadcast to, for a rule that knows no broadcasting; or why there is none.
+    #[track_caller]
+    pub(crate) fn broadcast_with(&self, other: &Tensor) -> Result<[Tensor; 2], Tensor> {
+        let sum = Tensor::alu(Alu::Add, &[self, other]);
+        if sum.is_mistake() {
+            return Err(sum);
+        }
+        Ok([self, other].map(|tensor| tensor.expanded(&sum.0.shape)))
+    }
+
     /// `self` where the condition holds, `other` elsewhere.
     #[track_caller]
     pub fn where_(&self, condition: &Tensor, other: &Tensor) -> Tensor {

@@ -103,12 +103,10 @@ impl Tensor {
     /// Angle of the point (x, self), in -π ..= π; 0 at the origin, where it has no slope. A zero x counts as positive, whatever its sign.
     #[track_caller]
     pub fn atan2(&self, x: &Tensor) -> Tensor {
-        // Its rule knows no broadcasting.
-        let zero = (self - x) * self.literal(0.0);
-        if let Some(mistake) = [self, x, &zero].into_iter().find(|tensor| tensor.is_mistake()) {
-            return mistake.clone();
-        }
-        let [y, x] = [self, x].map(|tensor| tensor.expanded(&zero.0.shape));
+        let [y, x] = match self.broadcast_with(x) {
+            Ok(both) => both,
+            Err(mistake) => return mistake,
+        };
         Tensor::call_with_gradient(
             "atan2",
             [&y, &x],
@@ -211,10 +209,7 @@ impl Tensor {
             9.984_369_578_019_572e-6,
             1.505_632_735_149_311_6e-7,
         ];
-        if matches!(self.dtype(), DType::F16 | DType::BF16) {
-            return self.cast(DType::F32).lgamma().cast(self.dtype());
-        }
-        Tensor::call("lgamma", [self], (), |[x], ()| {
+        let body = |[x]: [&Tensor; 1], (): &()| {
             let number = |value: f64| x.literal(value);
             let (half, one, infinite) = (number(0.5), number(1.0), number(f64::INFINITY));
             // Below 1/2 from the other side: Γ(x) Γ(1 - x) = π / sin(πx).
@@ -230,7 +225,8 @@ impl Tensor {
             let left = (x - x.round()).where_(&mirrored, &half);
             let left = number(PI.ln()) - (left * number(PI)).sin().abs().ln() - &right;
             infinite.where_(&endless, &left.where_(&mirrored, &right))
-        })
+        };
+        self.in_single(|x| Tensor::call("lgamma", [x], (), body))
     }
 
     /// Whether an element is not a number.
@@ -248,8 +244,7 @@ impl Tensor {
     /// How many elements hold or are not zero, i32 of shape `[]`.
     #[track_caller]
     pub fn count_nonzero(&self) -> Tensor {
-        let held = if self.dtype() == DType::Bool { self.clone() } else { self.ne(&self.literal(0.0)) };
-        held.cast(DType::I32).sum(..)
+        self.held().sum(..)
     }
 }
 

@@ -50,6 +50,10 @@ impl Tensor {
                 "cross_entropy: needs logits [batch, classes] and integer classes [batch] or shares like the logits";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {target:?}")));
         }
+        if let Some(weights) = options.weights.filter(|weights| weights.dtype() != self.dtype()) {
+            let message = format!("cross_entropy: weights {weights:?} have not the element type of {self:?}");
+            return Tensor::mistake(Error::mistake(message));
+        }
         if matches!(self.dtype(), DType::F16 | DType::BF16) {
             // Sums over a batch overflow before they are divided.
             let single = |x: &Tensor| if x.dtype() == self.dtype() { x.cast(DType::F32) } else { x.clone() };
@@ -109,7 +113,7 @@ impl Tensor {
     /// Mean squared difference.
     #[track_caller]
     pub fn mse(&self, target: &Tensor) -> Tensor {
-        (self - target).mean_square()
+        (self - target).in_single(|apart| apart.square().mean(..))
     }
 
     /// Mean absolute difference.
@@ -141,12 +145,10 @@ impl Tensor {
     /// Mean binary cross-entropy of shares in 0 ..= 1 against targets in 0 ..= 1; logarithms stop at -100, as in PyTorch.
     #[track_caller]
     pub fn bce(&self, target: &Tensor) -> Tensor {
-        // Its rule knows no broadcasting.
-        let zero = (self - target) * self.literal(0.0);
-        if let Some(mistake) = [self, target, &zero].into_iter().find(|tensor| tensor.is_mistake()) {
-            return mistake.clone();
-        }
-        let [shares, target] = [self, target].map(|tensor| tensor.expanded(&zero.0.shape));
+        let [shares, target] = match self.broadcast_with(target) {
+            Ok(both) => both,
+            Err(mistake) => return mistake,
+        };
         fn logarithms(x: &Tensor) -> [Tensor; 2] {
             let floor = x.literal(-100.0);
             [x.ln().maximum(&floor), (-x).log1p().maximum(&floor)]
@@ -180,8 +182,9 @@ impl Tensor {
     /// Cosine of the angle between vectors along the last axis, which goes away; lengths are at least `epsilon`.
     #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, epsilon: f64) -> Tensor {
-        if let Some(mistake) = [self, other].into_iter().find(|tensor| tensor.is_mistake()) {
-            return mistake.clone();
+        // Types that differ are a mistake, also where one is cast.
+        if let Err(mistake) = self.broadcast_with(other) {
+            return mistake;
         }
         self.in_single(|x| {
             let y = other.cast(x.dtype());

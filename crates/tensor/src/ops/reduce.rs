@@ -119,12 +119,15 @@ impl Tensor {
         let mut beside = (0..self.0.shape.rank()).filter(|axis| !axes.contains(axis));
         let kept = !beside.any(|axis| self.is_empty_along(axis));
         match axes.iter().find(|axis| kept && self.is_empty_along(**axis)) {
-            Some(axis) => {
-                let message = format!("{op}: there is no element along axis {axis} of {self:?}");
-                Err(Tensor::mistake(Error::mistake(message)))
-            }
+            Some(axis) => Err(self.nothing_along(op, *axis)),
             None => Ok(()),
         }
+    }
+
+    /// The mistake of asking for one element where there is none.
+    #[track_caller]
+    pub(crate) fn nothing_along(&self, op: &str, axis: usize) -> Tensor {
+        Tensor::mistake(Error::mistake(format!("{op}: there is no element along axis {axis} of {self:?}")))
     }
 
     /// What `f` makes of this in f32 where elements are halves, rounded once: their sums overflow before they are divided.
@@ -169,12 +172,6 @@ impl Tensor {
     #[track_caller]
     fn mean_over(&self, axes: &[usize]) -> Tensor {
         self.reduced(ReduceOp::Sum, axes.to_vec()) / self.count(axes)
-    }
-
-    /// Mean of all squares.
-    #[track_caller]
-    pub(crate) fn mean_square(&self) -> Tensor {
-        self.in_single(|x| x.square().mean(..))
     }
 
     /// Variance over one axis, which stays with length 1: the mean squared distance from the mean.
@@ -263,24 +260,30 @@ impl Tensor {
     /// Whether any element over axes holds.
     #[track_caller]
     pub fn any(&self, axes: impl Axes) -> Tensor {
-        self.held("any", ReduceOp::Max, axes)
+        self.extreme_of_held("any", ReduceOp::Max, axes)
     }
 
     /// Whether all elements over axes hold.
     #[track_caller]
     pub fn all(&self, axes: impl Axes) -> Tensor {
-        self.held("all", ReduceOp::Min, axes)
+        self.extreme_of_held("all", ReduceOp::Min, axes)
     }
 
-    /// The extreme of 1 where an element is not 0 and 0 elsewhere; of no elements any is false and all is true.
+    /// i32 1 where an element holds, which of numbers all but 0 do, and 0 elsewhere.
     #[track_caller]
-    fn held(&self, op: &str, of: ReduceOp, axes: impl Axes) -> Tensor {
+    pub(crate) fn held(&self) -> Tensor {
+        let held = if self.dtype() == DType::Bool { self.clone() } else { self.ne(&self.literal(0.0)) };
+        held.cast(DType::I32)
+    }
+
+    /// Whether the extreme of what holds is 1: of no elements any is false and all is true.
+    #[track_caller]
+    fn extreme_of_held(&self, op: &str, of: ReduceOp, axes: impl Axes) -> Tensor {
         let axes = match self.named_axes(op, axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        let held = if self.dtype() == DType::Bool { self.clone() } else { self.ne(&self.literal(0.0)) };
-        let extreme = held.cast(DType::I32).reduced(of, axes.clone()).without(&axes);
+        let extreme = self.held().reduced(of, axes.clone()).without(&axes);
         extreme.gt(&extreme.literal(0.0))
     }
 
