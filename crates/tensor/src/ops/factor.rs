@@ -25,7 +25,7 @@ use crate::call::Operation;
 use crate::tensor::Tensor;
 use kernels::BLOCK;
 
-/// Rows up to which a routine makes the factors of a matrix by one thread; above, the products of its halves are several threads'.
+/// Rows up to which Cholesky's routine, which is one thread's, is quicker than the products of halves, which are several threads'.
 const SERIAL: usize = 1024;
 
 /// Which half of a matrix counts; the other one is not read.
@@ -251,7 +251,7 @@ impl Tensor {
             routine: |[a], ()| {
                 let &[.., rows, columns] = a.0.shape.dims() else { unreachable!("it was checked") };
                 let of = routine::Qr { dtype: a.dtype(), batch: a.batch(), rows, columns };
-                (columns <= SERIAL).then_some(Routine::Qr(of))
+                Some(Routine::Qr(of))
             },
         }
         .on_batches([self], ());

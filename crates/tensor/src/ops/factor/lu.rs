@@ -6,7 +6,7 @@ use panoply_ir::routine::{self, Routine};
 use panoply_ir::{DType, Shape};
 
 use super::kernels::{self, BLOCK};
-use super::{SERIAL, Triangle, forward, middle, number};
+use super::{Triangle, forward, middle, number};
 use crate::call::Operation;
 use crate::ops::sort::Order;
 use crate::tensor::Tensor;
@@ -61,7 +61,7 @@ pub(super) fn eliminated(a: &Tensor) -> [Tensor; 2] {
         }),
         routine: |[a], ()| {
             let size = a.0.shape.dims()[a.0.shape.rank() - 1];
-            (size <= SERIAL).then_some(Routine::Lu(routine::Lu { dtype: a.dtype(), batch: a.batch(), size }))
+            Some(Routine::Lu(routine::Lu { dtype: a.dtype(), batch: a.batch(), size }))
         },
     }
     .on_batches([a], ())
