@@ -5,22 +5,22 @@
 
 use panoply_ir::routine::Lu;
 
-use super::panel::{PANEL, Panels, subtract};
+use super::Shared;
+use super::panel::{PANEL, Panels, each_matrix, subtract};
 use super::tile::Product;
-use super::{Shared, in_numbers};
 use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
-/// Eliminates with pivots: each matrix is a thread's, or the panels of the only one are.
+/// Eliminates with pivots.
 ///
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn lu<T: Real>(pool: &Pool, isa: Isa, of: &Lu, buffers: &[*mut u8]) {
     let [a, packed, order] = [0, 1, 2].map(|at| Shared(buffers[at]));
     let Lu { batch, size, .. } = *of;
-    let work = [size, size, size / 3].into_iter().fold(batch, usize::saturating_mul);
-    in_numbers(pool, batch, work, |matrix| {
+    let work = [size, size / 3].into_iter().fold(size, usize::saturating_mul);
+    each_matrix(pool, batch, work, |matrix| {
         let at = |buffer: Shared| Shared(buffer.at(matrix * size * size * size_of::<T>()));
         // SAFETY: the caller's promise; matrices are apart.
         unsafe {

@@ -4,13 +4,23 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::{Shared, in_numbers};
+use super::{PARALLEL_FLOPS, Shared, in_numbers};
 use crate::pool::Pool;
 use crate::simd::{Real, Vector};
 use crate::vm::isa::Machine;
 
 /// Columns of a panel.
 pub const PANEL: usize = 32;
+
+/// Calls `f` with each matrix of so much work: each is a thread's, or the panels of one after the other are, where there are fewer
+/// matrices than threads.
+pub fn each_matrix(pool: &Pool, count: usize, work: usize, f: impl Fn(usize) + Sync) {
+    if count < pool.threads() && work >= PARALLEL_FLOPS {
+        (0..count).for_each(f);
+    } else {
+        in_numbers(pool, count, work.saturating_mul(count), f);
+    }
+}
 
 /// A matrix in panels.
 #[derive(Clone, Copy)]

@@ -7,22 +7,22 @@
 
 use panoply_ir::routine::Qr;
 
-use super::panel::{PANEL, Panels, subtract};
+use super::Shared;
+use super::panel::{PANEL, Panels, each_matrix, subtract};
 use super::tile::Product;
-use super::{Shared, in_numbers};
 use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
 use crate::vm::isa::{Isa, Machine};
 
-/// The Q of matrices: each is a thread's, or the panels of the only one are.
+/// The Q of matrices.
 ///
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn qr<T: Real>(pool: &Pool, isa: Isa, of: &Qr, buffers: &[*mut u8]) {
     let [a, q] = [0, 1].map(|at| Shared(buffers[at]));
     let Qr { batch, rows, columns, .. } = *of;
-    let work = [rows, columns, columns].into_iter().fold(batch, usize::saturating_mul);
-    in_numbers(pool, batch, work, |matrix| {
+    let work = [columns, columns].into_iter().fold(rows, usize::saturating_mul);
+    each_matrix(pool, batch, work, |matrix| {
         let at = |buffer: Shared| Shared(buffer.at(matrix * rows * columns * size_of::<T>()));
         // SAFETY: the caller's promise; matrices are apart.
         unsafe { orthonormal::<T>(pool, isa, [rows, columns], at(a), at(q)) };

@@ -13,7 +13,7 @@ use crate::bytes::human;
 use crate::device::Device;
 use crate::program::prepared::Prepared;
 
-/// More parts than any device's buffers come to.
+/// Parts of a launch, at most: more would take longer than computing in pieces.
 const MOST: usize = 1 << 12;
 
 /// The groups of a launch whose arguments were checked, and its parts: none if it sees all of its buffers. Where the kernel leaves the size
@@ -36,7 +36,7 @@ pub(super) fn arrange(
         match (splitter.parts(), wide) {
             (Ok(parts), _) => return Ok((group, parts)),
             (Err(_), Some(axis)) if prepared.group().is_none() => group[axis] = group[axis].div_ceil(2),
-            (Err(part), _) => return Err(splitter.refused(device, &part)),
+            (Err(refused), _) => return Err(splitter.explained(device, &refused)),
         }
     }
 }
@@ -44,6 +44,13 @@ pub(super) fn arrange(
 /// Bytes from where a launch may begin to see a buffer to the end of what it touches.
 fn reaches(first: u64, bytes: u64) -> u64 {
     if bytes == 0 { 0 } else { first % Target::BINDING_ALIGN + bytes }
+}
+
+/// A part that sees too much.
+struct Refused {
+    part: Part,
+    /// Whether its halves would be one part too many, not as large.
+    many: bool,
 }
 
 struct Splitter<'a> {
@@ -56,7 +63,7 @@ struct Splitter<'a> {
 
 impl Splitter<'_> {
     /// The parts, or one that sees too much and cannot be halved.
-    fn parts(&self) -> std::result::Result<Vec<Part>, Part> {
+    fn parts(&self) -> std::result::Result<Vec<Part>, Refused> {
         let groups = [0, 1, 2].map(|axis| 0..self.grid[axis].div_ceil(u64::from(self.group[axis].max(1))));
         // The last is the next.
         let (mut pending, mut parts) = (vec![self.part(groups)], Vec::new());
@@ -65,9 +72,11 @@ impl Splitter<'_> {
                 parts.push(part);
                 continue;
             }
-            let halves = self.halves(&part).filter(|_| parts.len() + pending.len() < MOST);
-            let [first, second] = halves.ok_or(part)?;
-            pending.extend([second, first]);
+            let many = parts.len() + pending.len() >= MOST;
+            match self.halves(&part) {
+                Some([first, second]) if !many => pending.extend([second, first]),
+                halves => return Err(Refused { part, many: halves.is_some() }),
+            }
         }
         Ok(parts)
     }
@@ -110,12 +119,17 @@ impl Splitter<'_> {
     }
 
     #[cold]
-    fn refused(&self, device: &Device, part: &Part) -> Error {
+    fn explained(&self, device: &Device, Refused { part, many }: &Refused) -> Error {
+        let why = match many {
+            true => format!("it would be more than {MOST} launches; compute in pieces, such as `narrow` gives"),
+            false => "nothing says where in it a group reads or writes, as positions may come from data; compute with \
+                      pieces of it, such as `narrow` gives"
+                .to_string(),
+        };
         let at = (0..self.args.len()).max_by_key(|at| self.beyond(part, *at)).unwrap_or(0);
         let bytes = self.args[at].region().map_or(0, |region| region.bytes);
         Error::mistake(format!(
-            "kernel {}: {} of {} exceeds the largest that a launch sees on {device}, {}, and no part of the launch keeps to a part of it; split \
-             it",
+            "kernel {}: {} of {} exceeds the largest that a launch sees on {device}, {}, and {why}",
             self.prepared.name(),
             self.prepared.params()[at].name,
             human(bytes),
