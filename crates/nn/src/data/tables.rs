@@ -384,10 +384,9 @@ fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(
     }
     let classes = sorted(words);
     if words.len() < 2 && examples.sequence.is_none() {
-        // The line of the only row says whether one of names is before it.
-        let what = match examples.table.rows.first() {
-            Some((1, _)) => "there is one line; with names in the first there is no row to learn from",
-            _ => "there is one row beside the names",
+        let what = match examples.table.named {
+            true => "there is one row beside the names",
+            false => "there is one line; with names in the first there is no row to learn from",
         };
         let message = format!("{}: {what}", examples.path.display());
         return Err(Error::corrupt(message).note("learning classes takes rows of two classes at least"));
