@@ -10,13 +10,13 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use panoply::internal::compile::opt::{self, optimize_observed};
-use panoply::internal::compile::plan::{Options, plan_with};
+use panoply::internal::compile::plan::{Options, PlanStep, plan_with};
 use panoply::internal::compile::render::{Rendered, render};
 use panoply::internal::compile::schedule::schedule_to;
 use panoply::internal::ir::kernel::Kernel;
 use panoply::internal::ir::target::{Language, Style};
 use panoply::internal::ir::verify::{Verified, verify};
-use panoply::internal::{Traced, vm};
+use panoply::internal::{Traced, group, vm};
 use panoply::kernels::ALL;
 use panoply::{Attention, Conv, Device, Error, Result, Rng, Tensor, eval};
 use serde_json::json;
@@ -28,6 +28,7 @@ use crate::output::{self, DeviceChoice};
 #[derive(Args)]
 pub struct Arguments {
     /// An expression, as "softmax(x @ w + b)" or "(x.matmul(&w) + &b).softmax(-1)"; a shipped program (saxpy, reduction …) or one of its kernels; or an example (relu, gelu, softmax_rows, layer_norm, conv2d, attention, dense, training_step).
+    #[arg(allow_hyphen_values = true)]
     name: String,
     /// The shapes of the tensors an expression names, as x=64x128,w=128x10; the others are 64 × 64.
     #[arg(long = "shape", value_name = "NAME=LENGTHS", value_delimiter = ',')]
@@ -181,7 +182,7 @@ fn sections(arguments: &Arguments, device: &Device) -> Result<Vec<Section>> {
         for (shipped, (name, build)) in wanted {
             let text = function(shipped.source, name);
             sections.push(Section { stage: Stage::Rust, title: format!("{name}: Rust"), text });
-            explain_kernel(&verify(build()?)?, device, &mut sections)?;
+            explain_kernel(&verify(build()?)?, LONG, device, &mut sections)?;
         }
     } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
         explain_expression(&expression(&mut Rng::seed(0)), &BTreeMap::new(), device, &mut sections)?;
@@ -215,7 +216,7 @@ fn legend(traced: &Traced<'_>, names: &BTreeMap<String, Tensor>) -> Result<Strin
     let mut lines = String::new();
     for (leaf, storage) in traced.leaves.iter().enumerate() {
         for (name, tensor) in names {
-            if tensor.storage()?.overlaps(storage) {
+            if tensor.storage()?.is_same(storage) {
                 lines += &format!("leaf {leaf} is {name}, {}{}\n", tensor.dtype(), tensor.shape()?);
             }
         }
@@ -244,17 +245,29 @@ fn explain_expression(
     add(Stage::Plan, "buffers and launches", planned.to_string());
     let mut shown: Vec<&str> = Vec::new();
     for step in &planned.steps {
-        if let Some(kernel) = step.kernel()
-            && !shown.contains(&kernel.name.as_str())
-        {
+        let (kernel, grid) = match step {
+            PlanStep::Kernel { kernel, grid, .. } => (kernel, *grid),
+            PlanStep::Routine { epilogue: Some(epilogue), .. } => (&epilogue.kernel, epilogue.grid),
+            PlanStep::Routine { epilogue: None, .. } | PlanStep::Copy { .. } => continue,
+        };
+        if !shown.contains(&kernel.name.as_str()) {
             shown.push(&kernel.name);
-            explain_kernel(kernel, device, sections)?;
+            explain_kernel(kernel, grid, device, sections)?;
         }
     }
     eval(&roots.iter().collect::<Vec<&Tensor>>())
 }
 
-fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec<Section>) -> Result<()> {
+/// The launch that a kernel is shown for where nothing launches it: as many items along one axis as any group has.
+const LONG: [u64; 3] = [1 << 20, 1, 1];
+
+/// A kernel that is launched over so many items along each axis.
+fn explain_kernel(
+    kernel: &Verified<Kernel>,
+    grid: [u64; 3],
+    device: &Device,
+    sections: &mut Vec<Section>,
+) -> Result<()> {
     let (name, target) = (&kernel.name, device.target());
     let mut add = |stage, title: String, text: String| sections.push(Section { stage, title, text });
     add(Stage::Ir, format!("{name}: kernel IR"), kernel.to_string());
@@ -291,7 +304,7 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
         | Language::CudaC
         | Language::Msl => {
             let rendered = render(&optimised, target)?;
-            match translated(device, &rendered)? {
+            match translated(device, &rendered, group::size(target, grid))? {
                 Some(translated) => {
                     let title = format!("{name}: {}, of which wgpu makes what follows", target.language.name());
                     add(Stage::Device, title, rendered.source);
@@ -307,19 +320,18 @@ fn explain_kernel(kernel: &Verified<Kernel>, device: &Device, sections: &mut Vec
 
 /// What a system's own compiler is given where that is not what was rendered.
 #[cfg(feature = "wgpu")]
-fn translated(device: &Device, rendered: &Rendered) -> Result<Option<(&'static str, String)>> {
-    let rich = device.target().int64;
+fn translated(device: &Device, rendered: &Rendered, group: [u32; 3]) -> Result<Option<(&'static str, String)>> {
     use panoply::Kind;
-    let program = || translated::Program::read(&rendered.source, &rendered.entry, rich);
+    let program = || translated::Program::read(&rendered.source, &rendered.entry, device.target(), group);
     Ok(match device.info().kind {
         Kind::Metal => Some((Language::Msl.name(), program()?.metal()?)),
-        Kind::Dx12 => Some(("HLSL", program()?.direct3d(rich)?)),
+        Kind::Dx12 => Some(("HLSL", program()?.direct3d()?)),
         Kind::Cuda | Kind::Rocm | Kind::OneApi | Kind::OpenCl | Kind::Vulkan | Kind::WebGpu | Kind::Cpu => None,
     })
 }
 
 /// Without `wgpu` there is no such device.
 #[cfg(not(feature = "wgpu"))]
-fn translated(_: &Device, _: &Rendered) -> Result<Option<(&'static str, String)>> {
+fn translated(_: &Device, _: &Rendered, _: [u32; 3]) -> Result<Option<(&'static str, String)>> {
     Ok(None)
 }

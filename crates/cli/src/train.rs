@@ -29,7 +29,7 @@ use panoply::nn::optimiser::Rule;
 use panoply::nn::{
     LayerSpec, LossKind, Measure, Model, Module, Network, Restore, Run, Scale, Standardise, Training, checkpoint,
 };
-use panoply::{Error, ErrorKind, Result, Rng};
+use panoply::{Error, Result, Rng};
 use serde_json::json;
 
 use crate::output::{self, Choice};
@@ -175,7 +175,7 @@ impl Job {
         let folder = Folder::existing(folder);
         let file = folder.training();
         if file.exists() {
-            run.load(&file)?;
+            run.load(&file).map_err(|error| folder.without_its_state(error))?;
         } else if let Some(left) = folder.left() {
             let message = format!("{} is missing, beside {}", file.display(), left.display());
             return Err(Error::mistake(message).note("put it back, or start another run; nothing was changed"));
@@ -267,7 +267,7 @@ impl Job {
 
     /// What ended the run, with what there is of it: the best model so far, which is written if it still can be.
     fn left_by(&mut self, error: Error) -> Error {
-        if self.run.progress.history.is_empty() {
+        if self.run.progress.history.is_empty() && !error.is_diverged() {
             return error;
         }
         let kept = match self.finish(true) {
@@ -275,10 +275,11 @@ impl Job {
             Err(_) => String::new(),
         };
         let resume = &self.manifest.commands.resume;
-        let diverged = error.kind() == ErrorKind::Mistake && error.message().contains("loss");
         let then = match self.folder.training().exists() {
             // The same numbers again come to the same.
-            _ if diverged => "another run may take a smaller `--learning-rate`, or `--clip-norm`".to_string(),
+            _ if error.is_diverged() => {
+                "another run, in another folder, may take a smaller `--learning-rate`, or `--clip-norm`".to_string()
+            }
             true => format!("what was saved stands; `{resume}` goes on from there"),
             false if self.folder.left().is_some() => "nothing was saved to go on from; start another run".to_string(),
             false => format!("nothing was saved to go on from; `{resume}` begins again"),
@@ -314,7 +315,8 @@ impl Job {
         let Some(result) = result else { return };
         let (best, measures) = (&result.best, &result.measures);
         if arguments.json {
-            let score = |measure: Measure| (best.measure == measure).then_some(best.score);
+            // As the epochs have it, which name what is no finite number.
+            let score = |measure: Measure| (best.measure == measure).then(|| json!(best)["score"].take());
             let text = matches!(data.source, Source::Text { .. });
             output::print_json(&json!({
                 "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,

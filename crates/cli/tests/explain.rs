@@ -87,7 +87,13 @@ const SAME: &[(&str, &str)] = &[
     ("concat((x, y), 1)", "concat([x, y], axis=-1)"),
     ("einsum('ij,jk->ik', x, w)", "einsum(\"ij,jk->ik\", operands=[x, w])"),
     ("cast(x, f16) + 1", "x.cast(\"f16\") + 1"),
+    ("max_pool2d(x.reshape(1, 1, 64, 64), 2)", "max_pool2d(x.reshape(1, 1, 64, 64), [2, 2], stride=none)"),
     ("max_pool2d(x.reshape(1, 1, 64, 64), 2)", "max_pool2d(x.reshape(1, 1, 64, 64), [2, 2], stride=2)"),
+    ("maximum(x.cast(i32), 2)", "x.cast(i32).maximum(x.cast(i32).scalar_like(2))"),
+    (
+        "attention(q.reshape(1, 64, 64), k.reshape(1, 64, 64), v.reshape(1, 64, 64), mask=None, scale=none)",
+        "attention(q.reshape(1, 64, 64), k.reshape(1, 64, 64), v.reshape(1, 64, 64))",
+    ),
     (
         "attention(q.reshape(1, 64, 64), k.reshape(1, 64, 64), v.reshape(1, 64, 64))",
         "q.reshape(1, 64, 64).attention(k.reshape(1, 64, 64), v.reshape(1, 64, 64), causal=false)",
@@ -137,7 +143,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("full([2, 3], 4) + x[:2, :3]", "f32[2, 3]"), ("iota(9)", "i32[9]"), ("linspace(0, 1, 11)", "f32[11]"),
     ("ones([2, 3], f16)", "f16[2, 3]"), ("zeros([4])", "f32[4]"), ("complex(x, y)", "f32[64, 64, 2]"),
     ("leaky_relu(x, slope=0.2)", "f32[64, 64]"), ("lerp(x, y, 0.5)", "f32[64, 64]"), ("masked_fill(x, x > 0, 1)", "f32[64, 64]"),
-    ("rsub(x, 1)", "f32[64, 64]"), ("batch_norm(x.reshape(4, 8, 128), y[0, :8], z[0, :8])", "f32[4, 8, 128]"),
+    ("rsub(x, 1)", "f32[64, 64]"), ("scalar_like(cast(x, u8), 3)", "u8[]"), ("batch_norm(x.reshape(4, 8, 128), y[0, :8], z[0, :8])", "f32[4, 8, 128]"),
     ("group_norm(x.reshape(4, 8, 128), 2)", "f32[4, 8, 128]"), ("layer_norm(x, epsilon=1e-3)", "f32[64, 64]"), ("quantile(x, 0.3, axis=0)", "f32[64]"),
     ("rms_norm(x)", "f32[64, 64]"), ("std(x, axis=0)", "f32[64]"), ("var(x, correction=0)", "f32[]"), ("argsort(x, descending=true)", "i32[64, 64]"),
     ("bin_count(iota(5), 8)", "i32[8]"), ("index(x, iota(5))", "f32[5, 64]"), ("index_put(x, iota(5), y[:5], add=true)", "f32[64, 64]"),
@@ -148,7 +154,10 @@ const SHAPES: &[(&str, &str)] = &[
     ("average_pool2d(x.reshape(1, 4, 32, 32), 3, stride=1, padding=1)", "f32[1, 4, 32, 32]"), ("cdist(x, y[:5])", "f32[64, 5]"),
     ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 32, 1))", "f32[2, 128, 64]"), ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 16, 2), groups=2)", "f32[2, 128, 63]"),
     ("conv3d(x.reshape(1, 2, 8, 16, 16), w[:2].reshape(8, 2, 2, 2, 2))", "f32[1, 8, 7, 15, 15]"),
-    ("conv_transposed2d(x.reshape(1, 4, 32, 32), w[0].reshape(4, 4, 2, 2), stride=2)", "f32[1, 4, 64, 64]"), ("cross(x[:3], y[:3], axis=0)", "f32[3, 64]"),
+    ("conv_transposed2d(x.reshape(1, 4, 32, 32), w[0].reshape(4, 4, 2, 2), stride=2)", "f32[1, 4, 64, 64]"),
+    ("conv_transposed1d(x.reshape(1, 32, 128), w[:, :6].reshape(32, 6, 2), dilation=3)", "f32[1, 6, 131]"),
+    ("max_pool1d(x, 4)", "f32[64, 16]"), ("average_pool1d(x, 4, dilation=2, stride=1)", "f32[64, 58]"),
+    ("cross(x[:3], y[:3], axis=0)", "f32[3, 64]"),
     ("max_pool2d(x.reshape(1, 4, 32, 32), 2)", "f32[1, 4, 16, 16]"), ("resize_linear2d(x.reshape(1, 4, 32, 32), [8, 64])", "f32[1, 4, 8, 64]"),
     ("resize_nearest2d(x.reshape(1, 4, 32, 32), 8)", "f32[1, 4, 8, 8]"), ("rope(x.reshape(2, 32, 64), iota(32))", "f32[2, 32, 64]"),
     ("solve_triangular(x, y)", "f32[64, 64]"), ("windows2d(x.reshape(1, 4, 32, 32), 3)", "f32[1, 4, 30, 30, 3, 3]"),
@@ -169,6 +178,82 @@ fn operations_take_what_they_say() {
         let node = graph.lines().last().unwrap().strip_prefix("give ").unwrap();
         let line = graph.lines().find(|line| line.starts_with(&format!("{node} = "))).unwrap();
         assert!(line.ends_with(&format!("  {shape}")), "{expression}: {line}, not {shape}");
+    }
+}
+
+/// Operations with options of their own, and a value for each that is not what it has without; `axis` alone is tried for whoever has it.
+#[rustfmt::skip]
+const OPTIONS: &[(&str, &[&str])] = &[
+    ("concat(x, y)", &["axis=1"]), ("stack(x, y)", &["axis=1"]), ("flatten(x)", &["from=1"]), ("repeat_each(x, 3)", &["axis=0"]),
+    ("roll(x, 5)", &["axis=0"]), ("split(x, [10, 54])", &["axis=1"]), ("tile(x, 2)", &["axis=0"]), ("eye(7)", &["dtype=f16"]),
+    ("transpose(x.reshape(2, 32, 64))", &["a=0", "b=0"]), ("tril(x)", &["diagonal=1"]), ("triu(x)", &["diagonal=1"]),
+    ("linspace(0, 1, 5)", &["dtype=f64"]), ("ones([2])", &["dtype=i32"]), ("zeros([2])", &["dtype=i32"]), ("leaky_relu(x)", &["slope=0.2"]),
+    ("batch_norm(x.reshape(4, 8, 128), y[0, :8], z[0, :8])", &["epsilon=0.1"]), ("group_norm(x.reshape(4, 8, 128), 2)", &["epsilon=0.1"]),
+    ("layer_norm(x)", &["epsilon=0.1"]), ("rms_norm(x)", &["epsilon=0.1"]), ("quantile(x, 0.3)", &["axis=0"]),
+    ("std(x)", &["axis=0", "correction=0"]), ("var(x)", &["axis=0", "correction=0"]), ("argsort(x)", &["axis=0", "descending=true"]),
+    ("sort(x)", &["axis=0", "descending=true"]), ("index_put(x, iota(5), y[:5])", &["add=true"]), ("one_hot(iota(5), 8)", &["dtype=i32"]),
+    ("put_along(x, argsort(y), z)", &["axis=0", "add=true"]), ("search_sorted(sort(x[0]), y[0])", &["or_equal=true"]),
+    ("take_along(x, argsort(x))", &["axis=0"]), ("top_k(x, 3)", &["axis=0"]), ("cdist(x, y[:5])", &["power=3"]), ("cross(x[:3, :3], y[:3, :3])", &["axis=0"]),
+    ("attention(x.reshape(1, 64, 64), y.reshape(1, 64, 64), z.reshape(1, 64, 64))", &["causal=true", "mask=x > 0", "scale=0.5"]),
+    ("attention(x[:9].unsqueeze(0), y.unsqueeze(0), z.unsqueeze(0), causal=true)", &["past=55"]),
+    ("average_pool1d(x, 4)", &["stride=1", "padding=1", "dilation=2"]), ("max_pool1d(x, 4)", &["stride=1", "padding=1", "dilation=2"]),
+    ("average_pool2d(x, 4)", &["stride=1", "padding=1", "dilation=2"]), ("max_pool2d(x, 4)", &["stride=[4, 1]", "padding=[0, 1]", "dilation=[1, 2]"]),
+    ("conv1d(x.reshape(2, 32, 64), w.reshape(64, 32, 2))", &["stride=2", "padding=1", "dilation=3"]),
+    ("conv1d(x.reshape(2, 32, 64), w.reshape(64, 16, 4))", &["groups=2"]),
+    ("conv2d(x.reshape(1, 4, 32, 32), w.reshape(64, 4, 4, 4))", &["stride=2", "padding=[0, 1]", "dilation=[2, 1]"]),
+    ("conv2d(x.reshape(1, 4, 32, 32), w.reshape(128, 2, 4, 4))", &["groups=2"]),
+    ("conv3d(x.reshape(1, 2, 8, 16, 16), w[:2].reshape(8, 2, 2, 2, 2))", &["stride=2", "padding=1", "dilation=[1, 2, 1]"]),
+    ("conv3d(x.reshape(1, 2, 8, 16, 16), w[0].reshape(8, 1, 2, 2, 2))", &["groups=2"]),
+    ("conv_transposed1d(x.reshape(2, 32, 64), w.reshape(32, 64, 2), stride=2)", &["padding=1", "extra=1", "groups=2", "dilation=3"]),
+    ("conv_transposed1d(x.reshape(2, 32, 64), w.reshape(32, 64, 2))", &["stride=2"]),
+    ("conv_transposed2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4), stride=2)", &["padding=1", "extra=1", "groups=2", "dilation=[1, 2]"]),
+    ("conv_transposed2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4))", &["stride=2"]),
+    ("resize_linear2d(x, 9)", &["middles=true"]), ("rope(x.reshape(2, 32, 64), iota(32))", &["base=500", "pairs=true"]),
+    ("solve_triangular(x, y)", &["upper=true"]), ("windows2d(x, 3)", &["stride=2", "dilation=2"]),
+    ("fft_with(complex(x, y))", &["axis=0", "length=32", "norm=\"forward\""]), ("ifft_with(complex(x, y))", &["axis=0", "length=32", "norm=\"both\""]),
+    ("rfft_with(x)", &["axis=0", "length=32", "norm=\"both\""]), ("irfft_with(complex(x, y))", &["axis=0", "length=32", "norm=\"forward\""]),
+    ("irfft(complex(x[:33, :33], y[:33, :33]), 64)", &["axis=0"]), ("cosine_embedding(x, y, x[0])", &["margin=0.5"]), ("cosine_similarity(x, y)", &["epsilon=0.1"]),
+    ("cross_entropy_with(x, argmax(y))", &["smoothing=0.1", "weights=y[0]", "ignore=0"]),
+    ("ctc(log_softmax(x.reshape(8, 8, 64)), iota(3).expand_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", &["blank=1"]),
+    ("huber(x, y)", &["delta=2"]), ("fft(complex(x, y))", &["axis=0"]), ("ifft(complex(x, y))", &["axis=0"]), ("squeeze(x.reshape(1, 64, 64, 1))", &["axis=0"]),
+];
+
+#[test]
+fn every_option_changes_something() {
+    let place = Place::new("explain-options");
+    let said = place.refused(&["explain", "no_such(x)"]);
+    let (_, operations) = said.split_once("one of ").unwrap();
+    let stages = |expression: &str| -> Result<Value, String> {
+        let arguments = ["explain", expression, "--target", "cuda", "--json"];
+        let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
+        let document = || serde_json::from_slice::<Value>(&output.stdout).unwrap();
+        output.status.success().then(|| document()["stages"].clone()).ok_or_else(|| place::text(&output.stderr))
+    };
+    for operation in operations.split(',').map(str::trim) {
+        let said = place.refused(&["explain", &format!("{operation}(no_such=1)")]);
+        let (_, signature) = said.trim().rsplit_once("it takes (").unwrap();
+        let parts = signature.trim_end_matches(')').split(", ").filter_map(|part| part.split_once(" = "));
+        let plain = format!("{operation}(x)");
+        for option in parts.map(|(option, _)| option) {
+            let (begins, sets) = (format!("{operation}("), format!("{option}="));
+            let rows = OPTIONS.iter().filter(|(expression, _)| expression.starts_with(&begins));
+            let mut cases =
+                rows.flat_map(|(expression, settings)| settings.iter().map(|setting| (*expression, *setting)));
+            let (expression, setting) = match cases.find(|(_, setting)| setting.starts_with(&sets)) {
+                Some(case) => case,
+                None if option == "axis" => (plain.as_str(), "axis=0"),
+                None => panic!("{operation}: nothing tries {option}"),
+            };
+            let with = format!("{}, {setting})", expression.strip_suffix(')').unwrap());
+            // A graph has a call's name and not its numbers; the kernels have those, where no routine is in their place.
+            let with = stages(&with).unwrap();
+            // Filters of groups are no filters of one.
+            let Ok(without) = stages(expression) else {
+                assert_eq!(option, "groups", "{expression} is refused");
+                continue;
+            };
+            assert_ne!(with, without, "{expression} does not heed {setting}");
+        }
     }
 }
 
@@ -270,6 +355,22 @@ fn a_mistake_in_an_expression_names_its_column() {
         ("einsum(\"ij,jk->ik, x)", "column 8 of `einsum(\"ij,jk->ik, x)`: this text is not closed"),
         ("einsum(x, x)", "einsum: formula is text in quotes, not a tensor"),
         ("1 < 2", "`<` is not between tensors"),
+        // Numbers beside integers are what the library's operators take.
+        ("x.cast(i32) * 0.5", "column 13 of `x.cast(i32) * 0.5`: 0.5 is no i32: cast "),
+        ("x.cast(u8) - 300", "column 12 of `x.cast(u8) - 300`: 300 is no u8"),
+        ("x.cast(i32) * 1e20", "100000000000000000000 is no i32"),
+        ("x.cast(u32) - -1", "-1 is no u32"),
+        ("iota(5) / 2.7", "column 9 of `iota(5) / 2.7`: 2.7 is no i32"),
+        ("2.5 > x.cast(i32)", "column 5 of `2.5 > x.cast(i32)`: 2.5 is no i32"),
+        ("maximum(x.cast(i32), 0.5)", "column 1 of `maximum(x.cast(i32), 0.5)`: 0.5 is no i32"),
+        ("where(x > 0, x.cast(i8), 200)", "200 is no i8"),
+        // What may be left out, and only that.
+        ("relu(none)", "relu: x is a tensor, not none"),
+        ("softmax(x, axis=None)", "softmax: axis is a whole number, not none"),
+        ("none + x", "column 6 of `none + x`: `+` is not between tensors"),
+        ("-none", "column 1 of `-none`: none has no sign"),
+        ("none[0]", "column 5 of `none[0]`: none has no such places"),
+        ("fft_with(complex(x, y), norm=\"ortho\")", "norm is \"inverse\", \"forward\" or \"both\", not \"ortho\""),
         ("x = y", "column 3 of `x = y`: `=` does not go on with what stands before it"),
         ("()", "nothing stands in these brackets"),
         (" ", "nothing is asked for; give an expression, as `relu(x)`, or a kernel's name"),
@@ -290,6 +391,20 @@ fn a_mistake_in_an_expression_names_its_column() {
     }
     let refusal = place.refused(&["explain", "relu", "--shape", "x=3"]);
     assert!(refusal.contains("relu has shapes of its own"), "{refusal}");
+}
+
+#[test]
+fn leaves_are_named_even_where_nothing_is_in_them() {
+    let place = Place::new("explain-leaves");
+    let lines = |shapes: &str| {
+        let graph = place.json(&["explain", "relu(x) + y", "--shape", shapes, "--stage", "graph"]);
+        text(&graph, "graph").lines().filter(|line| line.starts_with("leaf")).map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("x=2x64,y=64"), ["leaf 0 is x, f32[2, 64]", "leaf 1 is y, f32[64]"]);
+    assert_eq!(lines("x=0x64,y=64"), ["leaf 0 is x, f32[0, 64]", "leaf 1 is y, f32[64]"]);
+    // A sign before an expression begins no option.
+    let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
+    assert_eq!(graph("-x ** 2"), graph("-(x.square())"));
 }
 
 /// Every target, and words of the language that its devices are given.
@@ -328,7 +443,15 @@ fn an_expression_is_shown_for_devices_that_are_not_here() {
         let stages = ["graph", "schedule", "plan", "ir", "passes", "optimised", "device"];
         assert!(stages.iter().all(|stage| !text(&document, stage).is_empty()), "{target}");
         assert!(document["device"].as_str().unwrap().starts_with(target), "{document}");
-        assert!(document["note"].as_str().unwrap().starts_with("no device was asked"), "{document}");
+        let note = document["note"].as_str().unwrap();
+        assert!(note.starts_with("no device was asked"), "{note}");
+        // What was written for is named, and products of a vendor's only where there are any.
+        let model = target.split_once(':').map_or("", |(_, model)| model);
+        let has_products = ["cuda", "rocm"].iter().any(|kind| target.starts_with(kind));
+        assert!(
+            note.contains(model) && note.contains("its vendor's matrix products") == has_products,
+            "{target}: {note}"
+        );
         // Every kernel of the plan is there down to its last text.
         let texts = |title: &str| {
             let sections = document["stages"].as_array().unwrap().iter();
@@ -352,6 +475,23 @@ fn an_expression_is_shown_for_devices_that_are_not_here() {
     let shipped = explained(&["saxpy", "--target", "metal"]);
     assert_eq!(titles(&shipped)[0], "saxpy: Rust");
     assert!(titles(&shipped).contains(&"saxpy: MSL".to_string()), "{shipped}");
+    // What the launch and the device decide is what they say, or said to be open.
+    let last = |arguments: &[&str]| {
+        let document = explained(&[arguments, &["--stage", "device"]].concat());
+        document["stages"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_string()
+    };
+    for (arguments, group) in [
+        (&["saxpy"][..], [256, 1, 1]),
+        (&["relu(x)", "--shape", "x=1000"], [256, 1, 1]),
+        (&["relu(x)", "--shape", "x=5"], [8, 1, 1]),
+    ] {
+        let text = last(&[arguments, &["--target", "dx12"]].concat());
+        let [x, y, z] = group;
+        assert!(text.contains(&format!("[numthreads({x}, {y}, {z})]")), "{arguments:?}: {text}");
+        assert!(text.starts_with(&format!("// items0 = {x}: the launch decides\n")), "{arguments:?}: {text}");
+    }
+    let text = last(&["x @ w", "--target", "metal"]);
+    assert!(text.starts_with("// fused_f32 = false: the device decides"), "{text}");
 }
 
 #[test]
@@ -369,6 +509,12 @@ fn a_target_that_is_none_is_answered_with_those_that_are() {
         ("cuda:sm_", "as cuda:sm_90"),
         ("cuda:sm_30", "as cuda:sm_90"),
         ("cuda:sm_99999999999999", "as cuda:sm_90"),
+        ("cuda:sm_+90", "as cuda:sm_90"),
+        ("cuda:sm_090", "as cuda:sm_90"),
+        ("rocm:gfx", "as rocm:gfx90a"),
+        ("rocm:gfx000", "as rocm:gfx90a"),
+        ("rocm:gfxabc", "as rocm:gfx90a"),
+        ("rocm:gfx90A", "as rocm:gfx90a"),
         ("rocm:mi300", "a model of rocm is its architecture, as rocm:gfx90a"),
         ("metal:m4", "models are told apart for cuda and rocm only"),
     ] {

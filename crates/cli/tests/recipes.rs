@@ -383,7 +383,9 @@ fn a_run_that_breaks_keeps_its_best_model() {
         "{refusal}"
     );
     assert!(
-        refusal.contains("the best model so far is in run; another run may take a smaller `--learning-rate`"),
+        refusal.contains(
+            "the best model so far is in run; another run, in another folder, may take a smaller `--learning-rate`"
+        ),
         "{refusal}"
     );
     let result = &manifest(&place, "run")["result"];

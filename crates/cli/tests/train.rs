@@ -74,6 +74,16 @@ fn a_run_has_a_folder_with_all_that_came_of_it() {
     assert!(refusal.contains("all 4 epochs are made; `--epochs 8` goes on"), "{refusal}");
     let refusal = place.refused(&["train", "--out", "runs/digits-1"]);
     assert!(refusal.contains("runs/digits-1 holds a run already"), "{refusal}");
+    // Nor is anything else written over.
+    place.write("old/model.safetensors", "precious");
+    place.write("old/history.csv", "notes");
+    let refusal = place.refused(&["train", "--out", "old"]);
+    assert!(refusal.contains("old is not empty: history.csv lies in it"), "{refusal}");
+    assert!(refusal.contains("takes a folder that is not there yet, or is empty"), "{refusal}");
+    let left = ["model.safetensors", "history.csv"].map(|name| std::fs::read_to_string(place.0.join("old").join(name)));
+    assert_eq!(left.map(Result::unwrap), ["precious", "notes"]);
+    std::fs::create_dir(place.0.join("bare")).unwrap();
+    place.json(&["train", "--epochs", "1", "--out", "bare"]);
     let refusal = place.refused(&["train", "digits", "--epochs", "0"]);
     assert!(refusal.contains("take a number of at least 1"), "{refusal}");
     let refusal = place.refused(&["train", "--resume", "runs"]);

@@ -31,6 +31,8 @@ struct Inner {
 pub enum ErrorKind {
     /// The caller asked for something that makes no sense: shapes, types, sizes, names.
     Mistake,
+    /// Numbers that were computed are no finite ones any more: a loss or a gradient in training.
+    Diverged,
     /// A back end or device is not here; the message says why and what would change that.
     Unavailable,
     /// The device works but cannot do this (a type, a size, a feature it lacks).
@@ -60,6 +62,12 @@ impl Error {
     #[cold]
     pub fn mistake(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Mistake, message)
+    }
+
+    /// A computation that went where numbers end.
+    #[cold]
+    pub fn diverged(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Diverged, message)
     }
 
     /// A back end or device that is not here.
@@ -135,6 +143,11 @@ impl Error {
     /// Whether the caller asked for something that makes no sense.
     pub fn is_mistake(&self) -> bool {
         self.0.kind == ErrorKind::Mistake
+    }
+
+    /// Whether training came to numbers that are not finite: the same again comes to the same.
+    pub fn is_diverged(&self) -> bool {
+        self.0.kind == ErrorKind::Diverged
     }
 
     /// Whether a back end or device is missing.

@@ -1,7 +1,7 @@
 //! How numbers come back from a device: waited for, or awaited where nothing may wait, as in browsers.
 //!
 //! What needs them is written once, as a future. Where it waits for all of them it has come to its end when it is polled the first time,
-//! which is what [`at_once`] does: no executor, no thread, and nothing to wake.
+//! which is what [`finished`] does: no executor, no thread, and nothing to wake.
 
 use std::future::Future;
 use std::pin::pin;
@@ -32,7 +32,7 @@ impl Arrival {
 }
 
 /// What comes of a future that waits for all it needs.
-pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn finished<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
         Poll::Pending => unreachable!("all that it needed was waited for"),

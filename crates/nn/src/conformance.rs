@@ -7,7 +7,7 @@
 use panoply_tensor::conformance::{Outcome, Worst};
 use panoply_tensor::{Device, Result, Rng};
 
-use crate::arrival::{Arrival, at_once};
+use crate::arrival::{Arrival, finished};
 use crate::data::digits;
 use crate::layer::{Layer, Pass};
 use crate::layers::Mlp;
@@ -38,7 +38,7 @@ pub struct FirstSteps {
 impl FirstSteps {
     /// Makes them.
     pub fn on(device: &Device) -> Result<FirstSteps> {
-        at_once(FirstSteps::made(device, Arrival::Waited))
+        finished(FirstSteps::made(device, Arrival::Waited))
     }
 
     /// [`FirstSteps::on`] where nothing may wait, as in browsers.

@@ -59,7 +59,7 @@ pub(crate) fn evaluate_feed(model: &impl Layer, feed: &Feed<'_>, loss: &Loss) ->
         Targets::Classes { .. } | Targets::Answers { .. } => Vec::new(),
         Targets::Numbers { values, width } => (0..*width).map(|column| Spread::of(values, *width, column)).collect(),
     };
-    let (_, sum, right) = with_room(at_once(data), |size| {
+    let (_, sum, right) = with_room(batch_of(data), |size| {
         feed.parts(size).try_fold((0, 0.0, vec![0.0; spreads.len().max(1)]), |(done, sum, mut right), part| {
             let (part_loss, part_right, rows) = on_part(model, &part, (data, loss), &spreads)?;
             let mass = loss.mass(&data.targets, done..done + rows);
@@ -140,7 +140,7 @@ impl Spread {
 /// What a model that was trained by this loss makes of each example, one row after another: the share of each class (at each time),
 /// how likely the answer is yes, or numbers.
 pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Vec<f32>> {
-    with_room(at_once(data), |size| {
+    with_room(batch_of(data), |size| {
         let mut rows = Vec::new();
         for part in data.parts(size) {
             let values = loss.values(&outputs(model, &part.examples()), &data.targets);
@@ -163,7 +163,8 @@ fn with_room<T>(size: usize, run: impl Fn(usize) -> Result<T>) -> Result<T> {
     }
 }
 
-fn at_once(data: &Dataset) -> usize {
+/// How many examples are in a batch at first.
+fn batch_of(data: &Dataset) -> usize {
     match &data.targets {
         Targets::Classes { places: 2.., .. } => (TIMES_AT_ONCE / data.width).max(1),
         _ => AT_ONCE,

@@ -302,8 +302,13 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             let epoch = self.progress.history.len() + 1;
             if !validation_loss.is_finite() {
                 let message = format!("the loss of the examples held out is {validation_loss} after epoch {epoch}");
-                let note = "no number can be that large: look for outliers among them, or take a smaller learning rate";
-                return Err(Error::mistake(message).note(note));
+                let what = if validation_loss.is_nan() {
+                    "what the model makes of one of them is no number"
+                } else {
+                    "no number can be that large"
+                };
+                let note = format!("{what}: look for outliers among them, or take a smaller learning rate");
+                return Err(Error::diverged(message).note(note));
             }
             let seconds = Duration::as_secs_f64(&start.elapsed());
             let report = EpochReport {

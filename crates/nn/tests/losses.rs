@@ -227,6 +227,28 @@ fn two_classes_by_one_logit() {
     });
 }
 
+/// What is held out ends a run if its loss is no finite number, and whether it is too large or none is said.
+#[test]
+fn a_loss_of_what_is_held_out_that_is_not_finite() {
+    on_cpu(|| {
+        for (held, loss, why) in [
+            (1e30, "inf", "no number can be that large"),
+            (f32::NAN, "NaN", "what the model makes of one of them is no number"),
+        ] {
+            let mut rng = Rng::seed(1);
+            let train = Dataset::numbers(vec![1.0, 2.0], 1, vec![1.0, 2.0], 1).unwrap();
+            let held = Dataset::numbers(vec![1.0, held], 1, vec![1.0, 2.0], 1).unwrap();
+            let loss_kind = Loss::new(LossKind::Mse);
+            let network = Network::with_input_size(1).add_layer(LayerSpec::linear(1)).loss(loss_kind.clone());
+            let mut run = Run::new(network.build(&mut rng).unwrap(), AdamW::new(0.01), rng);
+            let training = Training { loss: loss_kind, ..Training::new(1, 2) };
+            let error = run.fit(&training, (&train, &held), &mut Quiet).unwrap_err();
+            assert_eq!(error.message(), format!("the loss of the examples held out is {loss} after epoch 1"));
+            assert!(error.is_diverged() && error.notes()[0].starts_with(why), "{error}");
+        }
+    });
+}
+
 /// Shares of a whole are learned as shares: what comes out is nearer to them than their mean is, and sums to 1.
 #[test]
 fn shares_are_learned() {

@@ -61,6 +61,7 @@ pub mod internal {
     pub use panoply_cpu::{routine, vm};
     pub use panoply_device::null::Null;
     pub use panoply_ir as ir;
+    pub use panoply_runtime::launch::group;
     pub use panoply_runtime::loader;
     pub use panoply_tensor::conformance;
     pub use panoply_tensor::realize::Traced;

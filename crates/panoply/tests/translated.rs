@@ -17,18 +17,19 @@ use panoply_ir::verify::verify;
 use panoply_ir::{DType, Target, Verified};
 use translated::Program;
 
-/// A GPU without 64-bit integers, which are pairs of words there, without f16, which are parts of words, and without subgroups; and one with
-/// all of them.
-fn targets() -> [Target; 2] {
+/// A GPU without 64-bit integers, which are pairs of words there, without f16, which are parts of words, and without subgroups; one with
+/// all of them; and one of Apple's that has f16 alone.
+fn targets() -> [Target; 3] {
     let poor = Target { max_bindings: 28, shared_bytes: 32 << 10, ..Target::webgpu_minimum() };
-    [poor.clone(), Target { int64: true, f16: true, subgroup: 32, ..poor }]
+    let halves = Target { f16: true, ..poor.clone() };
+    [poor.clone(), Target { int64: true, f16: true, subgroup: 32, ..poor }, halves]
 }
 
 /// The kernel for the translator, and its entry point.
 fn program(kernel: &Verified<Kernel>, target: &Target) -> (Program, String) {
     let kernel = optimize(kernel.clone(), target, &opt::Options::default());
     let text = render_with(&kernel, target, &Options { index_bits: 32 }).expect("the kernel renders");
-    let program = Program::read(&text.source, &text.entry, target.int64);
+    let program = Program::read(&text.source, &text.entry, target, [4; 3]);
     (program.unwrap_or_else(|error| panic!("{error}\n{}", text.source)), text.entry)
 }
 
@@ -84,18 +85,18 @@ fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
         for (name, kernel, ships) in shipped.chain(random) {
             let (program, entry) = program(&verify(kernel).expect("it verifies"), &target);
             let metal = program.metal().expect("it has a form in Metal's language");
-            let direct3d = program.direct3d(target.int64).expect("it has a form in HLSL");
+            let direct3d = program.direct3d().expect("it has a form in HLSL");
             assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{name}: {metal}\n{direct3d}");
             if clang_here {
                 read(clang(), &folder, &format!("{name}.metal"), &metal);
             }
             // It knows neither integers of 64 bits nor the zero of an array as the translator writes it.
-            if glslang_here && ships && !target.int64 {
+            if glslang_here && ships && !target.f16 {
                 read(glslang(&entry), &folder, &format!("{name}.hlsl"), &direct3d);
             }
             count += 1;
         }
     }
-    assert!(count >= 2 * (16 + 15), "{count}");
+    assert!(count >= 3 * (16 + 15), "{count}");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -7,7 +7,7 @@
 mod argument;
 mod check;
 mod grid;
-mod group;
+pub mod group;
 mod parts;
 pub mod record;
 mod tuning;

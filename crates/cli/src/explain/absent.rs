@@ -46,9 +46,13 @@ impl Absent {
         // Numbers are neither kept nor computed, so that there is room for all.
         let null = Null::new(target).described(info).in_memory(u64::MAX >> 1).hollow();
         let null = if kind == Kind::Cpu { null.offering(routine::offers) } else { null };
+        let products = match kind {
+            Kind::Cuda | Kind::Rocm => ", its vendor's matrix products among it",
+            Kind::Metal | Kind::OneApi | Kind::OpenCl | Kind::Vulkan | Kind::Dx12 | Kind::WebGpu | Kind::Cpu => "",
+        };
         let note = format!(
-            "no device was asked: this is made for the least that {what} have; one that is here (--device) may have more, its \
-             vendor's matrix products among it"
+            "no device was asked: this is made for the least that {what} have; one that is here (--device) may have \
+             more{products}"
         );
         Ok(Absent { device: Device::new(Arc::new(null), DeviceOptions::from_env()?), note })
     }
@@ -61,18 +65,24 @@ fn of(kind: Kind, model: Option<&str>) -> Option<(Target, &str, String)> {
     match kind {
         Kind::Cuda => {
             let model = model.unwrap_or(CAPABILITY);
-            let capability =
-                model.strip_prefix("sm_")?.parse().ok().filter(|capability| (50..1000).contains(capability))?;
+            let digits = model.strip_prefix("sm_")?;
+            let is_number = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
+            let capability = digits.parse().ok().filter(|capability| is_number && (50..1000).contains(capability))?;
             let (major, minor) = (capability / 10, capability % 10);
-            let what = format!("NVIDIA GPUs of compute capability {major}.{minor}");
+            let what = format!("NVIDIA GPUs of compute capability {major}.{minor} ({model})");
             Some((Target::cuda_minimum(capability), model, what))
         }
         Kind::Rocm => {
             let model = model.unwrap_or(ARCHITECTURE);
+            // From the sixth generation on; the last place, the stepping, is hexadecimal.
             let number = model.strip_prefix("gfx")?;
-            let is_number = (3..=5).contains(&number.len()) && number.bytes().all(|digit| digit.is_ascii_hexdigit());
-            let wave = if number.starts_with('1') && number.len() > 3 { 32 } else { 64 };
-            is_number.then(|| (Target::hip_minimum(wave), model, format!("AMD GPUs with waves of {wave}")))
+            let (generation, stepping) = number.split_at_checked(number.len().checked_sub(1)?)?;
+            let is_stepping = stepping.bytes().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit));
+            let is_number = generation.bytes().all(|digit| digit.is_ascii_digit()) && !generation.starts_with('0');
+            let generation: u32 = generation.parse().ok().filter(|number| is_number && (60..1000).contains(number))?;
+            let wave = if generation >= 100 { 32 } else { 64 };
+            let what = format!("AMD GPUs of architecture {model}, in waves of {wave},");
+            is_stepping.then(|| (Target::hip_minimum(wave), model, what))
         }
         Kind::OpenCl => plain(Target::opencl_minimum(), "GPUs with OpenCL 1.2"),
         Kind::OneApi => plain(Target::spirv_minimum(), "GPUs of oneAPI's Level Zero"),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use panoply::{DType, Error, Range, Result, Rng, Tensor};
 
 use self::operations::OPERATIONS;
-use self::value::{Argument, Value, among};
+use self::value::{Argument, Value, beside};
 use super::given;
 
 /// What a tensor is without a shape of its own.
@@ -173,8 +173,8 @@ impl Parser<'_> {
         let sides = [left, right];
         // A matrix is no number.
         let fits = sides.iter().all(|side| sign != "@" || matches!(side, Value::Tensor(_)));
-        let dtype = among(&sides, &[]);
-        let [Some(x), Some(y)] = sides.map(|side| Tensor::of(&side, dtype).filter(|_| fits)) else {
+        let beside = beside(&sides, &[]);
+        let [Some(x), Some(y)] = sides.map(|side| Tensor::of(&side, beside.as_ref()).filter(|_| fits)) else {
             return Err(self.wrong(at, format!("`{sign}` is not between tensors")));
         };
         let tensor = match sign {
@@ -367,8 +367,11 @@ impl Parser<'_> {
 
     /// A tensor, but for the words that mean something already.
     fn named(&mut self, at: usize, name: String) -> Result<Value> {
-        if let "true" | "True" | "false" | "False" = name.as_str() {
-            return Ok(Value::Truth(name.eq_ignore_ascii_case("true")));
+        match name.as_str() {
+            "true" | "True" => return Ok(Value::Truth(true)),
+            "false" | "False" => return Ok(Value::Truth(false)),
+            "none" | "None" => return Ok(Value::Nothing),
+            _ => {}
         }
         if DType::ALL.iter().any(|dtype| dtype.name() == name) {
             return Ok(Value::Text(name));

@@ -1,5 +1,6 @@
 //! The folder of a run: where everything that comes of it lies.
 
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
 use panoply::nn::metrics::Confusion;
@@ -15,18 +16,23 @@ use super::{confusion, curves, scatter};
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// A new folder: the one asked for, which holds no run yet, or `runs/NAME-N` with the next free number.
+    /// A new folder: the one asked for, in which nothing lies yet, or `runs/NAME-N` with the next free number.
     pub fn new(asked: Option<&Path>, name: &str) -> Result<Folder> {
-        let failed = |path: &Path, error| {
-            let note = "`--out` takes a folder that is not there yet, or is empty, where you may write";
-            Error::io(format!("cannot make the folder {}", path.display()), error).note(note)
-        };
+        let note = "`--out` takes a folder that is not there yet, or is empty, where you may write";
+        let failed =
+            |path: &Path, error| Error::io(format!("cannot make the folder {}", path.display()), error).note(note);
         if let Some(path) = asked {
             if path.join("manifest.json").exists() {
                 let message = format!("{} holds a run already", path.display());
-                return Err(Error::mistake(message).note(format!("`--resume {}` goes on with it", path.display())));
+                let note = format!("`--resume {}` goes on with it; another run takes another `--out`", path.display());
+                return Err(Error::mistake(message).note(note));
             }
-            std::fs::create_dir_all(path).map_err(|error| failed(path, error))?;
+            let made = std::fs::create_dir_all(path).and_then(|()| std::fs::read_dir(path)?.collect());
+            let there: Vec<DirEntry> = made.map_err(|error| failed(path, error))?;
+            if let Some(first) = there.iter().map(DirEntry::file_name).min() {
+                let message = format!("{} is not empty: {} lies in it", path.display(), first.display());
+                return Err(Error::mistake(message).note(note));
+            }
             return Ok(Folder(path.to_path_buf()));
         }
         let runs = Path::new("runs");
@@ -53,6 +59,19 @@ impl Folder {
             }
         }
         Folder(path.to_path_buf())
+    }
+
+    /// What is wrong with the file that decides how the run goes on, of which there is no other copy.
+    pub fn without_its_state(&self, error: Error) -> Error {
+        if !error.is_corrupt() {
+            return error;
+        }
+        let stands = match self.model() {
+            model if model.exists() => format!("; {} stands", model.display()),
+            _ => String::new(),
+        };
+        let note = format!("the run cannot go on from it{stands}; start another run");
+        Error::corrupt(error.message()).note(note).caused_by(error)
     }
 
     /// What an epoch that ended has left, if there is anything.

@@ -55,7 +55,7 @@ fn remedy(kind: ErrorKind, code: i32) -> &'static str {
         ErrorKind::Unsupported => "use a smaller group",
         ErrorKind::Build => "the notes hold the compiler's log",
         ErrorKind::Unavailable => "install or update the device's driver",
-        ErrorKind::Driver | ErrorKind::Mistake | ErrorKind::Io | ErrorKind::Corrupt => {
+        ErrorKind::Driver | ErrorKind::Mistake | ErrorKind::Diverged | ErrorKind::Io | ErrorKind::Corrupt => {
             "update the driver or report this"
         }
     }

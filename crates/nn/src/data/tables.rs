@@ -384,7 +384,11 @@ fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(
     }
     let classes = sorted(words);
     if words.len() < 2 && examples.sequence.is_none() {
-        let message = format!("{}: there is one row, and a first line of names is none", examples.path.display());
+        let what = match examples.table.named {
+            true => "there is one row beside the names",
+            false => "there is one line; with names in the first there is no row to learn from",
+        };
+        let message = format!("{}: {what}", examples.path.display());
         return Err(Error::corrupt(message).note("learning classes takes rows of two classes at least"));
     }
     if classes.len() < 2 || classes.len() > MOST_CLASSES {

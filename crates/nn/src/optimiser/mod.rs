@@ -29,7 +29,7 @@ pub use sgd::SgdRule;
 
 use exchange::{Made, Next};
 
-use crate::arrival::{Arrival, at_once};
+use crate::arrival::{Arrival, finished};
 use crate::layer::{Pass, Update};
 use crate::module::{Module, Visitor};
 
@@ -212,7 +212,7 @@ impl<R: Rule> Optimiser<R> {
         roots.extend(gradients.iter().chain(&sounds).chain(pass.roots()));
         eval(&roots)?;
         let names = trained.iter().map(|(name, _)| name.as_str());
-        let Judged { loss: value, stands } = at_once(self.judge(Arrival::Waited, &report, names.zip(&sounds)))?;
+        let Judged { loss: value, stands } = finished(self.judge(Arrival::Waited, &report, names.zip(&sounds)))?;
         if !stands {
             self.waiting.clear();
             self.spoilt = true;
@@ -235,7 +235,7 @@ impl<R: Rule> Optimiser<R> {
     /// step is made. Otherwise they change where they are, as what the rule remembers does, but for what somebody else holds: a clone of
     /// the model, for one.
     pub fn step(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: Pass<'_>) -> Result<f64> {
-        at_once(self.step_by(Arrival::Waited, model, loss.into(), pass))
+        finished(self.step_by(Arrival::Waited, model, loss.into(), pass))
     }
 
     /// [`Optimiser::step`] where nothing may wait, as in browsers. If it is dropped before its end the parameters may have moved and the step
@@ -357,7 +357,7 @@ impl<R: Rule> Optimiser<R> {
         }
         let step = self.steps + 1;
         let message = format!("the loss became {loss} in step {step}; the model is as the step before left it");
-        Err(Error::mistake(message).note("a smaller learning rate or `clip_norm` helps"))
+        Err(Error::diverged(message).note("a smaller learning rate or `clip_norm` helps"))
     }
 
     /// What a step's report says: the loss, and whether the step stands.
@@ -378,7 +378,7 @@ impl<R: Rule> Optimiser<R> {
                     "the loss of step {step} is {loss}, but {}; the model is as the step before left it",
                     not_finite(arrival, sounds).await?
                 );
-                Err(Error::mistake(message).note("a smaller learning rate or another form of the loss helps"))
+                Err(Error::diverged(message).note("a smaller learning rate or another form of the loss helps"))
             }
             Some(scale) => {
                 let stands = scale.observe(sound.is_finite());
@@ -387,7 +387,7 @@ impl<R: Rule> Optimiser<R> {
                         "step {step} cannot be made at any scale of the loss: {}",
                         not_finite(arrival, sounds).await?
                     );
-                    return Err(Error::mistake(message).note("bf16 or f32 have the range for it"));
+                    return Err(Error::diverged(message).note("bf16 or f32 have the range for it"));
                 }
                 Ok(Judged { loss, stands })
             }

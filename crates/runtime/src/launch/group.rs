@@ -10,7 +10,7 @@ const GPU_ITEMS: u32 = 256;
 const GPU_ROW: u32 = 32;
 
 /// A group for a grid.
-pub(super) fn size(target: &Target, grid: [u64; 3]) -> [u32; 3] {
+pub fn size(target: &Target, grid: [u64; 3]) -> [u32; 3] {
     let (items, row) = match target.style {
         Style::Cpu { block } => (block, block),
         Style::Gpu => (GPU_ITEMS, if grid[1] * grid[2] > 1 { GPU_ROW } else { GPU_ITEMS }),

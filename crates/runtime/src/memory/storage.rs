@@ -78,6 +78,12 @@ impl Storage {
         Arc::strong_count(&self.block)
     }
 
+    /// Whether both are the same bytes of one allocation.
+    pub fn is_same(&self, other: &Storage) -> bool {
+        let place = |storage: &Storage| (Arc::as_ptr(&storage.block), storage.offset, storage.bytes);
+        place(self) == place(other)
+    }
+
     /// Whether both are in one allocation and share bytes.
     pub fn overlaps(&self, other: &Storage) -> bool {
         Arc::ptr_eq(&self.block, &other.block)

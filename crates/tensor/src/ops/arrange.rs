@@ -204,7 +204,7 @@ impl Tensor {
     /// A number where the condition holds, `self` elsewhere.
     #[track_caller]
     pub fn masked_fill(&self, condition: &Tensor, number: f64) -> Tensor {
-        self.slot(number).where_(condition, self)
+        self.scalar_like(number).where_(condition, self)
     }
 
     /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. The work is

@@ -131,7 +131,7 @@ impl Tensor {
     /// The scores of queries with keys, with minus infinity where a key is not seen.
     fn scores(&self, keys: &Tensor, mask: Option<&Tensor>, (causal, past, scale): (bool, usize, f64)) -> Tensor {
         let scores = self.times_shared(&keys.t(), self);
-        (&scores * scores.slot(scale)).masked(mask, causal.then_some(past))
+        (&scores * scores.scalar_like(scale)).masked(mask, causal.then_some(past))
     }
 
     /// Scores `[…, queries, keys]` with minus infinity where a key is not seen.
@@ -231,7 +231,7 @@ fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor,
     // The results of the forward direction serve routines; bodies compute the shares again, as the same nodes.
     fn body([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 3] {
         let [shares, to_scores] = flow_to_scores([q, k, v, g], mask, rule);
-        let to_products = &to_scores * to_scores.slot(rule.2);
+        let to_products = &to_scores * to_scores.scalar_like(rule.2);
         let to_q = to_products.times_shared(k, q);
         let to_k = to_products.joined(k).t().matmul(&q.joined(k));
         [to_q, to_k, shares.joined(k).t().matmul(&g.joined(k))]

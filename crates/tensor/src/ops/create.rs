@@ -58,10 +58,10 @@ impl Tensor {
         Tensor::constant(Scalar::from_f64(self.dtype(), value))
     }
 
-    /// A number given by the user, of this tensor's element type and shape `[]`: not part of the program. Of an integer type only
-    /// what it holds, and infinities for its bounds.
+    /// A number of this tensor's element type and shape `[]`, as operators make one of the number beside a tensor: not part of the
+    /// program. Of an integer type only what it holds, and infinities for its bounds.
     #[track_caller]
-    pub(crate) fn slot(&self, value: f64) -> Tensor {
+    pub fn scalar_like(&self, value: f64) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }

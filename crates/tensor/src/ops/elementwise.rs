@@ -94,7 +94,7 @@ impl Tensor {
     /// `other` is subtracted from a number: `number - self`.
     #[track_caller]
     pub fn rsub(&self, number: f64) -> Tensor {
-        Tensor::alu(Alu::Sub, &[&self.slot(number), self])
+        Tensor::alu(Alu::Sub, &[&self.scalar_like(number), self])
     }
 
     /// x times x.
@@ -129,7 +129,7 @@ impl Tensor {
     /// Limited to `low ..= high`, with slope 0 at both; NaN stays.
     #[track_caller]
     pub fn clamp(&self, low: f64, high: f64) -> Tensor {
-        let (low, high) = (self.slot(low), self.slot(high));
+        let (low, high) = (self.scalar_like(low), self.scalar_like(high));
         let raised = low.where_(&self.le(&low), self);
         high.where_(&high.le(&raised), &raised)
     }
@@ -251,7 +251,7 @@ macro_rules! operator {
 
             #[track_caller]
             fn $method(self, right: f64) -> Tensor {
-                Tensor::alu(Alu::$alu, &[self, &self.slot(right)])
+                Tensor::alu(Alu::$alu, &[self, &self.scalar_like(right)])
             }
         }
 
@@ -260,7 +260,7 @@ macro_rules! operator {
 
             #[track_caller]
             fn $method(self, right: f64) -> Tensor {
-                Tensor::alu(Alu::$alu, &[&self, &self.slot(right)])
+                Tensor::alu(Alu::$alu, &[&self, &self.scalar_like(right)])
             }
         }
     )*};

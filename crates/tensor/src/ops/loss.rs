@@ -64,7 +64,7 @@ impl Tensor {
         let classes = logits[1];
         let hot = if by_class { target.one_hot(classes, self.dtype()) } else { target.clone() };
         let kept = options.ignore.map(|class| target.ne(&target.literal(class as f64)));
-        let spread = self.slot(options.smoothing);
+        let spread = self.scalar_like(options.smoothing);
         let smooth = &hot * (self.literal(1.0) - &spread) + &spread / self.count(&[1]);
         let weighted = |shares: Tensor| match options.weights {
             Some(weights) => shares * weights,
@@ -130,7 +130,7 @@ impl Tensor {
         if !distance.is_mistake() && (delta.is_nan() || delta <= 0.0) {
             return Tensor::mistake(Error::mistake(format!("huber: delta is {delta}, not above 0")));
         }
-        let delta = distance.slot(delta);
+        let delta = distance.scalar_like(delta);
         let near = apart.square() * distance.literal(0.5);
         let far = &delta * (&distance - &delta * distance.literal(0.5));
         near.where_(&Tensor::alu(Alu::Lt, &[&distance, &delta]), &far).mean(..)
@@ -203,7 +203,7 @@ impl Tensor {
             let message = format!("cosine_embedding: {alike:?} is not 1 or -1 for each of {self:?}");
             return Tensor::mistake(cosine.check().and(alike.check()).err().unwrap_or_else(|| Error::mistake(message)));
         }
-        let (near, far) = (cosine.literal(1.0) - &cosine, (&cosine - cosine.slot(margin)).relu());
+        let (near, far) = (cosine.literal(1.0) - &cosine, (&cosine - cosine.scalar_like(margin)).relu());
         near.where_(&alike.gt(&alike.literal(0.0)), &far).mean(..)
     }
 

@@ -1,7 +1,10 @@
 //! Every word that may stand before `(`: one row each, which is its name, what it takes and what the library makes of that.
 
 use panoply::DType::F32;
-use panoply::{Attention, Conv, CrossEntropy, DType, Ends, Fft, Order, Put, Result, Rotary, Tensor, Triangle, Window};
+use panoply::Norm::Inverse;
+use panoply::{
+    Attention, Conv, CrossEntropy, DType, Ends, Fft, Norm, Order, Put, Result, Rotary, Tensor, Triangle, Window,
+};
 
 use super::value::{Argument, Given, Operation, Over, Parameter, Value};
 
@@ -148,6 +151,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     log(x: Tensor) => x.ln();
     masked_fill(x: Tensor, condition: Tensor, number: f64) => x.masked_fill(&condition, number);
     rsub(x: Tensor, number: f64) => x.rsub(number);
+    scalar_like(x: Tensor, number: f64) => x.scalar_like(number);
     where(condition: Tensor, x: Tensor, y: Tensor) => x.where_(&condition, &y);
     where_(x: Tensor, condition: Tensor, y: Tensor) => x.where_(&condition, &y);
 
@@ -182,21 +186,27 @@ pub const OPERATIONS: &[Operation] = operations! {
     adaptive_max_pool2d(x: Tensor, sizes: [usize; 2]) => x.adaptive_max_pool(sizes);
     attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = false, past: usize = 0, mask: Option<Tensor> = None, scale: Option<f64> = None) =>
         q.attention(&k, &v, &Attention { causal, past, mask: mask.as_ref(), scale });
-    average_pool2d(x: Tensor, size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0]) =>
-        x.average_pool(&Window { stride: stride.unwrap_or(size), ..Window::new(size) }, padding);
+    average_pool1d(x: Tensor, size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
+        x.average_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
+    average_pool2d(x: Tensor, size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
+        x.average_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
     cdist(x: Tensor, y: Tensor, power: f64 = 2.0) => x.cdist(&y, power);
     conv1d(x: Tensor, w: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], dilation: [usize; 1] = [1], groups: usize = 1) =>
         x.conv(&w, &Conv { stride, padding, dilation, groups });
     conv2d(x: Tensor, w: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1], groups: usize = 1) =>
         x.conv(&w, &Conv { stride, padding, dilation, groups });
-    conv3d(x: Tensor, w: Tensor, stride: [usize; 3] = [1, 1, 1], padding: [usize; 3] = [0, 0, 0], groups: usize = 1) =>
-        x.conv(&w, &Conv { stride, padding, groups, ..Conv::default() });
-    conv_transposed2d(x: Tensor, w: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], extra: [usize; 2] = [0, 0], groups: usize = 1) =>
-        x.conv_transposed(&w, &Conv { stride, padding, groups, ..Conv::default() }, extra);
+    conv3d(x: Tensor, w: Tensor, stride: [usize; 3] = [1, 1, 1], padding: [usize; 3] = [0, 0, 0], dilation: [usize; 3] = [1, 1, 1], groups: usize = 1) =>
+        x.conv(&w, &Conv { stride, padding, dilation, groups });
+    conv_transposed1d(x: Tensor, w: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], extra: [usize; 1] = [0], groups: usize = 1, dilation: [usize; 1] = [1]) =>
+        x.conv_transposed(&w, &Conv { stride, padding, dilation, groups }, extra);
+    conv_transposed2d(x: Tensor, w: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], extra: [usize; 2] = [0, 0], groups: usize = 1, dilation: [usize; 2] = [1, 1]) =>
+        x.conv_transposed(&w, &Conv { stride, padding, dilation, groups }, extra);
     cross(x: Tensor, y: Tensor, axis: isize = -1) => x.cross(&y, axis);
     einsum(formula: String, operands: Vec<Tensor>) => Tensor::einsum(&formula, &operands.iter().collect::<Vec<_>>());
-    max_pool2d(x: Tensor, size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0]) =>
-        x.max_pool(&Window { stride: stride.unwrap_or(size), ..Window::new(size) }, padding);
+    max_pool1d(x: Tensor, size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
+        x.max_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
+    max_pool2d(x: Tensor, size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
+        x.max_pool(&Window { size, stride: stride.unwrap_or(size), dilation }, padding);
     resize_linear2d(x: Tensor, lengths: [usize; 2], middles: bool = false) =>
         x.resize_linear(lengths, if middles { Ends::Middles } else { Ends::Edges });
     resize_nearest2d(x: Tensor, lengths: [usize; 2]) => x.resize_nearest(lengths);
@@ -208,18 +218,18 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.windows(&Window { size, stride, dilation });
 
     // Fourier transforms.
-    fft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None) => x.fft_with(axis, &Fft { length, ..Fft::default() });
-    ifft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None) => x.ifft_with(axis, &Fft { length, ..Fft::default() });
+    fft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.fft_with(axis, &Fft { length, norm });
+    ifft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.ifft_with(axis, &Fft { length, norm });
     irfft(x: Tensor, length: usize, axis: isize = -1) => x.irfft(length, axis);
     irfft2(x: Tensor, length: usize) => x.irfft2(length);
-    irfft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None) => x.irfft_with(axis, &Fft { length, ..Fft::default() });
-    rfft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None) => x.rfft_with(axis, &Fft { length, ..Fft::default() });
+    irfft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.irfft_with(axis, &Fft { length, norm });
+    rfft_with(x: Tensor, axis: isize = -1, length: Option<usize> = None, norm: Norm = Inverse) => x.rfft_with(axis, &Fft { length, norm });
 
     // Losses and gradients.
     cosine_embedding(x: Tensor, y: Tensor, alike: Tensor, margin: f64 = 0.0) => x.cosine_embedding(&y, &alike, margin);
     cosine_similarity(x: Tensor, y: Tensor, epsilon: f64 = 1e-8) => x.cosine_similarity(&y, epsilon);
-    cross_entropy_with(x: Tensor, y: Tensor, smoothing: f64 = 0.0, weights: Option<Tensor> = None) =>
-        x.cross_entropy_with(&y, &CrossEntropy { smoothing, weights: weights.as_ref(), ignore: None });
+    cross_entropy_with(x: Tensor, y: Tensor, smoothing: f64 = 0.0, weights: Option<Tensor> = None, ignore: Option<isize> = None) =>
+        x.cross_entropy_with(&y, &CrossEntropy { smoothing, weights: weights.as_ref(), ignore: ignore.map(|class| class as i64) });
     ctc(x: Tensor, targets: Tensor, times: Tensor, lengths: Tensor, blank: usize = 0) => x.ctc(&targets, &times, &lengths, blank);
     gradient(loss: Tensor, by: Tensor) => or_mistake(loss.gradients(&[&by]).map(|mut gradients| gradients.remove(0)));
     hessian(loss: Tensor, by: Tensor) => or_mistake(loss.hessian(&by));

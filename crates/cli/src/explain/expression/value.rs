@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use panoply::internal::ir::Scalar;
-use panoply::{DType, Tensor};
+use panoply::{DType, Norm, Tensor};
 
 /// What a part of an expression is.
 #[derive(Clone)]
@@ -16,6 +15,8 @@ pub enum Value {
     List(Vec<Value>),
     /// `..`, all axes.
     All,
+    /// `none`, what is left out.
+    Nothing,
 }
 
 impl Value {
@@ -28,6 +29,7 @@ impl Value {
             Value::Truth(truth) => truth.to_string(),
             Value::List(values) => format!("[{}]", values.iter().map(Value::in_words).collect::<Vec<_>>().join(", ")),
             Value::All => "`..`".to_string(),
+            Value::Nothing => "none".to_string(),
         }
     }
 
@@ -36,7 +38,7 @@ impl Value {
         match self {
             Value::Tensor(tensor) => vec![tensor.clone()],
             Value::List(values) => values.iter().flat_map(Value::tensors).collect(),
-            Value::Number(_) | Value::Text(_) | Value::Truth(_) | Value::All => Vec::new(),
+            Value::Number(_) | Value::Text(_) | Value::Truth(_) | Value::All | Value::Nothing => Vec::new(),
         }
     }
 }
@@ -74,18 +76,20 @@ pub trait Argument: Sized {
     const WHAT: &'static str;
     /// Whether several values that stand one after the other may be it.
     const MANY: bool = false;
-    /// What this value is; a number among tensors is one of their element type.
-    fn of(value: &Value, among: DType) -> Option<Self>;
+    /// What this value is; a number beside a tensor is one of its element type, or that tensor's mistake.
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Self>;
 }
 
 impl Argument for Tensor {
     const WHAT: &'static str = "a tensor";
 
-    fn of(value: &Value, among: DType) -> Option<Tensor> {
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Tensor> {
         match value {
             Value::Tensor(tensor) => Some(tensor.clone()),
-            Value::Number(number) => Some(Tensor::scalar(Scalar::from_f64(among, *number))),
-            Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All => None,
+            Value::Number(number) => {
+                Some(beside.map_or_else(|| Tensor::scalar(*number as f32), |beside| beside.scalar_like(*number)))
+            }
+            Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All | Value::Nothing => None,
         }
     }
 }
@@ -93,10 +97,10 @@ impl Argument for Tensor {
 impl Argument for f64 {
     const WHAT: &'static str = "a number";
 
-    fn of(value: &Value, _: DType) -> Option<f64> {
+    fn of(value: &Value, _: Option<&Tensor>) -> Option<f64> {
         match value {
             Value::Number(number) => Some(*number),
-            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All => None,
+            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All | Value::Nothing => None,
         }
     }
 }
@@ -104,8 +108,8 @@ impl Argument for f64 {
 impl Argument for isize {
     const WHAT: &'static str = "a whole number";
 
-    fn of(value: &Value, among: DType) -> Option<isize> {
-        f64::of(value, among)
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<isize> {
+        f64::of(value, beside)
             .filter(|number| number.fract() == 0.0 && number.abs() < 1e15)
             .map(|number| number as isize)
     }
@@ -114,18 +118,18 @@ impl Argument for isize {
 impl Argument for usize {
     const WHAT: &'static str = "a whole number from 0 on";
 
-    fn of(value: &Value, among: DType) -> Option<usize> {
-        isize::of(value, among).and_then(|number| number.try_into().ok())
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<usize> {
+        isize::of(value, beside).and_then(|number| number.try_into().ok())
     }
 }
 
 impl Argument for bool {
     const WHAT: &'static str = "true or false";
 
-    fn of(value: &Value, _: DType) -> Option<bool> {
+    fn of(value: &Value, _: Option<&Tensor>) -> Option<bool> {
         match value {
             Value::Truth(truth) => Some(*truth),
-            Value::Tensor(_) | Value::Text(_) | Value::Number(_) | Value::List(_) | Value::All => None,
+            Value::Tensor(_) | Value::Text(_) | Value::Number(_) | Value::List(_) | Value::All | Value::Nothing => None,
         }
     }
 }
@@ -133,10 +137,12 @@ impl Argument for bool {
 impl Argument for String {
     const WHAT: &'static str = "text in quotes";
 
-    fn of(value: &Value, _: DType) -> Option<String> {
+    fn of(value: &Value, _: Option<&Tensor>) -> Option<String> {
         match value {
             Value::Text(text) => Some(text.clone()),
-            Value::Tensor(_) | Value::Truth(_) | Value::Number(_) | Value::List(_) | Value::All => None,
+            Value::Tensor(_) | Value::Truth(_) | Value::Number(_) | Value::List(_) | Value::All | Value::Nothing => {
+                None
+            }
         }
     }
 }
@@ -144,9 +150,22 @@ impl Argument for String {
 impl Argument for DType {
     const WHAT: &'static str = "an element type, such as f16";
 
-    fn of(value: &Value, among: DType) -> Option<DType> {
-        let name = String::of(value, among)?;
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<DType> {
+        let name = String::of(value, beside)?;
         DType::ALL.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(&name))
+    }
+}
+
+impl Argument for Norm {
+    const WHAT: &'static str = "\"inverse\", \"forward\" or \"both\"";
+
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Norm> {
+        match String::of(value, beside)?.as_str() {
+            "inverse" => Some(Norm::Inverse),
+            "forward" => Some(Norm::Forward),
+            "both" => Some(Norm::Both),
+            _ => None,
+        }
     }
 }
 
@@ -154,11 +173,11 @@ impl<T: Argument> Argument for Vec<T> {
     const WHAT: &'static str = "a list, such as [2, 3]";
     const MANY: bool = true;
 
-    fn of(value: &Value, among: DType) -> Option<Vec<T>> {
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Vec<T>> {
         match value {
-            Value::List(values) => values.iter().map(|value| T::of(value, among)).collect(),
-            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::Number(_) | Value::All => {
-                Some(vec![T::of(value, among)?])
+            Value::List(values) => values.iter().map(|value| T::of(value, beside)).collect(),
+            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::Number(_) | Value::All | Value::Nothing => {
+                Some(vec![T::of(value, beside)?])
             }
         }
     }
@@ -168,10 +187,10 @@ impl<T: Argument> Argument for Vec<T> {
 impl<T: Argument + Copy, const N: usize> Argument for [T; N] {
     const WHAT: &'static str = "a number or one for each axis, such as [2, 3]";
 
-    fn of(value: &Value, among: DType) -> Option<[T; N]> {
-        match T::of(value, among) {
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<[T; N]> {
+        match T::of(value, beside) {
             Some(number) => Some([number; N]),
-            None => Vec::<T>::of(value, among)?.try_into().ok(),
+            None => Vec::<T>::of(value, beside)?.try_into().ok(),
         }
     }
 }
@@ -179,20 +198,28 @@ impl<T: Argument + Copy, const N: usize> Argument for [T; N] {
 impl<T: Argument> Argument for Option<T> {
     const WHAT: &'static str = T::WHAT;
 
-    fn of(value: &Value, among: DType) -> Option<Option<T>> {
-        T::of(value, among).map(Some)
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Option<T>> {
+        match value {
+            Value::Nothing => Some(None),
+            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::Number(_) | Value::List(_) | Value::All => {
+                T::of(value, beside).map(Some)
+            }
+        }
     }
 }
 
 impl Argument for Over {
     const WHAT: &'static str = "a whole axis, several or `..` for all";
 
-    fn of(value: &Value, among: DType) -> Option<Over> {
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Over> {
         match value {
             Value::All => Some(Over(None)),
-            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::Number(_) | Value::List(_) => {
-                Vec::of(value, among).map(|axes| Over(Some(axes)))
-            }
+            Value::Tensor(_)
+            | Value::Text(_)
+            | Value::Truth(_)
+            | Value::Number(_)
+            | Value::List(_)
+            | Value::Nothing => Vec::of(value, beside).map(|axes| Over(Some(axes))),
         }
     }
 }
@@ -225,7 +252,7 @@ impl Operation {
 
     /// What it makes of values by place and by name.
     pub fn applied(&self, by_place: Vec<Value>, by_name: Vec<(String, Value)>) -> Result<Value, String> {
-        let mut given = Given { values: BTreeMap::new(), among: among(&by_place, &by_name) };
+        let mut given = Given { values: BTreeMap::new(), beside: beside(&by_place, &by_name) };
         let count = by_place.len();
         let mut places = by_place.into_iter().peekable();
         for (index, parameter) in self.parameters.iter().enumerate() {
@@ -264,26 +291,24 @@ impl Operation {
     }
 }
 
-/// The element type of numbers beside these: that of the first tensor that is no condition.
-pub fn among(by_place: &[Value], by_name: &[(String, Value)]) -> DType {
-    let values = by_place.iter().chain(by_name.iter().map(|(_, value)| value));
-    let dtypes = values.flat_map(Value::tensors).map(|tensor| tensor.dtype());
-    dtypes.into_iter().find(|dtype| *dtype != DType::Bool).unwrap_or(DType::F32)
+/// Whose element type the numbers beside these have: the first tensor that is no condition.
+pub fn beside(by_place: &[Value], by_name: &[(String, Value)]) -> Option<Tensor> {
+    let mut values = by_place.iter().chain(by_name.iter().map(|(_, value)| value)).flat_map(Value::tensors);
+    values.find(|tensor| tensor.dtype() != DType::Bool)
 }
 
 /// What an operation was given.
 pub struct Given {
     values: BTreeMap<&'static str, Value>,
-    among: DType,
+    beside: Option<Tensor>,
 }
 
 impl Given {
     /// The value of this name, or what stands for it.
     pub fn take<T: Argument>(&self, name: &str, default: Option<T>) -> Result<T, String> {
         match (self.values.get(name), default) {
-            (Some(value), _) => {
-                T::of(value, self.among).ok_or_else(|| format!("{name} is {}, not {}", T::WHAT, value.in_words()))
-            }
+            (Some(value), _) => T::of(value, self.beside.as_ref())
+                .ok_or_else(|| format!("{name} is {}, not {}", T::WHAT, value.in_words())),
             (None, Some(default)) => Ok(default),
             (None, None) => Err(format!("{name} is missing")),
         }
