@@ -8,6 +8,7 @@
 
 mod attention;
 mod tiles;
+mod tiling;
 
 use std::sync::Arc;
 

@@ -19,7 +19,8 @@ use panoply_ir::target::Style;
 use panoply_ir::{Accuracy, DType, Shape, Target};
 
 use super::authored;
-use super::tiles::{Matrix, Slab, Tiles, Tiling};
+use super::tiles::{Matrix, Slab, Tiles};
+use super::tiling::Tiling;
 use crate::opt::contract;
 
 pub(super) use gradient::gradient;

@@ -12,100 +12,12 @@ mod fragments;
 use panoply_ir::alu::Alu;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Builtin, ExprId, Guard, LocalId, MemId};
-use panoply_ir::{DType, Scalar, Target};
+use panoply_ir::{DType, Scalar};
 
-/// How work is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tiling {
-    /// Work-items of a line, and lines.
-    items: [u64; 2],
-    /// Of a work-item, other rows and own rows.
-    block: [u64; 2],
-    /// What the device multiplies fragments of, if it does.
-    fragments: Option<DType>,
-}
-
-/// Work-items of a group, the block of each, and for how many groups and more such tiles are taken where nobody measures.
-type Size = ([u64; 2], [u64; 2], u64);
-
-/// The largest tiles first.
-const SIZES: [Size; 5] =
-    [([8, 16], [4, 4], 64), ([8, 8], [4, 4], 0), ([8, 8], [2, 4], 0), ([8, 8], [2, 2], 0), ([8, 8], [1, 2], 0)];
+use super::tiling::{Tiling, UNIT, padded};
 
 /// Steps of a product that are written out.
 const STEPS: u64 = 4;
-
-impl Tiling {
-    /// Rows that a group owns.
-    pub fn own(self) -> u64 {
-        self.items[1] * self.block[1]
-    }
-
-    /// Rows that it walks over at a time.
-    pub fn other(self) -> u64 {
-        self.items[0] * self.block[0]
-    }
-
-    /// Work-items of a line.
-    pub fn line(self) -> u64 {
-        self.items[0]
-    }
-
-    /// Work-items for so many rows of so many matrices.
-    pub fn grid(self, rows: u64, matrices: u64) -> [u64; 3] {
-        [rows.div_ceil(self.own()) * self.items[0], self.items[1], matrices]
-    }
-
-    /// Those that fit a target when a group takes so many bytes: the best guess first, then what gives the same bits.
-    pub fn fitting(
-        target: &Target,
-        fragments: Option<DType>,
-        [rows, matrices]: [u64; 2],
-        bytes: impl Fn(Tiling) -> u64,
-    ) -> Vec<Tiling> {
-        let sizes = if fragments.is_some() { &fragments::SIZES[..] } else { &SIZES };
-        let all =
-            sizes.iter().map(|(items, block, least)| (Tiling { items: *items, block: *block, fragments }, *least));
-        let fits = |(tiling, _): &(Tiling, u64)| {
-            let [x, y] = tiling.items;
-            x * y <= target.max_group_items.into()
-                && x <= target.max_group[0].into()
-                && y <= target.max_group[1].into()
-                && bytes(*tiling) <= target.shared_bytes.into()
-        };
-        let fit: Vec<(Tiling, u64)> = all.filter(fits).collect();
-        let enough = |(tiling, least): &&(Tiling, u64)| rows.div_ceil(tiling.own()) * matrices >= *least;
-        let Some((best, _)) = fit.iter().find(enough).or(fit.last()) else { return Vec::new() };
-        // Parts of a sum are a line's work-items' own, and what was summed is scaled after so many other rows.
-        let same = |tiling: &Tiling| tiling != best && (tiling.line(), tiling.other()) == (best.line(), best.other());
-        std::iter::once(*best).chain(fit.iter().map(|(tiling, _)| *tiling).filter(same)).collect()
-    }
-
-    /// Bytes of shared memory for so many rows, where sums are of this type.
-    pub fn bytes(self, sum: DType, rows: u64, width: u64) -> u64 {
-        Slab::length(self, rows, width, false) * self.held(sum).bytes() as u64
-    }
-
-    /// The same for rows that are turned.
-    pub fn turned_bytes(self, sum: DType, rows: u64, width: u64) -> u64 {
-        Slab::length(self, rows, width, true) * self.held(sum).bytes() as u64
-    }
-
-    /// Bytes of shared memory for weights of each own row with each other row: fragments stay in registers.
-    pub fn weights_bytes(self, sum: DType) -> u64 {
-        self.fragments.map_or(self.bytes(sum, self.own(), self.other()), |_| 0)
-    }
-
-    /// Bytes of shared memory for rows that are there once as they are and once turned, beside those as they are.
-    pub fn copy_bytes(self, sum: DType, rows: u64, width: u64) -> u64 {
-        self.fragments.map_or(0, |_| self.turned_bytes(sum, rows, width))
-    }
-
-    /// What shared memory holds: two halves are a word.
-    fn held(self, sum: DType) -> DType {
-        self.fragments.map_or(sum, |_| DType::U32)
-    }
-}
 
 /// Rows of a matrix in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,19 +30,9 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// Elements from one row to the next, of turned rows from one column to the next: one more or some, so that neighbours in a
-    /// column use other banks.
+    /// Elements from one row to the next, of turned rows from one column to the next.
     fn pitch(self, t: Tiling) -> u64 {
-        match t.fragments {
-            None => self.width.next_multiple_of(t.line()) + 1,
-            Some(_) => fragments::pitch(if self.turned { self.rows } else { self.width }),
-        }
-    }
-
-    fn length(t: Tiling, rows: u64, width: u64, turned: bool) -> u64 {
-        let turned = turned && t.fragments.is_some();
-        let slab = Slab { mem: MemId(0), rows, width, turned };
-        slab.pitch(t) * if turned { fragments::padded(width) } else { rows }
+        t.pitch([self.rows, self.width], self.turned)
     }
 }
 
@@ -193,7 +95,7 @@ impl Tiles {
 
     /// Shared memory for rows as they are.
     pub fn slab(&mut self, name: &str, rows: u64, width: u64) -> Slab {
-        let length = Slab::length(self.t, rows, width, false);
+        let length = self.t.length([rows, width], false);
         let mem = self.b.shared(name, self.t.held(self.sum), length as u32);
         Slab { mem, rows, width, turned: false }
     }
@@ -203,14 +105,14 @@ impl Tiles {
         if self.t.fragments.is_none() {
             return of;
         }
-        let length = Slab::length(self.t, of.rows, of.width, true);
+        let length = self.t.length([of.rows, of.width], true);
         Slab { mem: self.b.shared(name, DType::U32, length as u32), turned: true, ..of }
     }
 
     /// Shared memory for rows as they are and, at other times, for turned rows of another matrix.
     pub fn either(&mut self, name: &str, rows: u64, width: u64, turned_width: u64) -> [Slab; 2] {
         let [whole, turned] = [(width, false), (turned_width, true)];
-        let length = Slab::length(self.t, rows, whole.0, whole.1).max(Slab::length(self.t, rows, turned.0, turned.1));
+        let length = self.t.length([rows, whole.0], whole.1).max(self.t.length([rows, turned.0], turned.1));
         let mem = self.b.shared(name, self.t.held(self.sum), length as u32);
         [whole, turned].map(|(width, turned)| Slab { mem, rows, width, turned: turned && self.t.fragments.is_some() })
     }
@@ -251,7 +153,7 @@ impl Tiles {
     fn across(&self, width: u64) -> u64 {
         match self.t.fragments {
             None => width.div_ceil(self.t.line()),
-            Some(_) => fragments::padded(width) / self.t.line(),
+            Some(_) => padded(width) / self.t.line(),
         }
     }
 
@@ -301,7 +203,7 @@ impl Tiles {
     fn element(&mut self, from: Matrix, [first, row, column]: [ExprId; 3], to: Slab) -> ExprId {
         let place = self.b.alu(Alu::Add, &[first, row]);
         let rows = (!from.rows.is_multiple_of(to.rows)).then_some((place, from.rows));
-        let unit = if self.t.fragments.is_some() { fragments::UNIT } else { self.t.line() };
+        let unit = if self.t.fragments.is_some() { UNIT } else { self.t.line() };
         let columns = (!from.width.is_multiple_of(unit)).then_some((column, from.width));
         let inside = self.below(&[rows, columns]);
         let before = self.times(place, from.width);
@@ -474,7 +376,7 @@ impl Tiles {
                 let column = self.other_row(m);
                 let last = match self.t.fragments {
                     None => (m + 1) * self.t.line(),
-                    Some(_) => fragments::padded(m * self.t.line() + 1),
+                    Some(_) => padded(m * self.t.line() + 1),
                 };
                 let within = self.below(&[(last > to.width).then_some((column, to.width))]);
                 within.iter().for_each(|within| self.b.begin_if(*within));

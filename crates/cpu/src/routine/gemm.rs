@@ -21,7 +21,7 @@ use crate::vm::isa::Isa;
 use pack::Matrix;
 use part::{End, Part};
 
-/// Rows and columns of a part are at least so many,
+/// The longer side of a part is at least so long,
 const TILE: usize = 48;
 /// and a multiple of this, to fill vectors.
 const FULL: usize = 16;

@@ -20,7 +20,7 @@ pub struct Triangular {
     pub lower: bool,
 }
 
-/// The lower triangular L with L · Lᵀ = A, of symmetric matrices `[batch, size, size]` of which the upper half is not read. NaN from the first
+/// The lower triangular L with L · Lᵀ = A, of symmetric matrices `[batch, size, size]` of which the upper half does not matter. NaN from the first
 /// pivot that is not above 0 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cholesky {

@@ -17,7 +17,8 @@ use panoply_ir::routine::{Attention, Routine};
 use panoply_ir::{Accuracy, Shape, Target};
 
 use super::super::authored;
-use super::super::tiles::{Matrix, Slab, Tiling};
+use super::super::tiles::{Matrix, Slab};
+use super::super::tiling::Tiling;
 use super::{Head, Heads, fits, fragments, wide};
 use crate::opt::contract;
 

@@ -9,27 +9,8 @@ use panoply_ir::alu::Alu;
 use panoply_ir::kernel::{CollectiveOp, ExprId, Guard, LocalId, Mma, Scope};
 use panoply_ir::{DType, Scalar};
 
-use super::{Matrix, Size, Slab, Tiles};
-
-/// The largest tiles first: 64 or 32 own rows, 64 or 32 others. Which is the fastest nobody has measured on a card.
-pub(super) const SIZES: [Size; 5] =
-    [([4, 32], [16, 2], 64), ([4, 16], [16, 2], 0), ([4, 32], [8, 2], 64), ([4, 16], [8, 2], 0), ([4, 8], [4, 2], 0)];
-
-/// Elements that a step sums: widths are whole steps.
-pub(super) const UNIT: u64 = Mma::INNER as u64;
-
-/// Words beyond the length of a row, so that a fragment's rows use other banks.
-const SKEW: u64 = 4;
-
-/// Words from one row of so many elements to the next.
-pub(super) fn pitch(width: u64) -> u64 {
-    width.next_multiple_of(UNIT) / 2 + SKEW
-}
-
-/// Columns of a result of this width with those that fill its fragments.
-pub(super) fn padded(width: u64) -> u64 {
-    width.next_multiple_of(Mma::COLUMNS.into())
-}
+use super::super::tiling::{UNIT, padded, words};
+use super::{Matrix, Slab, Tiles};
 
 impl Tiles {
     /// The n-th row of a work-item's.
@@ -48,7 +29,7 @@ impl Tiles {
 
     /// Brings words of two elements.
     pub(super) fn bring_words(&mut self, from: Matrix, first: ExprId, to: Slab) {
-        let words = (pitch(to.width) - SKEW, to.rows / 2, padded(to.width));
+        let words = (words(to.width), to.rows / 2, padded(to.width));
         let (count, fast) = if to.turned { (words.1 * words.2, words.2) } else { (to.rows * words.0, words.0) };
         self.for_each(count, |tiles, at| {
             let (slow, quick) = tiles.split(at, fast);
@@ -109,7 +90,7 @@ impl Tiles {
         let count = self.columns() / 2;
         let nothing = self.nothing();
         let sums: Vec<LocalId> = (0..count).map(|_| self.b.declare("dot", nothing, true)).collect();
-        let [start, end, step] = [0, pitch(left.width) - SKEW, UNIT / 2].map(|number| self.b.index(number));
+        let [start, end, step] = [0, words(left.width), UNIT / 2].map(|number| self.b.index(number));
         let step = self.b.begin_for("step", start, end, step);
         let lines = [0, 1, 0, 1].map(|n| self.own_row(n));
         let a = self.words(left, lines, [0, 0, 4, 4], step);
