@@ -92,7 +92,9 @@ impl Tensor {
             inside = inside.bitand(&within);
         }
         let rows = self.reshaped([&[lead.iter().product()], rest].concat().into());
-        rows.check().map_err(|_| rows.clone())?;
+        if rows.is_mistake() {
+            return Err(rows);
+        }
         rows.counted(op)?;
         let places = places.where_(&inside, &places.literal(-1.0));
         if let Err(error) = places.check() {
@@ -181,6 +183,19 @@ impl Tensor {
         column[0] = length;
         let hit = last.ge(&last.literal(0.0)).reshaped(column.into());
         values.index_select(0, &last).where_(&hit, self)
+    }
+
+    /// Positions as a tensor, i32: `x.index_select(0, &Tensor::from_positions(&[0, 2]))`.
+    #[track_caller]
+    pub fn from_positions(positions: &[usize]) -> Tensor {
+        let numbers = positions.iter().map(|position| i32::try_from(*position).map_err(|_| position));
+        match numbers.collect::<Result<Vec<i32>, &usize>>() {
+            Ok(numbers) => Tensor::from_slice(&numbers, [numbers.len()]),
+            Err(position) => {
+                let message = format!("from_positions: {position} is more than the {} that an i32 holds", i32::MAX);
+                Tensor::mistake(Error::mistake(message).note("give positions as i64, with `Tensor::from_slice`"))
+            }
+        }
     }
 
     /// Elements at positions along an axis, which is replaced by the axes of `positions` (i32 or i64). Out of range: zero.
