@@ -364,7 +364,7 @@ impl<'d> Tracer<'d> {
             (Source::Detach | Source::Checkpoint(_), None) => Op::Reshape,
             (Source::Input(n), None) => self.input(tensor, *n)?,
             (Source::Value, None) => unreachable!("a given value is there from the start"),
-            (Source::Mistake(error), None) => return Err(error.clone()),
+            (Source::Mistake(mistake), None) => return Err(mistake.tell()),
         };
         Ok(self.graph.push(op, &inputs, node.shape.clone(), node.dtype))
     }

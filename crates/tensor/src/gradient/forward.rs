@@ -160,7 +160,8 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Bitcast | Op::Kernel(..) => None,
         Op::Alu(op) => {
             let each = moves.iter().enumerate().filter_map(|(at, moved)| Some((at, moved.as_ref()?)));
-            let terms = each.filter_map(|(at, moved)| partials(*op, inputs, y, moved)?.swap_remove(at));
+            let terms =
+                each.filter_map(|(at, moved)| partials(*op, inputs, y, moved, |wanted| wanted == at)?.swap_remove(at));
             terms.reduce(|sum, term| sum + term)
         }
         Op::Cast => {
