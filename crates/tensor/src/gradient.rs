@@ -21,6 +21,7 @@ use panoply_ir::{Alu, Error, Math, Result, Scalar, Shape};
 use crate::call::{Body, Given};
 use crate::capture::{Piece, State};
 use crate::checkpoint;
+use crate::hasher::{NodeMap, NodeSet};
 use crate::tensor::{Node, Source, Tensor};
 use flows::Flows;
 pub(crate) use forward::push_forward;
@@ -81,9 +82,9 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
     let mut flows = Flows::default();
     into.iter().for_each(|(tensor, flow)| flows.add(tensor, flow.clone()));
     let mut cut: Option<Tensor> = None;
-    for tensor in &order {
+    for tensor in order {
         let inputs = &tensor.0.inputs;
-        if !inputs.iter().any(|input| reaches.contains_key(&key(input))) {
+        if !inputs.iter().any(|input| reaches.contains(&key(input))) {
             continue;
         }
         let back = if let Source::Call(body, _) = &tensor.0.source {
@@ -107,18 +108,18 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
                 continue;
             }
             if let (Source::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
-                && reaches.contains_key(&key(right))
+                && reaches.contains(&key(right))
             {
                 flows.add_product(right, left, &flow);
             }
-            adjoint(tensor, &flow, |at| reaches.contains_key(&key(&inputs[at])))?
+            adjoint(tensor, &flow, |at| reaches.contains(&key(&inputs[at])))?
         };
         let Some(back) = back else {
             cut.get_or_insert_with(|| tensor.clone());
             continue;
         };
         for (input, flow) in inputs.iter().zip(back) {
-            if let (Some(flow), true) = (flow, reaches.contains_key(&key(input))) {
+            if let (Some(flow), true) = (flow, reaches.contains(&key(input))) {
                 flows.add(input, flow);
             }
         }
@@ -127,12 +128,12 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
 }
 
 /// The outputs of each call, in the order of their numbers, by the last of them that occurs.
-fn siblings(users_first: &[Tensor]) -> HashMap<*const Node, Vec<Tensor>> {
+fn siblings(users_first: &[&Tensor]) -> NodeMap<Vec<Tensor>> {
     let mut calls: HashMap<(*const Body, Vec<*const Node>), Vec<Tensor>> = HashMap::new();
     for tensor in users_first {
         if let Source::Call(body, _) = &tensor.0.source {
             let inputs = tensor.0.inputs.iter().map(key).collect();
-            calls.entry((Arc::as_ptr(body), inputs)).or_default().push(tensor.clone());
+            calls.entry((Arc::as_ptr(body), inputs)).or_default().push((*tensor).clone());
         }
     }
     let number = |tensor: &Tensor| match tensor.0.source {
@@ -172,18 +173,18 @@ fn key(tensor: &Tensor) -> *const Node {
 }
 
 /// Everything the roots depend on, users before inputs.
-fn reverse_order(roots: &[&Tensor]) -> Vec<Tensor> {
+fn reverse_order<'t>(roots: &[&'t Tensor]) -> Vec<&'t Tensor> {
     let mut order = crate::realize::inputs_first(roots, |_| false);
     order.reverse();
     order
 }
 
 /// The nodes from which a wanted one can be reached.
-fn reaching(users_first: &[Tensor], wanted: &[&Tensor]) -> HashMap<*const Node, ()> {
-    let mut reaches: HashMap<*const Node, ()> = wanted.iter().map(|tensor| (key(tensor), ())).collect();
+fn reaching(users_first: &[&Tensor], wanted: &[&Tensor]) -> NodeSet {
+    let mut reaches: NodeSet = wanted.iter().map(|tensor| key(tensor)).collect();
     for tensor in users_first.iter().rev() {
-        if tensor.0.inputs.iter().any(|input| reaches.contains_key(&key(input))) {
-            reaches.insert(key(tensor), ());
+        if tensor.0.inputs.iter().any(|input| reaches.contains(&key(input))) {
+            reaches.insert(key(tensor));
         }
     }
     reaches

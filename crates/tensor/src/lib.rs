@@ -22,6 +22,7 @@ mod dim;
 pub mod display;
 mod exchange;
 pub mod gradient;
+mod hasher;
 mod kernel;
 mod memory_plan;
 mod mistake;

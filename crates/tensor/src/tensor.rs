@@ -236,16 +236,22 @@ impl Tensor {
     /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
     #[track_caller]
     pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        Tensor::primitive_of(op, inputs.iter().map(|input| (*input).clone()).collect(), shape.into(), dtype)
+    }
+
+    /// The same over inputs that were made for it.
+    #[track_caller]
+    pub(crate) fn primitive_of(op: Op, inputs: Vec<Tensor>, shape: Shape, dtype: DType) -> Tensor {
         let adds = matches!(op, Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_));
-        if adds && dtype == DType::Bool && !inputs.iter().any(|input| input.is_mistake()) {
+        if adds && dtype == DType::Bool && !inputs.iter().any(Tensor::is_mistake) {
             let notes = inputs.iter().map(|input| format!("operand {input:?}"));
             let error = Error::mistake(format!("{op}: is not defined for bool; cast it, for example to i32"));
             return Tensor::mistake(notes.fold(error, Error::note));
         }
         if inputs.iter().any(|input| input.0.live.is_some()) {
-            return dim::primitive(op, inputs, shape.into(), dtype);
+            return dim::primitive(op, &inputs.iter().collect::<Vec<&Tensor>>(), shape, dtype);
         }
-        Tensor::step(Source::Op(op), inputs, shape.into(), dtype, None)
+        Tensor::over(Source::Op(op), inputs, shape, dtype, None)
     }
 
     /// A node that computes something of its inputs, on their device.
@@ -257,10 +263,22 @@ impl Tensor {
         dtype: DType,
         live: Option<Box<Live>>,
     ) -> Tensor {
+        Tensor::over(source, inputs.iter().map(|input| (*input).clone()).collect(), shape, dtype, live)
+    }
+
+    /// The same over inputs that were made for it.
+    #[track_caller]
+    pub(crate) fn over(
+        source: Source,
+        inputs: Vec<Tensor>,
+        shape: Shape,
+        dtype: DType,
+        live: Option<Box<Live>>,
+    ) -> Tensor {
         let mut device: Option<&Tensor> = None;
-        for input in inputs {
+        for input in &inputs {
             if input.is_mistake() {
-                return (*input).clone();
+                return input.clone();
             }
             match (device, &input.0.device) {
                 (None, Some(_)) => device = Some(input),
@@ -272,7 +290,6 @@ impl Tensor {
             }
         }
         let device = device.and_then(|tensor| tensor.0.device.clone());
-        let inputs = inputs.iter().map(|input| (*input).clone()).collect();
         Tensor::partly(source, inputs, shape, dtype, device, live)
     }
 

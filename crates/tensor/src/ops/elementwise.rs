@@ -48,10 +48,9 @@ impl Tensor {
                 }
             };
         }
-        let expanded: Vec<Tensor> = operands.iter().map(|operand| operand.expanded(&shape)).collect();
-        let inputs: Vec<&Tensor> = expanded.iter().collect();
+        let inputs = operands.iter().map(|operand| operand.expanded(&shape)).collect();
         let result = if op.is_comparison() { DType::Bool } else { dtype };
-        Tensor::primitive(Op::Alu(op), &inputs, shape, result)
+        Tensor::primitive_of(Op::Alu(op), inputs, shape, result)
     }
 
     /// Converts the elements as Rust's `as`: floats saturate to integers, NaN gives 0.
