@@ -95,6 +95,19 @@ impl Tensor {
         Tensor::host(bytemuck::cast_slice(data).into(), shape, T::DTYPE, Some(device.clone()), None)
     }
 
+    /// Positions as a tensor, i32: `x.index_select(0, &Tensor::from_positions(&[0, 2]))`.
+    #[track_caller]
+    pub fn from_positions(positions: &[usize]) -> Tensor {
+        let numbers = positions.iter().map(|position| i32::try_from(*position).map_err(|_| position));
+        match numbers.collect::<Result<Vec<i32>, &usize>>() {
+            Ok(numbers) => Tensor::from_slice(&numbers, [numbers.len()]),
+            Err(position) => {
+                let message = format!("from_positions: {position} is more than the {} that an i32 holds", i32::MAX);
+                Tensor::mistake(Error::mistake(message).note("give positions as i64, with `Tensor::from_slice`"))
+            }
+        }
+    }
+
     /// A tensor of elements given as bytes (little-endian, row-major) on the current device.
     #[track_caller]
     pub fn from_bytes(bytes: &[u8], shape: impl Into<Shape>, dtype: DType) -> Tensor {

@@ -185,19 +185,6 @@ impl Tensor {
         values.index_select(0, &last).where_(&hit, self)
     }
 
-    /// Positions as a tensor, i32: `x.index_select(0, &Tensor::from_positions(&[0, 2]))`.
-    #[track_caller]
-    pub fn from_positions(positions: &[usize]) -> Tensor {
-        let numbers = positions.iter().map(|position| i32::try_from(*position).map_err(|_| position));
-        match numbers.collect::<Result<Vec<i32>, &usize>>() {
-            Ok(numbers) => Tensor::from_slice(&numbers, [numbers.len()]),
-            Err(position) => {
-                let message = format!("from_positions: {position} is more than the {} that an i32 holds", i32::MAX);
-                Tensor::mistake(Error::mistake(message).note("give positions as i64, with `Tensor::from_slice`"))
-            }
-        }
-    }
-
     /// Elements at positions along an axis, which is replaced by the axes of `positions` (i32 or i64). Out of range: zero.
     #[track_caller]
     pub fn index_select(&self, axis: isize, positions: &Tensor) -> Tensor {
