@@ -1,16 +1,17 @@
 //! Shapes, broadcasting and axes, with NumPy's rules.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// Lengths of a tensor's axes, outermost first. No axes is a single element.
+/// Lengths of a tensor's axes, outermost first. No axes is a single element. A copy shares them: most nodes of a graph have a shape of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Shape(Vec<usize>);
+pub struct Shape(Arc<[usize]>);
 
 impl Shape {
     /// A shape of these lengths.
-    pub fn new(dims: impl Into<Vec<usize>>) -> Shape {
+    pub fn new(dims: impl Into<Arc<[usize]>>) -> Shape {
         Shape(dims.into())
     }
 
@@ -52,6 +53,9 @@ impl Shape {
 
     /// The shape both broadcast to: axes align at the end, a length of 1 stretches.
     pub fn broadcast(&self, other: &Shape) -> Result<Shape> {
+        if self == other {
+            return Ok(self.clone());
+        }
         let rank = self.rank().max(other.rank());
         let length = |shape: &Shape, axis: usize| {
             (axis + shape.rank()).checked_sub(rank).map_or(1, |position| shape.0[position])
@@ -61,7 +65,7 @@ impl Shape {
             (1, b) => Ok(b),
             (a, b) => Err(Error::mistake(format!("shapes {self} and {other} do not broadcast: {a} against {b}"))),
         });
-        joined.collect::<Result<Vec<usize>>>().map(Shape)
+        joined.collect::<Result<Vec<usize>>>().map(Shape::new)
     }
 }
 
@@ -74,18 +78,18 @@ impl fmt::Display for Shape {
 
 impl<const N: usize> From<[usize; N]> for Shape {
     fn from(dims: [usize; N]) -> Shape {
-        Shape(dims.to_vec())
+        Shape::new(dims)
     }
 }
 
 impl From<&[usize]> for Shape {
     fn from(dims: &[usize]) -> Shape {
-        Shape(dims.to_vec())
+        Shape::new(dims)
     }
 }
 
 impl From<Vec<usize>> for Shape {
     fn from(dims: Vec<usize>) -> Shape {
-        Shape(dims)
+        Shape::new(dims)
     }
 }

@@ -23,7 +23,7 @@ pub mod choice;
 pub mod device;
 pub mod env;
 pub mod launch;
-mod log;
+pub mod log;
 pub mod memory;
 pub mod profile;
 pub mod program;

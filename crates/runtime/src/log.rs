@@ -1,9 +1,9 @@
-//! Lines on stderr, as `PANOPLY_LOG` asks.
+//! Lines on stderr, as `PANOPLY_LOG` asks; of this crate and of those above it.
 
 use crate::env::{self, Level};
 
 /// What a user should do something about.
-pub(crate) fn warn(message: impl FnOnce() -> String) {
+pub fn warn(message: impl FnOnce() -> String) {
     write(Level::Warn, message);
 }
 

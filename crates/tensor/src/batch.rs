@@ -4,14 +4,14 @@
 //! axis in front ([`Batch::step`] says how, for each primitive), and all other steps stay what they are, computed once for
 //! all. So whatever the function is made of, gradients included, fuses and runs for all examples together.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::{DType, Error, Shape};
 
+use crate::hasher::NodeMap;
 use crate::realize::inputs_first;
-use crate::tensor::{Node, Source, Tensor};
+use crate::tensor::{Source, Tensor};
 
 impl Tensor {
     /// What `body` makes of each element along the first axis of the inputs, one after another along a new first axis. What
@@ -90,10 +90,10 @@ impl Batch {
     #[track_caller]
     pub fn apply<'a>(self, given: impl Iterator<Item = (&'a Tensor, Tensor)>, results: &[Tensor]) -> Vec<Tensor> {
         let key = |tensor: &Tensor| Arc::as_ptr(&tensor.0);
-        let mut whole: HashMap<*const Node, Tensor> = given.map(|(single, whole)| (key(single), whole)).collect();
+        let mut whole: NodeMap<Tensor> = given.map(|(single, whole)| (key(single), whole)).collect();
         let roots: Vec<&Tensor> = results.iter().collect();
         for tensor in inputs_first(&roots, |tensor| tensor.0.value.get().is_some()) {
-            if whole.contains_key(&key(&tensor)) || tensor.0.value.get().is_some() {
+            if whole.contains_key(&key(tensor)) || tensor.0.value.get().is_some() {
                 continue;
             }
             let inputs = tensor.0.inputs.iter().map(|input| match whole.get(&key(input)) {
@@ -102,7 +102,7 @@ impl Batch {
             });
             let inputs: Vec<Given> = inputs.collect();
             if inputs.iter().any(|input| input.each) {
-                whole.insert(key(&tensor), self.step(&tensor, &inputs));
+                whole.insert(key(tensor), self.step(tensor, &inputs));
             }
         }
         let one = |result: &Tensor| match whole.get(&key(result)) {

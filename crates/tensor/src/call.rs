@@ -23,6 +23,7 @@ use panoply_ir::{DType, Error, Result, Shape};
 use crate::batch::Batch;
 use crate::dim::{Dim, Live, Pattern, check_lengths, lengths, measured, pattern};
 use crate::gradient::{pull_back, push_forward};
+use crate::hasher::WordMap;
 use crate::realize::describe;
 use crate::settings::Settings;
 use crate::tensor::{Source, Tensor};
@@ -30,7 +31,7 @@ use crate::tensor::{Source, Tensor};
 /// Bodies kept in this process; at more, all are forgotten and traced again when they are needed.
 const CAPACITY: usize = 4096;
 
-static BODIES: LazyLock<Mutex<HashMap<Key, Arc<Body>>>> = LazyLock::new(Mutex::default);
+static BODIES: LazyLock<Mutex<WordMap<Key, Arc<Body>>>> = LazyLock::new(Mutex::default);
 
 /// What distinguishes two bodies.
 #[derive(PartialEq, Eq, Hash)]
@@ -554,6 +555,6 @@ fn of_each<'a>(one: &'a [Tensor], whole: &'a [Tensor], each: &'a [bool]) -> impl
     pairs.filter(|(_, each)| **each).map(|((one, whole), _)| (one, whole.clone()))
 }
 
-fn lock() -> std::sync::MutexGuard<'static, HashMap<Key, Arc<Body>>> {
+fn lock() -> std::sync::MutexGuard<'static, WordMap<Key, Arc<Body>>> {
     BODIES.lock().unwrap_or_else(PoisonError::into_inner)
 }

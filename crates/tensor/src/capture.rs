@@ -356,7 +356,7 @@ fn compute_held(results: &[Tensor], trace: u64) -> Result<()> {
         }
         Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => false,
     };
-    eval(&reached.iter().filter(pending).collect::<Vec<&Tensor>>())
+    eval(&reached.into_iter().filter(pending).collect::<Vec<&Tensor>>())
 }
 
 impl Kind {

@@ -7,13 +7,13 @@
 //!
 //! Source: Chen, Xu, Zhang and Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use panoply_ir::Result;
 use panoply_ir::graph::Op;
 
 use crate::gradient::pull_back;
+use crate::hasher::{NodeMap, NodeSet};
 use crate::realize::inputs_first;
 use crate::tensor::{Node, Source, Tensor};
 
@@ -46,7 +46,7 @@ impl Tensor {
         // Numbers passed at launch count as inputs: what the body makes of them alone, such as what a dropout drops, is large.
         let (mut from, mut captured): (Vec<&Tensor>, Vec<&Tensor>) = (inputs.to_vec(), Vec::new());
         let needed = inputs_first(&[&result], is_edge);
-        for tensor in &needed {
+        for tensor in needed {
             match tensor.0.source {
                 _ if is_input(tensor) => {}
                 _ if is_captured(tensor) => captured.push(tensor),
@@ -82,18 +82,18 @@ pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Opti
 }
 
 /// The lengths on the way to a tensor from others. They are kept: single numbers, by which axes are known to be equally long.
-fn lengths_of(to: &Tensor, from: &[Tensor]) -> HashMap<*const Node, Tensor> {
-    let from: HashSet<*const Node> = from.iter().map(at).collect();
+fn lengths_of(to: &Tensor, from: &[Tensor]) -> NodeMap<Tensor> {
+    let from: NodeSet = from.iter().map(at).collect();
     let all = inputs_first(&[to], |tensor| from.contains(&at(tensor)));
     let parts = all.iter().filter_map(|tensor| tensor.0.live.as_ref()).flat_map(|live| live.parts.iter().flatten());
     parts.map(|part| (at(&part.length), part.length.clone())).collect()
 }
 
 /// The steps that lead to a tensor from others, from those that are named for them.
-fn rebuilt(to: &Tensor, mut moved: HashMap<*const Node, Tensor>) -> Tensor {
-    let edges: HashSet<*const Node> = moved.keys().copied().collect();
+fn rebuilt(to: &Tensor, mut moved: NodeMap<Tensor>) -> Tensor {
+    let edges: NodeSet = moved.keys().copied().collect();
     for tensor in inputs_first(&[to], |tensor| edges.contains(&at(tensor))) {
-        if edges.contains(&at(&tensor)) {
+        if edges.contains(&at(tensor)) {
             continue;
         }
         let node = &tensor.0;
@@ -104,13 +104,13 @@ fn rebuilt(to: &Tensor, mut moved: HashMap<*const Node, Tensor>) -> Tensor {
             Source::Checkpoint(from) => Source::Checkpoint(*from),
             // Given, not made.
             Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
-                moved.insert(at(&tensor), tensor);
+                moved.insert(at(tensor), tensor.clone());
                 continue;
             }
         };
         let inputs = node.inputs.iter().map(|input| moved[&at(input)].clone()).collect();
         let again = tensor.again(source, inputs);
-        moved.insert(at(&tensor), again);
+        moved.insert(at(tensor), again);
     }
     moved.remove(&at(to)).expect("the walk ends at it")
 }

@@ -14,8 +14,8 @@ const EDGE: usize = 3;
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = &self.0;
-        if let Source::Mistake(error) = &node.source {
-            return write!(f, "mistake ({})", error.message());
+        if let Source::Mistake(mistake) = &node.source {
+            return write!(f, "mistake ({})", mistake.message());
         }
         match &node.live {
             Some(live) => write!(f, "{}{}", node.dtype, live.shown(&node.shape))?,

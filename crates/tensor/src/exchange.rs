@@ -46,8 +46,8 @@ pub fn exchange(old: &mut Vec<Tensor>, new: Vec<Tensor>) -> Result<Vec<Tensor>> 
 
 /// The leaves that nobody holds but these tensors, which are about to go, and what only they lead to.
 fn spent(reached: &Reached<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u32> {
-    // How many handles to each tensor are accounted for; the first is the one in the list of them all.
-    let mut known: Vec<usize> = vec![1; reached.order.len()];
+    // How many handles to each tensor are accounted for.
+    let mut known: Vec<usize> = vec![0; reached.order.len()];
     // Of data that are asked for the value stays.
     let leaf = |id: NodeId| matches!(reached.graph.node(id).op, Op::Leaf(_));
     let roots = roots.iter().filter_map(|root| reached.id(root)).filter(|id| !leaf(*id));

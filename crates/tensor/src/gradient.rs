@@ -21,6 +21,7 @@ use panoply_ir::{Alu, Error, Math, Result, Scalar, Shape};
 use crate::call::{Body, Given};
 use crate::capture::{Piece, State};
 use crate::checkpoint;
+use crate::hasher::{NodeMap, NodeSet};
 use crate::tensor::{Node, Source, Tensor};
 use flows::Flows;
 pub(crate) use forward::push_forward;
@@ -81,9 +82,9 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
     let mut flows = Flows::default();
     into.iter().for_each(|(tensor, flow)| flows.add(tensor, flow.clone()));
     let mut cut: Option<Tensor> = None;
-    for tensor in &order {
+    for tensor in order {
         let inputs = &tensor.0.inputs;
-        if !inputs.iter().any(|input| reaches.contains_key(&key(input))) {
+        if !inputs.iter().any(|input| reaches.contains(&key(input))) {
             continue;
         }
         let back = if let Source::Call(body, _) = &tensor.0.source {
@@ -107,18 +108,18 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
                 continue;
             }
             if let (Source::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
-                && reaches.contains_key(&key(right))
+                && reaches.contains(&key(right))
             {
                 flows.add_product(right, left, &flow);
             }
-            adjoint(tensor, &flow)?
+            adjoint(tensor, &flow, |at| reaches.contains(&key(&inputs[at])))?
         };
         let Some(back) = back else {
             cut.get_or_insert_with(|| tensor.clone());
             continue;
         };
         for (input, flow) in inputs.iter().zip(back) {
-            if let (Some(flow), true) = (flow, reaches.contains_key(&key(input))) {
+            if let (Some(flow), true) = (flow, reaches.contains(&key(input))) {
                 flows.add(input, flow);
             }
         }
@@ -127,12 +128,12 @@ pub(crate) fn pull_back(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Resul
 }
 
 /// The outputs of each call, in the order of their numbers, by the last of them that occurs.
-fn siblings(users_first: &[Tensor]) -> HashMap<*const Node, Vec<Tensor>> {
+fn siblings(users_first: &[&Tensor]) -> NodeMap<Vec<Tensor>> {
     let mut calls: HashMap<(*const Body, Vec<*const Node>), Vec<Tensor>> = HashMap::new();
     for tensor in users_first {
         if let Source::Call(body, _) = &tensor.0.source {
             let inputs = tensor.0.inputs.iter().map(key).collect();
-            calls.entry((Arc::as_ptr(body), inputs)).or_default().push(tensor.clone());
+            calls.entry((Arc::as_ptr(body), inputs)).or_default().push((*tensor).clone());
         }
     }
     let number = |tensor: &Tensor| match tensor.0.source {
@@ -172,26 +173,26 @@ fn key(tensor: &Tensor) -> *const Node {
 }
 
 /// Everything the roots depend on, users before inputs.
-fn reverse_order(roots: &[&Tensor]) -> Vec<Tensor> {
+fn reverse_order<'t>(roots: &[&'t Tensor]) -> Vec<&'t Tensor> {
     let mut order = crate::realize::inputs_first(roots, |_| false);
     order.reverse();
     order
 }
 
 /// The nodes from which a wanted one can be reached.
-fn reaching(users_first: &[Tensor], wanted: &[&Tensor]) -> HashMap<*const Node, ()> {
-    let mut reaches: HashMap<*const Node, ()> = wanted.iter().map(|tensor| (key(tensor), ())).collect();
+fn reaching(users_first: &[&Tensor], wanted: &[&Tensor]) -> NodeSet {
+    let mut reaches: NodeSet = wanted.iter().map(|tensor| key(tensor)).collect();
     for tensor in users_first.iter().rev() {
-        if tensor.0.inputs.iter().any(|input| reaches.contains_key(&key(input))) {
-            reaches.insert(key(tensor), ());
+        if tensor.0.inputs.iter().any(|input| reaches.contains(&key(input))) {
+            reaches.insert(key(tensor));
         }
     }
     reaches
 }
 
-/// What flows back to each input of `y` when `g` flows into it; `None` inside for an input without a derivative, `None`
-/// outside if the operation has none at all.
-fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
+/// What flows back to each input of `y` when `g` flows into it; `None` inside for an input without a derivative or that is not wanted,
+/// `None` outside if the operation has none at all.
+fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Option<Vec<Option<Tensor>>>> {
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
         Source::Op(op) => op,
@@ -203,7 +204,7 @@ fn adjoint(y: &Tensor, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let x = || x.expect("this primitive has an input");
     match op {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Bitcast => Ok(None),
-        Op::Alu(op) => Ok(partials(*op, inputs, y, g)),
+        Op::Alu(op) => Ok(partials(*op, inputs, y, g, wanted)),
         Op::Cast => {
             if y.dtype().is_float() && x().dtype().is_float() {
                 one(g.cast(x().dtype()))
@@ -343,11 +344,19 @@ fn slice_adjoint(x: &Tensor, g: &Tensor, slices: &[Slice]) -> Tensor {
     flow
 }
 
-/// `g` times the partial derivative of a scalar operation with respect to each operand.
-fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<Tensor>>> {
+/// `g` times the partial derivatives of a scalar operation with respect to those operands that are wanted.
+fn partials(
+    op: Alu,
+    x: &[Tensor],
+    y: &Tensor,
+    g: &Tensor,
+    wanted: impl Fn(usize) -> bool,
+) -> Option<Vec<Option<Tensor>>> {
     let number = |value: f64| g.literal(value);
     let one = |flow: Tensor| Some(vec![Some(flow)]);
-    let two = |left: Tensor, right: Tensor| Some(vec![Some(left), Some(right)]);
+    let each = |flows: &[&dyn Fn() -> Tensor]| {
+        Some(flows.iter().enumerate().map(|(at, flow)| wanted(at).then(flow)).collect::<Vec<Option<Tensor>>>())
+    };
     if !g.dtype().is_float() || !y.dtype().is_float() {
         return None;
     }
@@ -369,32 +378,33 @@ fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<
         Alu::Sqrt => one(g * number(0.5) / y),
         // Flat between jumps: the derivative is zero wherever there is one, as in PyTorch.
         Alu::Floor | Alu::Ceil | Alu::Round | Alu::Trunc => one(x[0].zeros_like()),
-        Alu::Add => two(g.clone(), g.clone()),
-        Alu::Sub => two(g.clone(), -g),
-        Alu::Mul => two(g * &x[1], g * &x[0]),
-        Alu::Div => two(g / &x[1], -(g * y / &x[1])),
-        Alu::Rem => two(g.clone(), -(g * (&x[0] / &x[1]).trunc())),
+        Alu::Add => each(&[&|| g.clone(), &|| g.clone()]),
+        Alu::Sub => each(&[&|| g.clone(), &|| -g]),
+        Alu::Mul => each(&[&|| g * &x[1], &|| g * &x[0]]),
+        Alu::Div => each(&[&|| g / &x[1], &|| -(g * y / &x[1])]),
+        Alu::Rem => each(&[&|| g.clone(), &|| -(g * (&x[0] / &x[1]).trunc())]),
         Alu::Min | Alu::Max => {
             // Equal operands share the flow.
             let (less, greater) = (Tensor::alu(Alu::Lt, &[&x[0], &x[1]]), Tensor::alu(Alu::Lt, &[&x[1], &x[0]]));
             let (left, right) = if op == Alu::Max { (greater, less) } else { (less, greater) };
             let (zero, half) = (number(0.0), g * number(0.5));
             let side = |mine: &Tensor, theirs: &Tensor| g.where_(mine, &zero.where_(theirs, &half));
-            two(side(&left, &right), side(&right, &left))
+            each(&[&|| side(&left, &right), &|| side(&right, &left)])
         }
         Alu::Pow => {
             // x^0 is a constant, where x is 0 too.
-            let less = x[1].where_(&x[1].eq(&number(0.0)), &(&x[1] - number(1.0)));
-            let base = g * &x[1] * x[0].pow(&less);
+            let less = || x[1].where_(&x[1].eq(&number(0.0)), &(&x[1] - number(1.0)));
             // x^y does not change with y where x is 0.
-            let logarithm = number(0.0).where_(&x[0].eq(&number(0.0)), &x[0].ln());
-            two(base, g * y * logarithm)
+            let logarithm = || number(0.0).where_(&x[0].eq(&number(0.0)), &x[0].ln());
+            each(&[&|| g * &x[1] * x[0].pow(&less()), &|| g * y * logarithm()])
         }
         Alu::Select => {
             let zero = number(0.0);
-            Some(vec![None, Some(g.where_(&x[0], &zero)), Some(zero.where_(&x[0], g))])
+            let mut flows = each(&[&|| zero.clone(), &|| g.where_(&x[0], &zero), &|| zero.where_(&x[0], g)])?;
+            flows[0] = None;
+            Some(flows)
         }
-        Alu::Fma => Some(vec![Some(g * &x[1]), Some(g * &x[0]), Some(g.clone())]),
+        Alu::Fma => each(&[&|| g * &x[1], &|| g * &x[0], &|| g.clone()]),
         Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
         Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => None,
     }

@@ -8,7 +8,7 @@
 //! In reading order: [`tensor`] (the handle and its node), [`ops`] (every operation as an expression over the primitives of
 //! [`panoply_ir::graph::Op`]), [`call`] (operations that count as one node), [`gradient`] (one match over the primitives,
 //! and one for the forward direction), `batch` (functions of one example for many), `dim` (lengths that a plan does not know),
-//! `capture` (functions that are built once),
+//! `capture` (functions that are built once), `mistake` (what a tensor carries in place of a value),
 //! [`random`], [`realize`], `exchange` (new values in the memory of old ones), `memory_plan`, [`display`], [`conformance`] (what every device must compute).
 
 #![forbid(unsafe_code)]
@@ -22,8 +22,10 @@ mod dim;
 pub mod display;
 mod exchange;
 pub mod gradient;
+mod hasher;
 mod kernel;
 mod memory_plan;
+mod mistake;
 pub mod ops;
 mod plan_cache;
 pub mod random;

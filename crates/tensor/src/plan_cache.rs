@@ -15,6 +15,8 @@ use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::{Result, Scalar};
 use panoply_runtime::{Device, Epilogue, Grid, LaunchArg, Place, Prepared, Recorded, Source, Storage, Work};
 
+use crate::hasher::WordMap;
+
 /// Programs kept for each device.
 const CAPACITY: usize = 512;
 
@@ -28,7 +30,7 @@ static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(
 type Plans = HashMap<(Device, Options), Programs>;
 
 /// The programs of one device, each with when it was last used.
-type Programs = HashMap<Arc<Graph>, (Arc<Ready>, u64)>;
+type Programs = WordMap<Arc<Graph>, (Arc<Ready>, u64)>;
 
 struct Counts {
     plans: AtomicU64,

@@ -129,7 +129,7 @@ impl Rng {
         Tensor::call("random normal", [&a, &b, &c, &d, &e, &f, &g, &h], shape, |[a, b, c, d, e, f, g, h], shape| {
             let (radius, angle) = (uniform([a, b, c, d], shape), uniform([e, f, g, h], shape));
             // 1 - u lies in (0, 1], where the logarithm is finite.
-            let radius = (radius.rsub(1.0).ln() * -2.0).sqrt();
+            let radius = ((1.0 - radius).ln() * -2.0).sqrt();
             radius * (angle * std::f64::consts::TAU).cos()
         })
     }

@@ -4,15 +4,14 @@
 //! so that the same program gives an equal graph on every step. Equal graphs share a plan: a training loop compiles once.
 //! Numbers given by the user are slots, outside the graph, so changing a learning rate never compiles again.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
-use panoply_ir::graph::{Graph, NodeId, Op};
+use panoply_ir::graph::{self, Graph, NodeId, Op};
 use panoply_ir::{Element, Error, ErrorKind, Result, Scalar};
 use panoply_runtime::{Buffer, Device, Reading, Storage};
 
+use crate::hasher::{NodeMap, NodeSet};
 use crate::plan_cache;
 use crate::random::Word;
 use crate::tensor::{Node, Source, Tensor};
@@ -212,11 +211,11 @@ impl<'a> Traced<'a> {
 
 /// The tensors that a graph was made of.
 pub(crate) struct Reached<'t> {
-    /// One for each node of the graph, held once here.
-    pub order: &'t [Tensor],
+    /// One for each node of the graph.
+    pub order: &'t [&'t Tensor],
     pub graph: &'t Graph,
     pub leaves: &'t [Storage],
-    ids: &'t PointerMap<NodeId>,
+    ids: &'t NodeMap<NodeId>,
 }
 
 impl Reached<'_> {
@@ -307,7 +306,7 @@ struct Tracer<'d> {
     leaves: Vec<Storage>,
     slots: Vec<Scalar>,
     ties: Vec<Tie>,
-    ids: PointerMap<NodeId>,
+    ids: NodeMap<NodeId>,
 }
 
 /// A leaf or a slot that is given.
@@ -318,7 +317,7 @@ enum Tie {
 
 impl<'d> Tracer<'d> {
     /// The graph of all that the roots depend on, and the tensor of each of its nodes.
-    fn trace(scene: Scene<'d>, roots: &[&Tensor]) -> Result<(Tracer<'d>, Vec<Tensor>)> {
+    fn trace<'t>(scene: Scene<'d>, roots: &[&'t Tensor]) -> Result<(Tracer<'d>, Vec<&'t Tensor>)> {
         let order = inputs_first(roots, |tensor| tensor.0.value.get().is_some());
         let mut tracer = Tracer {
             scene,
@@ -326,7 +325,7 @@ impl<'d> Tracer<'d> {
             leaves: Vec::new(),
             slots: Vec::new(),
             ties: Vec::new(),
-            ids: PointerMap::with_capacity_and_hasher(order.len(), BuildHasherDefault::default()),
+            ids: NodeMap::with_capacity_and_hasher(order.len(), Default::default()),
         };
         tracer.graph.nodes.reserve(order.len());
         for tensor in &order {
@@ -364,9 +363,10 @@ impl<'d> Tracer<'d> {
             (Source::Detach | Source::Checkpoint(_), None) => Op::Reshape,
             (Source::Input(n), None) => self.input(tensor, *n)?,
             (Source::Value, None) => unreachable!("a given value is there from the start"),
-            (Source::Mistake(error), None) => return Err(error.clone()),
+            (Source::Mistake(mistake), None) => return Err(mistake.tell()),
         };
-        Ok(self.graph.push(op, &inputs, node.shape.clone(), node.dtype))
+        self.graph.nodes.push(graph::Node { op, inputs, shape: node.shape.clone(), dtype: node.dtype });
+        Ok(NodeId(self.graph.nodes.len() as u32 - 1))
     }
 
     fn leaf(&mut self, storage: Storage) -> Result<Op> {
@@ -448,12 +448,12 @@ fn holds_data(name: &str) -> Error {
 }
 
 /// Everything the roots depend on, each once, inputs before users. What `is_leaf` says is not entered.
-pub(crate) fn inputs_first(roots: &[&Tensor], is_leaf: impl Fn(&Tensor) -> bool) -> Vec<Tensor> {
+pub(crate) fn inputs_first<'t>(roots: &[&'t Tensor], is_leaf: impl Fn(&Tensor) -> bool) -> Vec<&'t Tensor> {
     let mut order = Vec::new();
-    let mut seen: HashSet<*const Node, BuildHasherDefault<PointerHasher>> = HashSet::default();
+    let mut seen = NodeSet::default();
+    // A tensor, and how many of its inputs were entered.
+    let mut path: Vec<(&Tensor, usize)> = Vec::new();
     for root in roots {
-        // A tensor, and how many of its inputs were entered.
-        let mut path: Vec<(&Tensor, usize)> = Vec::new();
         if seen.insert(Arc::as_ptr(&root.0)) {
             path.push((root, 0));
         }
@@ -467,31 +467,11 @@ pub(crate) fn inputs_first(roots: &[&Tensor], is_leaf: impl Fn(&Tensor) -> bool)
                     }
                 }
                 None => {
-                    order.push((*tensor).clone());
+                    order.push(*tensor);
                     path.pop();
                 }
             }
         }
     }
     order
-}
-
-type PointerMap<V> = HashMap<*const Node, V, BuildHasherDefault<PointerHasher>>;
-
-/// Addresses are unique already: one multiplication spreads them (Fibonacci hashing).
-#[derive(Default)]
-pub(crate) struct PointerHasher(u64);
-
-impl Hasher for PointerHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_usize(*byte as usize));
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-    }
 }

@@ -4,7 +4,7 @@
 //! are loops, never recursion, so a chain of a million operations is as safe as one of three.
 
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use panoply_ir::graph::Op;
@@ -13,7 +13,9 @@ use panoply_runtime::{Device, Storage};
 
 use crate::call::Body;
 use crate::dim::{self, Live};
+use crate::mistake::Mistake;
 use crate::random::Word;
+use crate::realize::inputs_first;
 
 /// A lazy multi-dimensional array on a device.
 #[derive(Clone)]
@@ -22,6 +24,9 @@ pub struct Tensor(pub(crate) Arc<Node>);
 /// Nodes one after another that wait for somebody to ask. Then the last of them is computed, so that a program that never asks has no more
 /// than that to do, and plans equal stretches once.
 const MOST_PENDING: u32 = 1 << 14;
+
+/// The depth of what waits for a function's inputs: nothing can be computed before they are there.
+const FOR_INPUTS: u32 = u32::MAX;
 
 pub(crate) struct Node {
     pub source: Source,
@@ -35,8 +40,10 @@ pub(crate) struct Node {
     pub place: &'static Location<'static>,
     /// Larger than that of every node made before.
     pub serial: u64,
-    /// The longest way, in nodes, to what had a value or needed none when this was made.
+    /// The longest way, in nodes, to what was given or is made of numbers alone.
     pub depth: u32,
+    /// Whether it was among what waited too long.
+    pub seen: AtomicBool,
     /// The value, once somebody asked.
     pub value: OnceLock<Storage>,
 }
@@ -60,7 +67,7 @@ pub(crate) enum Source {
     /// that history begins with beside.
     Checkpoint(usize),
     /// What the caller did wrong; shape and dtype mean nothing.
-    Mistake(Error),
+    Mistake(Mistake),
 }
 
 impl Tensor {
@@ -86,6 +93,19 @@ impl Tensor {
             )));
         }
         Tensor::host(bytemuck::cast_slice(data).into(), shape, T::DTYPE, Some(device.clone()), None)
+    }
+
+    /// Positions as a tensor, i32: `x.index_select(0, &Tensor::from_positions(&[0, 2]))`.
+    #[track_caller]
+    pub fn from_positions(positions: &[usize]) -> Tensor {
+        let numbers = positions.iter().map(|position| i32::try_from(*position).map_err(|_| position));
+        match numbers.collect::<Result<Vec<i32>, &usize>>() {
+            Ok(numbers) => Tensor::from_slice(&numbers, [numbers.len()]),
+            Err(position) => {
+                let message = format!("from_positions: {position} is more than the {} that an i32 holds", i32::MAX);
+                Tensor::mistake(Error::mistake(message).note("give positions as i64, with `Tensor::from_slice`"))
+            }
+        }
     }
 
     /// A tensor of elements given as bytes (little-endian, row-major) on the current device.
@@ -169,7 +189,7 @@ impl Tensor {
         let place = Location::caller();
         let error = error.at(place);
         assert!(!panoply_runtime::env::panic_on_mistake(), "{error}");
-        Tensor::new(Source::Mistake(error), Vec::new(), Shape::default(), DType::F32, None)
+        Tensor::new(Source::Mistake(Mistake::new(error)), Vec::new(), Shape::default(), DType::F32, None)
     }
 
     #[track_caller]
@@ -198,20 +218,30 @@ impl Tensor {
                 "{dtype}{shape} has more elements than there are addresses"
             )));
         }
-        let (place, serial, depth) = (Location::caller(), Node::next_serial(), Node::depth_over(&inputs));
+        let depth = match &source {
+            Source::Input(_) | Source::Slot(_, Some(_)) => FOR_INPUTS,
+            _ if device.is_none() => 0,
+            _ => inputs.iter().map(|Tensor(input)| input.depth).max().map_or(0, |deepest| deepest.saturating_add(1)),
+        };
+        let (place, serial, seen) = (Location::caller(), Node::next_serial(), AtomicBool::new(false));
         let value = OnceLock::new();
-        let tensor = Tensor(Arc::new(Node { source, inputs, shape, dtype, live, device, place, serial, depth, value }));
+        let node = Node { source, inputs, shape, dtype, live, device, place, serial, depth, seen, value };
+        let tensor = Tensor(Arc::new(node));
         if depth > 0 && depth.is_multiple_of(MOST_PENDING) {
             tensor.relieve();
         }
         tensor
     }
 
-    /// Computes what has waited too long. What cannot be computed yet, in a function under trace for instance, waits on, and a failure is
-    /// met again by whoever asks for the value.
+    /// Computes this if so much waits for it; a failure is met again by whoever asks for the value.
+    ///
+    /// What waits is counted once: only the last of it has a value then, and a gradient comes by all the others again.
     #[cold]
     fn relieve(&self) {
-        if self.0.device.is_some() && !self.is_mistake() {
+        let has_value = |tensor: &Tensor| tensor.0.value.get().is_some();
+        let mut waiting = inputs_first(&[self], has_value);
+        waiting.retain(|tensor| !has_value(tensor) && !tensor.0.seen.swap(true, Ordering::Relaxed));
+        if waiting.len() >= MOST_PENDING as usize {
             drop(self.eval());
         }
     }
@@ -219,16 +249,22 @@ impl Tensor {
     /// A primitive over inputs whose shapes and types the caller has checked. The leftmost mistake among them wins.
     #[track_caller]
     pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        Tensor::primitive_of(op, inputs.iter().map(|input| (*input).clone()).collect(), shape.into(), dtype)
+    }
+
+    /// The same over inputs that were made for it.
+    #[track_caller]
+    pub(crate) fn primitive_of(op: Op, inputs: Vec<Tensor>, shape: Shape, dtype: DType) -> Tensor {
         let adds = matches!(op, Op::Reduce(..) | Op::Scan(..) | Op::MatMul | Op::ScatterAdd(_));
-        if adds && dtype == DType::Bool && !inputs.iter().any(|input| input.is_mistake()) {
+        if adds && dtype == DType::Bool && !inputs.iter().any(Tensor::is_mistake) {
             let notes = inputs.iter().map(|input| format!("operand {input:?}"));
             let error = Error::mistake(format!("{op}: is not defined for bool; cast it, for example to i32"));
             return Tensor::mistake(notes.fold(error, Error::note));
         }
         if inputs.iter().any(|input| input.0.live.is_some()) {
-            return dim::primitive(op, inputs, shape.into(), dtype);
+            return dim::primitive(op, &inputs.iter().collect::<Vec<&Tensor>>(), shape, dtype);
         }
-        Tensor::step(Source::Op(op), inputs, shape.into(), dtype, None)
+        Tensor::over(Source::Op(op), inputs, shape, dtype, None)
     }
 
     /// A node that computes something of its inputs, on their device.
@@ -240,10 +276,22 @@ impl Tensor {
         dtype: DType,
         live: Option<Box<Live>>,
     ) -> Tensor {
+        Tensor::over(source, inputs.iter().map(|input| (*input).clone()).collect(), shape, dtype, live)
+    }
+
+    /// The same over inputs that were made for it.
+    #[track_caller]
+    pub(crate) fn over(
+        source: Source,
+        inputs: Vec<Tensor>,
+        shape: Shape,
+        dtype: DType,
+        live: Option<Box<Live>>,
+    ) -> Tensor {
         let mut device: Option<&Tensor> = None;
-        for input in inputs {
+        for input in &inputs {
             if input.is_mistake() {
-                return (*input).clone();
+                return input.clone();
             }
             match (device, &input.0.device) {
                 (None, Some(_)) => device = Some(input),
@@ -255,7 +303,6 @@ impl Tensor {
             }
         }
         let device = device.and_then(|tensor| tensor.0.device.clone());
-        let inputs = inputs.iter().map(|input| (*input).clone()).collect();
         Tensor::partly(source, inputs, shape, dtype, device, live)
     }
 
@@ -270,10 +317,10 @@ impl Tensor {
         matches!(self.0.source, Source::Mistake(_))
     }
 
-    /// The mistake this value carries, if any; free.
+    /// The mistake this value carries, if any; free. One that is dropped and that nobody was told of is logged.
     pub fn check(&self) -> Result<()> {
         match &self.0.source {
-            Source::Mistake(error) => Err(error.clone()),
+            Source::Mistake(mistake) => Err(mistake.tell()),
             _ => Ok(()),
         }
     }
@@ -341,12 +388,6 @@ impl Node {
     pub fn next_serial() -> u64 {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         SERIAL.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The depth of a node over these.
-    fn depth_over(inputs: &[Tensor]) -> u32 {
-        let depth = |Tensor(input): &Tensor| if input.value.get().is_some() { 0 } else { input.depth };
-        inputs.iter().map(depth).max().map_or(0, |deepest| deepest.saturating_add(1))
     }
 
     /// The inputs that its value is made of.

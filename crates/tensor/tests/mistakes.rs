@@ -93,7 +93,7 @@ fn movement_mistakes_name_their_operand() {
             (a.permute([0, 0]), "permute: [0, 0] does not name each axis"),
             (a.pad(&[(1, 1)]), "pad: 1 widths"),
             (Tensor::concat(&[a.clone(), ones(&[4, 5])], 0), "concat: "),
-            (Tensor::concat(&[], 0), "concat: no tensors were given"),
+            (Tensor::concat(Vec::<Tensor>::new(), 0), "concat: no tensors were given"),
             (a.squeeze(0), "squeeze: axis 0"),
         ] {
             let error = told(&wrong);

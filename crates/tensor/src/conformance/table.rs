@@ -39,7 +39,7 @@ pub const ROWS: &[Row] = &[
     smooth("mul a column", &[A, any(&[5, 1])], |x| &x[0] * &x[1]),
     smooth("div", &[A, POSITIVE], |x| &x[0] / &x[1]),
     smooth("outer", &[any(&[5, 1]), any(&[1, 7])], |x| &x[0] * &x[1]),
-    smooth("number", &[A], |x| x[0].rsub(3.0) * 0.5 / 1.5),
+    smooth("number", &[A], |x| (3.0 - &x[0]) * 0.5 / 1.5),
     smooth("maximum", &[A, B], |x| x[0].maximum(&x[1])),
     smooth("minimum", &[A, B], |x| x[0].minimum(&x[1])),
     smooth("pow", &[POSITIVE, B], |x| x[0].pow(&x[1])),

@@ -19,10 +19,7 @@ pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: Shape, dtype: DType) 
         return (*mistake).clone();
     }
     match carried(&op, inputs, &shape) {
-        Ok((inputs, parts)) => {
-            let inputs: Vec<&Tensor> = inputs.iter().collect();
-            Tensor::step(Source::Op(op), &inputs, shape, dtype, Live::of(parts))
-        }
+        Ok((inputs, parts)) => Tensor::over(Source::Op(op), inputs, shape, dtype, Live::of(parts)),
         Err(error) => Tensor::mistake(error),
     }
 }

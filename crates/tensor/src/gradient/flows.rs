@@ -1,11 +1,10 @@
 //! What flows back into each tensor, gathered until all of its users have been seen.
 
-use std::collections::HashMap;
-
 use panoply_ir::graph::{Op, Slice};
 
 use super::key;
-use crate::tensor::{Node, Source, Tensor};
+use crate::hasher::NodeMap;
+use crate::tensor::{Source, Tensor};
 
 /// Products with one matrix from which what flows to it is one product of all their rows, rather than a sum of products.
 const FEW_PRODUCTS: usize = 4;
@@ -13,7 +12,7 @@ const FEW_PRODUCTS: usize = 4;
 /// The flows into tensors, by tensor.
 #[derive(Default)]
 pub struct Flows {
-    found: HashMap<*const Node, Flow>,
+    found: NodeMap<Flow>,
 }
 
 #[derive(Default)]

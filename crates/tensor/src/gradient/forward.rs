@@ -7,7 +7,6 @@
 //!
 //! Source: Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 3.
 
-use std::collections::HashMap;
 use std::panic::Location;
 
 use panoply_ir::graph::Op;
@@ -15,7 +14,8 @@ use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{Error, Result};
 
 use super::{PulledBack, key, no_path, partials, product_adjoint, pull_back, share_of_extremes};
-use crate::tensor::{Node, Source, Tensor};
+use crate::hasher::NodeMap;
+use crate::tensor::{Source, Tensor};
 
 impl Tensor {
     /// How this moves when each of `wanted` moves by its direction, a tensor like it: the Jacobian-vector product, in this
@@ -126,20 +126,20 @@ pub(crate) struct Pushed {
 /// How `y` moves when the wanted tensors move by these directions.
 pub(crate) fn push_forward(y: &Tensor, wanted: &[&Tensor], directions: &[&Tensor]) -> Result<Pushed> {
     let given = wanted.iter().zip(directions).map(|(tensor, direction)| (key(tensor), (*direction).clone()));
-    let mut moves: HashMap<*const Node, Tensor> = given.collect();
+    let mut moves: NodeMap<Tensor> = given.collect();
     let mut cut = None;
     let is_wanted = |tensor: &Tensor| wanted.iter().any(|other| other.is_same(tensor));
     for tensor in crate::realize::inputs_first(&[y], is_wanted) {
-        if is_wanted(&tensor) {
+        if is_wanted(tensor) {
             continue;
         }
         let inputs: Vec<Option<Tensor>> = tensor.0.inputs.iter().map(|input| moves.get(&key(input)).cloned()).collect();
         if inputs.iter().all(Option::is_none) {
             continue;
         }
-        match tangent(&tensor, &inputs)? {
-            Some(moved) => drop(moves.insert(key(&tensor), moved.summand_of(&tensor))),
-            None => drop(cut.get_or_insert(tensor)),
+        match tangent(tensor, &inputs)? {
+            Some(moved) => drop(moves.insert(key(tensor), moved.summand_of(tensor))),
+            None => drop(cut.get_or_insert_with(|| tensor.clone())),
         }
     }
     Ok(Pushed { moved: moves.remove(&key(y)), cut })
@@ -160,7 +160,8 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Bitcast | Op::Kernel(..) => None,
         Op::Alu(op) => {
             let each = moves.iter().enumerate().filter_map(|(at, moved)| Some((at, moved.as_ref()?)));
-            let terms = each.filter_map(|(at, moved)| partials(*op, inputs, y, moved)?.swap_remove(at));
+            let terms =
+                each.filter_map(|(at, moved)| partials(*op, inputs, y, moved, |wanted| wanted == at)?.swap_remove(at));
             terms.reduce(|sum, term| sum + term)
         }
         Op::Cast => {

@@ -48,10 +48,9 @@ impl Tensor {
                 }
             };
         }
-        let expanded: Vec<Tensor> = operands.iter().map(|operand| operand.expanded(&shape)).collect();
-        let inputs: Vec<&Tensor> = expanded.iter().collect();
+        let inputs = operands.iter().map(|operand| operand.expanded(&shape)).collect();
         let result = if op.is_comparison() { DType::Bool } else { dtype };
-        Tensor::primitive(Op::Alu(op), &inputs, shape, result)
+        Tensor::primitive_of(Op::Alu(op), inputs, shape, result)
     }
 
     /// Converts the elements as Rust's `as`: floats saturate to integers, NaN gives 0.
@@ -91,10 +90,10 @@ impl Tensor {
         Tensor::alu(Alu::Select, &[condition, self, other])
     }
 
-    /// `other` is subtracted from a number: `number - self`.
+    /// `number - self`, which says the same.
     #[track_caller]
     pub fn rsub(&self, number: f64) -> Tensor {
-        Tensor::alu(Alu::Sub, &[&self.scalar_like(number), self])
+        number - self
     }
 
     /// x times x.
@@ -240,29 +239,14 @@ binary! {
 }
 
 macro_rules! operator {
-    ($($trait:ident $method:ident $alu:ident;)*) => {$(
+    ($($trait:ident $method:ident $alu:ident, $assign:ident $assigned:ident;)*) => {$(
         operator!(@pair $trait $method $alu, Tensor, Tensor, |right| &right);
         operator!(@pair $trait $method $alu, Tensor, &Tensor, |right| right);
         operator!(@pair $trait $method $alu, &Tensor, Tensor, |right| &right);
         operator!(@pair $trait $method $alu, &Tensor, &Tensor, |right| right);
-
-        impl std::ops::$trait<f64> for &Tensor {
-            type Output = Tensor;
-
-            #[track_caller]
-            fn $method(self, right: f64) -> Tensor {
-                Tensor::alu(Alu::$alu, &[self, &self.scalar_like(right)])
-            }
-        }
-
-        impl std::ops::$trait<f64> for Tensor {
-            type Output = Tensor;
-
-            #[track_caller]
-            fn $method(self, right: f64) -> Tensor {
-                Tensor::alu(Alu::$alu, &[&self, &self.scalar_like(right)])
-            }
-        }
+        operator!(@number $trait $method $alu, $assign $assigned, Tensor);
+        operator!(@number $trait $method $alu, $assign $assigned, &Tensor);
+        operator!(@assign $trait $method, $assign $assigned, f64);
     )*};
     (@pair $trait:ident $method:ident $alu:ident, $left:ty, $right:ty, |$value:ident| $borrow:expr) => {
         impl std::ops::$trait<$right> for $left {
@@ -275,14 +259,44 @@ macro_rules! operator {
             }
         }
     };
+    (@number $trait:ident $method:ident $alu:ident, $assign:ident $assigned:ident, $tensor:ty) => {
+        impl std::ops::$trait<f64> for $tensor {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn $method(self, right: f64) -> Tensor {
+                Tensor::alu(Alu::$alu, &[&self, &self.scalar_like(right)])
+            }
+        }
+
+        impl std::ops::$trait<$tensor> for f64 {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn $method(self, right: $tensor) -> Tensor {
+                Tensor::alu(Alu::$alu, &[&right.scalar_like(self), &right])
+            }
+        }
+
+        operator!(@assign $trait $method, $assign $assigned, $tensor);
+    };
+    (@assign $trait:ident $method:ident, $assign:ident $assigned:ident, $right:ty) => {
+        /// The tensor of this name becomes another; who holds the one before keeps it.
+        impl std::ops::$assign<$right> for Tensor {
+            #[track_caller]
+            fn $assigned(&mut self, right: $right) {
+                *self = std::ops::$trait::$method(&*self, right);
+            }
+        }
+    };
 }
 
 operator! {
-    Add add Add;
-    Sub sub Sub;
-    Mul mul Mul;
-    Div div Div;
-    Rem rem Rem;
+    Add add Add, AddAssign add_assign;
+    Sub sub Sub, SubAssign sub_assign;
+    Mul mul Mul, MulAssign mul_assign;
+    Div div Div, DivAssign div_assign;
+    Rem rem Rem, RemAssign rem_assign;
 }
 
 impl std::ops::Neg for &Tensor {

@@ -92,7 +92,9 @@ impl Tensor {
             inside = inside.bitand(&within);
         }
         let rows = self.reshaped([&[lead.iter().product()], rest].concat().into());
-        rows.check().map_err(|_| rows.clone())?;
+        if rows.is_mistake() {
+            return Err(rows);
+        }
         rows.counted(op)?;
         let places = places.where_(&inside, &places.literal(-1.0));
         if let Err(error) = places.check() {

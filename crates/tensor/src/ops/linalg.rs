@@ -35,6 +35,9 @@ impl Tensor {
             let message = format!("matmul: element types {} and {} differ", self.dtype(), other.dtype());
             return Tensor::mistake(Error::mistake(message).note(operands()));
         }
+        if (left, right) == (2, 2) {
+            return Tensor::primitive(Op::MatMul, &[self, other], [m, n], self.dtype());
+        }
         let joined = (1..left - 1).all(|axis| self.live(axis).is_none());
         if left > 2 && right == 2 && joined {
             // One product of many rows, and one in the gradient: not a sum over the leading axes of small ones.

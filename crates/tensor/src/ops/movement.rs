@@ -364,8 +364,21 @@ impl Tensor {
     }
 
     /// Tensors one after another along an axis; the other lengths are equal.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// let (x, y) = (Tensor::from_slice(&[1.0f32], [1]), Tensor::from_slice(&[2.0f32, 3.0], [2]));
+    /// assert_eq!(Tensor::concat([&x, &y], 0).to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+    /// assert_eq!(Tensor::stack((0..3).map(|n| &y * f64::from(n)), 1).to_vec::<f32>()?, [0.0, 2.0, 4.0, 0.0, 3.0, 6.0]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
     #[track_caller]
-    pub fn concat(tensors: &[Tensor], axis: isize) -> Tensor {
+    pub fn concat(tensors: impl IntoIterator<Item = impl Into<Tensor>>, axis: isize) -> Tensor {
+        Tensor::concatenated(&tensors.into_iter().map(Into::into).collect::<Vec<Tensor>>(), axis)
+    }
+
+    #[track_caller]
+    fn concatenated(tensors: &[Tensor], axis: isize) -> Tensor {
         let Some(first) = tensors.first() else {
             return Tensor::mistake(Error::mistake("concat: no tensors were given"));
         };
@@ -400,12 +413,12 @@ impl Tensor {
 
     /// Tensors of one shape along a new axis.
     #[track_caller]
-    pub fn stack(tensors: &[Tensor], axis: isize) -> Tensor {
-        let mut expanded = Vec::with_capacity(tensors.len());
+    pub fn stack(tensors: impl IntoIterator<Item = impl Into<Tensor>>, axis: isize) -> Tensor {
+        let mut longer = Vec::new();
         for tensor in tensors {
-            expanded.push(tensor.unsqueeze(axis));
+            longer.push(tensor.into().unsqueeze(axis));
         }
-        Tensor::concat(&expanded, axis)
+        Tensor::concatenated(&longer, axis)
     }
 
     /// The position of an axis, or the mistake as a tensor.

@@ -1,0 +1,91 @@
+//! What is written with operators, against the same in Rust.
+
+use panoply_tensor::{DType, Device, Tensor};
+
+const X: [f32; 4] = [1.5, -2.0, 0.25, 7.0];
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").unwrap().scope(work);
+}
+
+#[track_caller]
+fn check(tensor: Tensor, expected: [f32; 4]) {
+    assert_eq!(tensor.to_vec::<f32>().unwrap(), expected);
+}
+
+#[test]
+fn a_number_may_stand_on_either_side() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&X, [4]);
+        check(3.0 + &x, X.map(|x| 3.0 + x));
+        check(3.0 - &x, X.map(|x| 3.0 - x));
+        check(3.0 * &x, X.map(|x| 3.0 * x));
+        check(3.0 / &x, X.map(|x| 3.0 / x));
+        check(3.0 % &x, X.map(|x| 3.0 % x));
+        check(1.0 - x.clone(), X.map(|x| 1.0 - x));
+        check(2.0 / x.clone(), X.map(|x| 2.0 / x));
+        check(&x - 3.0, X.map(|x| x - 3.0));
+        check(x.clone() % 3.0, X.map(|x| x % 3.0));
+        check(-(1.0 - &x) * 2.0, X.map(|x| -(1.0 - x) * 2.0));
+        check(x.rsub(3.0), X.map(|x| 3.0 - x));
+        // A number takes the type of the tensor, if that holds it.
+        assert_eq!((10.0 - Tensor::iota(3)).to_vec::<i32>().unwrap(), [10, 9, 8]);
+        let wrong = (0.5 * Tensor::iota(3)).check().unwrap_err();
+        assert!(wrong.message().starts_with("0.5 is no i32: cast i32[3]"), "{wrong}");
+        assert!(wrong.to_string().contains(file!()), "{wrong}");
+    });
+}
+
+#[test]
+fn a_name_takes_what_is_assigned_with_an_operator() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&X, [4]);
+        let mut y = x.clone();
+        y += &x;
+        y *= 3.0;
+        y -= x.clone();
+        y /= &x + 1.0;
+        y %= 2.0;
+        check(y, X.map(|x| ((x + x) * 3.0 - x) / (x + 1.0) % 2.0));
+        check(x.clone(), X);
+        // The way back leads through all of them.
+        let mut sum = x.square();
+        sum *= &x;
+        let slope = sum.sum(..).gradients(&[&x]).unwrap().remove(0);
+        check(slope, X.map(|x| 3.0 * x * x));
+        let mut wrong = x;
+        wrong += Tensor::ones([3], DType::F32);
+        let error = wrong.check().unwrap_err();
+        assert_eq!(error.message(), "add: shapes [4] and [3] do not broadcast");
+        assert!(error.to_string().contains(file!()), "{error}");
+    });
+}
+
+#[test]
+fn positions_may_be_those_of_rust() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&X, [4]);
+        let taken = x.index_select(0, &Tensor::from_positions(&[3, 0, 0]));
+        assert_eq!(taken.to_vec::<f32>().unwrap(), [7.0, 1.5, 1.5]);
+        let order: Vec<usize> = (0..4).rev().collect();
+        check(x.take_along(&Tensor::from_positions(&order), 0), [7.0, 0.25, -2.0, 1.5]);
+        assert_eq!(x.index_select(0, &Tensor::from_positions(&[])).to_vec::<f32>().unwrap(), [0f32; 0]);
+        let wrong = Tensor::from_positions(&[1, 1 << 31]).check().unwrap_err();
+        assert_eq!(wrong.message(), "from_positions: 2147483648 is more than the 2147483647 that an i32 holds");
+    });
+}
+
+#[test]
+fn tensors_are_joined_from_whatever_gives_them() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&X, [2, 2]);
+        let parts = vec![x.clone(), &x * 2.0];
+        let joined = [1.5, -2.0, 0.25, 7.0, 3.0, -4.0, 0.5, 14.0];
+        assert_eq!(Tensor::concat(&parts, 0).to_vec::<f32>().unwrap(), joined);
+        assert_eq!(Tensor::concat([&x, &parts[1]], 0).to_vec::<f32>().unwrap(), joined);
+        assert_eq!(Tensor::stack((1..3).map(|n| &x * f64::from(n)), 0).to_vec::<f32>().unwrap(), joined);
+        assert_eq!(Tensor::stack(parts, 1).dims().unwrap(), [2, 2, 2]);
+        let none = Tensor::concat(Vec::<Tensor>::new(), 0).check().unwrap_err();
+        assert_eq!(none.message(), "concat: no tensors were given");
+    });
+}
