@@ -143,7 +143,7 @@ impl Tensor {
         let never = self.literal(f64::NEG_INFINITY);
         match mask {
             Some(mask) if mask.dtype() == DType::Bool => scores = scores.where_(mask, &never),
-            Some(mask) => scores = scores + mask,
+            Some(mask) => scores += mask,
             None => {}
         }
         let Some(past) = past else { return scores };

@@ -88,7 +88,7 @@ impl Tensor {
             self.indexed(op, axis as isize, along)?;
             let (within, along) = along.within(*length);
             let stride: usize = lead[axis + 1..].iter().product();
-            places = places + &along * along.literal(stride as f64);
+            places += &along * along.literal(stride as f64);
             inside = inside.bitand(&within);
         }
         let rows = self.reshaped([&[lead.iter().product()], rest].concat().into());
@@ -129,7 +129,7 @@ impl Tensor {
             let mut around = vec![1; dims.len()];
             around[i] = dims[i];
             let along = Tensor::iota(dims[i]);
-            places = places + (&along * along.literal(stride as f64)).reshaped(Shape::new(around));
+            places += (&along * along.literal(stride as f64)).reshaped(Shape::new(around));
         }
         Ok(places.where_(&inside, &places.literal(-1.0)).ending_with(&parts))
     }
