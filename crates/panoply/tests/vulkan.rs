@@ -91,7 +91,7 @@ const IN_PARTS: [Expression; 14] = [
     ("product of matrices", |x, w| x.matmul(w).relu()),
     ("transposed", |x, _| &x.t() * 2.0),
     ("part", |x, _| x.slice((3..500, ..)) * 2.0),
-    ("concat", |x, _| Tensor::concat(&[x.clone(), x * 2.0], 0)),
+    ("concat", |x, _| Tensor::concat([x.clone(), x * 2.0], 0)),
     ("half", |x, _| x.cast(DType::F16)),
     ("mask", |x, _| x.gt(&(x * x))),
 ];

@@ -200,7 +200,7 @@ impl Batch {
             let parts: Vec<&Tensor> = parts.iter().collect();
             Tensor::primitive(op.clone(), &parts, one.0.shape.clone(), one.dtype())
         };
-        Tensor::stack((0..self.count).map(run).collect::<Vec<Tensor>>(), 0)
+        Tensor::stack((0..self.count).map(run), 0)
     }
 
     #[track_caller]

@@ -270,8 +270,8 @@ impl Body {
         run: impl FnOnce(&[Tensor]) -> Traced,
         rule: Option<Rule>,
     ) -> Result<Arc<Body>, Tensor> {
-        if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
-            return Err((*mistake).clone());
+        if let Some(mistake) = Tensor::leftmost(inputs.iter().copied()) {
+            return Err(mistake);
         }
         let mut words = Vec::new();
         settings.words(&mut words);

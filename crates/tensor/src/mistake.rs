@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use panoply_ir::Error;
 use panoply_runtime::log;
 
+use crate::tensor::Tensor;
+
 /// What the caller did wrong, and whether anybody was told.
 pub(crate) struct Mistake {
     error: Error,
@@ -28,6 +30,16 @@ impl Mistake {
     /// Its sentence, for what else is said of the tensor.
     pub fn message(&self) -> &str {
         self.error.message()
+    }
+}
+
+impl Tensor {
+    /// The leftmost mistake among operands. It stands for the others, which are not logged: who mends it meets the next.
+    pub(crate) fn leftmost<'t>(operands: impl IntoIterator<Item = &'t Tensor>) -> Option<Tensor> {
+        let mut mistakes = operands.into_iter().filter(|operand| operand.is_mistake());
+        let first = mistakes.next()?;
+        mistakes.filter(|other| !other.is_same(first)).for_each(|other| drop(other.check()));
+        Some(first.clone())
     }
 }
 

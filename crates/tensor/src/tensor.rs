@@ -288,11 +288,11 @@ impl Tensor {
         dtype: DType,
         live: Option<Box<Live>>,
     ) -> Tensor {
+        if let Some(mistake) = Tensor::leftmost(&inputs) {
+            return mistake;
+        }
         let mut device: Option<&Tensor> = None;
         for input in &inputs {
-            if input.is_mistake() {
-                return input.clone();
-            }
             match (device, &input.0.device) {
                 (None, Some(_)) => device = Some(input),
                 (Some(first), Some(other)) if first.0.device.as_ref() != Some(other) => {

@@ -68,7 +68,7 @@ fn what_is_made_of_no_data_has_all_of_its_slope() {
     }
     let b = Tensor::zeros([4, 2], DType::F32);
     let slope = (&open * 2.0 + &b).square().sum(..).gradients(&[&b]).unwrap().remove(0);
-    let want = Tensor::concat(&[&x * 4.0, Tensor::zeros([1, 2], DType::F32)], 0);
+    let want = Tensor::concat([&x * 4.0, Tensor::zeros([1, 2], DType::F32)], 0);
     near(Ok(vec![&b - slope]), Ok(vec![-want]), "a parameter of zeros");
 }
 
@@ -129,7 +129,7 @@ fn grids_and_positions_end_where_their_axes_do() {
     near(taken(&open, 4), taken(&x, 3), "positions of no data");
     let joined = |x: &Tensor, rows: usize| {
         let zeros = Tensor::zeros([rows, 1], DType::F32);
-        Ok(vec![Tensor::concat(&[zeros.clone(), x.clone()], 1), Tensor::concat(&[x.clone(), zeros], 1)])
+        Ok(vec![Tensor::concat([zeros.clone(), x.clone()], 1), Tensor::concat([x.clone(), zeros], 1)])
     };
     near(joined(&open, 4), joined(&x, 3), "zeros beside it");
 }

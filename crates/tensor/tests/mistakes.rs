@@ -92,7 +92,7 @@ fn movement_mistakes_name_their_operand() {
             (a.narrow(1, 4, 3), "narrow: 4 .. 7 does not fit axis 1"),
             (a.permute([0, 0]), "permute: [0, 0] does not name each axis"),
             (a.pad(&[(1, 1)]), "pad: 1 widths"),
-            (Tensor::concat(&[a.clone(), ones(&[4, 5])], 0), "concat: "),
+            (Tensor::concat([a.clone(), ones(&[4, 5])], 0), "concat: "),
             (Tensor::concat(Vec::<Tensor>::new(), 0), "concat: no tensors were given"),
             (a.squeeze(0), "squeeze: axis 0"),
         ] {
@@ -246,7 +246,7 @@ fn a_mask_or_a_type_that_does_not_fit_is_said_by_the_operation() {
             (Tensor::einsum("ij,jk", &[&flags.cast(DType::F32), &flags.cast(DType::F64)]), "not f32 and f64"),
             (ones(&[3, 4]).sum([0, -2]), "sum: axis 0 of f32[3, 4]"),
             (ones(&[3]).huber(&ones(&[3]), -1.0), "huber: delta is -1, not above 0"),
-            (Tensor::stack(&[ones(&[2])], 4), "unsqueeze: axis 4 is out of range"),
+            (Tensor::stack([ones(&[2])], 4), "unsqueeze: axis 4 is out of range"),
             (ones(&[3]).t(), "transpose: axis -2 is out of range"),
         ] {
             let error = told(&wrong);

@@ -192,7 +192,7 @@ fn next_of(of: &[Tensor], number: &mut impl FnMut(usize) -> usize) -> Tensor {
         8 => x.flip(along),
         9 => x.narrow(along, length / 2, length - length / 2),
         10 => x.pad(&[(number(2), number(3)), (1, 0)]).narrow(0, 0, rows).narrow(1, 0, columns),
-        11 => Tensor::concat(&[x.narrow(along, 0, 1), x * 0.5], along).narrow(along, 0, length),
+        11 => Tensor::concat([x.narrow(along, 0, 1), x * 0.5], along).narrow(along, 0, length),
         12 => x.softmax(along),
         13 => x.cumsum(along) * (1.0 / length as f64),
         14 => x.mean(along).unsqueeze(along),

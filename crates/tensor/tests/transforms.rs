@@ -84,9 +84,7 @@ fn many_examples_are_one_after_another_for_every_op() {
     on_cpu(|| {
         for row in rows() {
             let examples: Vec<Vec<Tensor>> = (0..EXAMPLES).map(|number| example(row, number)).collect();
-            let all = |of: &dyn Fn(&[Tensor]) -> Tensor| {
-                Tensor::stack(examples.iter().map(|inputs| of(inputs)).collect::<Vec<Tensor>>(), 0)
-            };
+            let all = |of: &dyn Fn(&[Tensor]) -> Tensor| Tensor::stack(examples.iter().map(|inputs| of(inputs)), 0);
             let whole: Vec<Tensor> = (0..row.inputs.len()).map(|i| all(&|inputs| inputs[i].clone())).collect();
             close(row.name, &mapped(row, &whole), &all(&|inputs| (row.op)(inputs)));
             // One input differs, the others are the same for all.
@@ -110,7 +108,7 @@ fn gradients_go_through_many_examples_and_stay_inside_each() {
             let loss = |inputs: &[Tensor]| weighted(&(row.op)(inputs)).unwrap();
             let examples: Vec<Vec<Tensor>> = (0..EXAMPLES).map(|number| example(row, number)).collect();
             let place = row.inputs.iter().position(|input| !input.whole).unwrap();
-            let first = Tensor::stack(examples.iter().map(|inputs| inputs[place].clone()).collect::<Vec<_>>(), 0);
+            let first = Tensor::stack(examples.iter().map(|inputs| &inputs[place]), 0);
             let with = |x: &Tensor| {
                 let mut inputs = examples[0].clone();
                 inputs[place] = x.clone();
@@ -121,7 +119,7 @@ fn gradients_go_through_many_examples_and_stay_inside_each() {
                 loss(&inputs).gradients(&floats(&inputs)).unwrap()
             };
             let each: Vec<Vec<Tensor>> = examples.iter().map(|inputs| slopes(&inputs[place])).collect();
-            let want = Tensor::stack(each.iter().map(|slopes| slopes[0].clone()).collect::<Vec<_>>(), 0);
+            let want = Tensor::stack(each.iter().map(|slopes| &slopes[0]), 0);
             let [inside] = Tensor::vmap([&first], |[x]| [slopes(x).swap_remove(0)]);
             close(&format!("{}, inside", row.name), &inside, &want);
             let [losses] = Tensor::vmap([&first], |[x]| [loss(&with(x))]);

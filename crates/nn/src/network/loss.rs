@@ -200,7 +200,7 @@ impl Loss {
                 let yes = outputs.sigmoid();
                 match (targets, outputs.size(-1)) {
                     (_, Err(error)) => Tensor::from_mistake(error),
-                    (Targets::Classes { .. }, Ok(1)) => Tensor::concat(&[-&yes + 1.0, yes], -1),
+                    (Targets::Classes { .. }, Ok(1)) => Tensor::concat([-&yes + 1.0, yes], -1),
                     (Targets::Classes { .. } | Targets::Numbers { .. } | Targets::Answers { .. }, Ok(_)) => yes,
                 }
             }

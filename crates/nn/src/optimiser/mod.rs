@@ -411,7 +411,7 @@ impl Told {
             let mut told: Vec<Tensor> = signs.iter().map(|sign| (sign * 0.0).sum(..).cast(DType::F32)).collect();
             let sound = told.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
             let stands = (&loss * 0.0 + &sound).is_finite();
-            told.extend([Tensor::stack(&[loss, sound], 0), stands]);
+            told.extend([Tensor::stack([loss, sound], 0), stands]);
             told
         });
         let mut sounds = told?;

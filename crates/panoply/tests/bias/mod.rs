@@ -12,7 +12,7 @@ const FOLLOWERS: [Follower; 7] = [
     ("a bias", |product, bias| product + bias, true),
     ("a bias in front", |product, bias| bias + product, true),
     ("a bias and an activation", |product, bias| (product + bias).relu(), false),
-    ("a bias, and the product is wanted", |product, bias| Tensor::concat(&[product + bias, product * 2.0], -1), false),
+    ("a bias, and the product is wanted", |product, bias| Tensor::concat([product + bias, product * 2.0], -1), false),
     ("two biases", |product, bias| product + bias + &(bias * 2.0), false),
     ("one number", |product, bias| product + &bias.slice((0,)), false),
     ("itself", |product, _| product + product, false),

@@ -15,8 +15,8 @@ use crate::tensor::{Node, Source, Tensor};
 /// A primitive over inputs of which not all is there.
 #[track_caller]
 pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: Shape, dtype: DType) -> Tensor {
-    if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
-        return (*mistake).clone();
+    if let Some(mistake) = Tensor::leftmost(inputs.iter().copied()) {
+        return mistake;
     }
     match carried(&op, inputs, &shape) {
         Ok((inputs, parts)) => Tensor::over(Source::Op(op), inputs, shape, dtype, Live::of(parts)),

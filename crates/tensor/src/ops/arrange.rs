@@ -92,7 +92,7 @@ impl Tensor {
             return self.clone();
         }
         let (front, back) = (self.narrow(axis, 0, cut), self.narrow(axis, cut, length - cut));
-        Tensor::concat(&[back, front], axis)
+        Tensor::concat([back, front], axis)
     }
 
     /// Repeated that many times along an axis.

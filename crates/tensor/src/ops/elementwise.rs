@@ -13,8 +13,8 @@ impl Tensor {
     /// Applies a scalar operation to elements at equal positions after broadcasting.
     #[track_caller]
     pub(crate) fn alu(op: Alu, operands: &[&Tensor]) -> Tensor {
-        if let Some(mistake) = operands.iter().find(|operand| operand.is_mistake()) {
-            return (*mistake).clone();
+        if let Some(mistake) = Tensor::leftmost(operands.iter().copied()) {
+            return mistake;
         }
         let values = if op == Alu::Select { &operands[1..] } else { operands };
         let dtype = values[0].dtype();

@@ -308,7 +308,7 @@ fn cholesky(a: &Tensor) -> Tensor {
     let side = forward(&top, &a.block([first, 0], [rest, first]).t()).t();
     let below = (a.block([first, first], [rest, rest]) - side.matmul(&side.t())).cholesky();
     let upper = top.pad(&[(0, 0), (0, 0), (0, rest)]);
-    Tensor::concat(&[upper, Tensor::concat(&[side, below], 2)], 1)
+    Tensor::concat([upper, Tensor::concat([side, below], 2)], 1)
 }
 
 /// The X with L · X = B, of `[batch, n, n]` and `[batch, n, m]`, as part of something larger.
@@ -332,7 +332,7 @@ fn forward_by_halves(l: &Tensor, b: &Tensor) -> Tensor {
     let top = forward_by_halves(&l.block([0, 0], [first, first]), &b.narrow(1, 0, first));
     let left = b.narrow(1, first, rest) - l.block([first, 0], [rest, first]).matmul(&top);
     let below = forward_by_halves(&l.block([first, first], [rest, rest]), &left);
-    Tensor::concat(&[top, below], 1)
+    Tensor::concat([top, below], 1)
 }
 
 /// The X with U · X = B, of upper triangular matrices: backwards is forwards from the end.

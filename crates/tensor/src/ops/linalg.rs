@@ -11,8 +11,8 @@ impl Tensor {
     /// A right operand of one axis is a column, a left one a row, and that axis goes away, as in NumPy.
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
-        if self.is_mistake() || other.is_mistake() {
-            return if self.is_mistake() { self.clone() } else { other.clone() };
+        if let Some(mistake) = Tensor::leftmost([self, other]) {
+            return mistake;
         }
         let operands = || format!("left {self:?}, right {other:?}");
         let (left, right) = (self.0.shape.rank(), other.0.shape.rank());

@@ -87,7 +87,7 @@ fn elimination(a: &Tensor) -> (Tensor, Tensor) {
     let upper = left.narrow(1, 0, first);
     let top = forward(&upper.with_ones(), &right.narrow(1, 0, first));
     let (rest, again) = elimination(&(below(&right) - below(&left).matmul(&top)));
-    let lower = Tensor::concat(&[below(&left).rows_in(&again), rest], 2);
-    let order = Tensor::concat(&[order.narrow(1, 0, first), below(&order).take_along(&again, 1)], 1);
-    (Tensor::concat(&[Tensor::concat(&[upper, top], 2), lower], 1), order)
+    let lower = Tensor::concat([below(&left).rows_in(&again), rest], 2);
+    let order = Tensor::concat([order.narrow(1, 0, first), below(&order).take_along(&again, 1)], 1);
+    (Tensor::concat([Tensor::concat([upper, top], 2), lower], 1), order)
 }

@@ -23,7 +23,7 @@ pub fn in_order(x: &Tensor, order: Order, count: usize) -> [Tensor; 2] {
     let (words, flat) = (words(x, order), Shape::from([rows * whole]));
     // What fills up is the largest word, and stood behind all others.
     let fill = Tensor::full([rows, whole - length], Scalar::from(u32::MAX));
-    let mut words = Tensor::concat(&[words.reshaped([rows, length].into()), fill], 1).reshaped(flat.clone());
+    let mut words = Tensor::concat([words.reshaped([rows, length].into()), fill], 1).reshaped(flat.clone());
     let mut places = Tensor::iota(whole).cast(DType::U32).expanded(&[rows, whole].into()).reshaped(flat.clone());
     let mut run = |kernel: fn() -> Result<Kernel>, numbers: [u32; 2]| {
         let [mask, first, second] =
