@@ -373,7 +373,8 @@ fn partials(op: Alu, x: &[Tensor], y: &Tensor, g: &Tensor) -> Option<Vec<Option<
         Alu::Sub => two(g.clone(), -g),
         Alu::Mul => two(g * &x[1], g * &x[0]),
         Alu::Div => two(g / &x[1], -(g * y / &x[1])),
-        Alu::Rem => two(g.clone(), -(g * (&x[0] / &x[1]).trunc())),
+        // The quotient itself may round up to the next whole number.
+        Alu::Rem => two(g.clone(), -(g * ((&x[0] - y) / &x[1]).round())),
         Alu::Min | Alu::Max => {
             // Equal operands share the flow.
             let (less, greater) = (Tensor::alu(Alu::Lt, &[&x[0], &x[1]]), Tensor::alu(Alu::Lt, &[&x[1], &x[0]]));
