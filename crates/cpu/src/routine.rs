@@ -3,6 +3,7 @@
 mod attention;
 mod conv;
 mod factor;
+mod format;
 mod gemm;
 mod lu;
 mod panel;
@@ -45,7 +46,7 @@ pub fn offers(routine: &Routine) -> bool {
     match routine {
         Routine::Gemm(gemm) => !gemm.tf32 && !gemm.bias && (gemm.dtype.is_float() || gemm.dtype == DType::I8),
         Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
-            is_whole(conv.dtype) && !routine.is_empty()
+            conv.dtype.is_float() && !routine.is_empty()
         }
         Routine::Attention(attention) | Routine::AttentionGradient(attention) => {
             is_whole(attention.dtype) && !routine.is_empty()
@@ -164,12 +165,9 @@ pub unsafe fn run_through(
     unsafe {
         match routine {
             Routine::Gemm(gemm) => gemm::run(pool, isa, gemm, [buffers[0], buffers[1], buffers[2]], epilogue),
-            Routine::Conv(conv) if conv.dtype == DType::F64 => conv::sums::<f64>(pool, isa, conv, buffers, false),
-            Routine::Conv(conv) => conv::sums::<f32>(pool, isa, conv, buffers, false),
-            Routine::ConvInput(conv) if conv.dtype == DType::F64 => conv::sums::<f64>(pool, isa, conv, buffers, true),
-            Routine::ConvInput(conv) => conv::sums::<f32>(pool, isa, conv, buffers, true),
-            Routine::ConvFilters(conv) if conv.dtype == DType::F64 => conv::filters::<f64>(pool, isa, conv, buffers),
-            Routine::ConvFilters(conv) => conv::filters::<f32>(pool, isa, conv, buffers),
+            Routine::Conv(conv) => conv::run(pool, isa, conv, conv::Of::Output, buffers),
+            Routine::ConvInput(conv) => conv::run(pool, isa, conv, conv::Of::Input, buffers),
+            Routine::ConvFilters(conv) => conv::run(pool, isa, conv, conv::Of::Filters, buffers),
             Routine::Attention(like) if like.dtype == DType::F64 => attention::output::<f64>(pool, isa, like, buffers),
             Routine::Attention(like) => attention::output::<f32>(pool, isa, like, buffers),
             Routine::AttentionGradient(like) if like.dtype == DType::F64 => {

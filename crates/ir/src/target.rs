@@ -229,6 +229,12 @@ impl Target {
         }
     }
 
+    /// Bytes that an element takes in shared memory, which is words where the language has nothing smaller.
+    pub fn shared_elem_bytes(&self, dtype: DType) -> u64 {
+        let least = if self.language == Language::Wgsl { 4 } else { 1 };
+        dtype.bytes().max(least) as u64
+    }
+
     /// Whether arithmetic on this element type exists here (storage of f16 and bf16 always does).
     pub fn computes(&self, dtype: DType) -> bool {
         match dtype {

@@ -50,12 +50,13 @@ fn work() -> Vec<Vec<f32>> {
     let slopes = y.square().mean(..).gradients(&[&w, &b]).unwrap();
     let image = tensor(&[2, 5, 12, 12], 4);
     let conv = image.conv(&tensor(&[7, 5, 3, 3], 5), &Conv { padding: [1, 1], ..Conv::default() });
-    let long = tensor(&[30_000], 6).sum(..);
+    let many = tensor(&[30_000], 6);
+    let long = many.sum(..);
     let places: Vec<i32> = (0..60).map(|i| i * 7 % 40).collect();
     let rows = x.index(&[&Tensor::from_slice(&places, [60])]);
     let scattered = rows.square().sum(..).gradients(&[&x]).unwrap();
-    let running = x.cumsum(0);
-    [&y, &slopes[0], &slopes[1], &conv, &long, &scattered[0], &running]
+    let (running, far) = (x.cumsum(0), many.cumsum(0));
+    [&y, &slopes[0], &slopes[1], &conv, &long, &scattered[0], &running, &far]
         .map(|tensor| tensor.to_vec::<f32>().unwrap())
         .to_vec()
 }

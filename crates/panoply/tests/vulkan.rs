@@ -139,6 +139,22 @@ fn tensors_beyond_what_a_launch_sees_are_gone_through_in_parts() {
     }
 }
 
+/// Of three launches each is parts by the thousand: more words than are kept at once, also within one.
+#[test]
+fn launches_have_as_many_parts_as_they_want() {
+    for device in poorer(|target| target.max_binding_bytes = 256) {
+        let sums = device.scope(|| {
+            let numbers = |count: usize| (0..count).map(|i| i as f32).collect::<Vec<f32>>();
+            let all = [120_000, 130_000, 140_000].map(|count| Tensor::from_slice(&numbers(count), [count]) + 1.0);
+            panoply::eval(&all.each_ref())?;
+            all.iter().map(|sum| sum.to_vec::<f32>()).collect::<panoply::Result<Vec<Vec<f32>>>>()
+        });
+        for sums in sums.unwrap() {
+            assert!(sums.iter().enumerate().all(|(i, sum)| *sum == i as f32 + 1.0), "{} on {device}", sums.len());
+        }
+    }
+}
+
 /// Every row of the table on a device that sees next to nothing: what can be split agrees, what cannot says so.
 #[test]
 fn every_operation_agrees_in_parts_or_is_refused() {

@@ -21,7 +21,8 @@ use panoply_ir::kernel::{
     Block, Builtin, CollectiveOp, Expr, ExprId, Guard, Kernel, Loc, LocalId, MemId, Memory, Op, Scope, Space, Stmt,
 };
 use panoply_ir::reduce::ReduceOp;
-use panoply_ir::{Alu, DType, Type};
+use panoply_ir::target::Language;
+use panoply_ir::{Alu, DType, Target, Type};
 
 use super::walk::{Grow, below, live, map_block, rebuild};
 
@@ -43,21 +44,32 @@ fn stays(op: CollectiveOp) -> bool {
 /// Reductions that share their barriers, at most: each has an array of its own in shared memory.
 const MOST_JOINED: usize = 16;
 
-/// The kernel without collectives but products of matrices and shuffles of 32 bits, on a device where it has subgroups of this many work-items
-/// and its groups this many bytes of shared memory. It must have been verified; see above for what that no longer shows.
-pub(crate) fn expand(mut kernel: Kernel, subgroup: u32, shared_bytes: u64) -> Kernel {
+/// The kernel without collectives but products of matrices and shuffles of 32 bits. It must have been verified; see above for what
+/// that no longer shows.
+pub(crate) fn expand(mut kernel: Kernel, target: &Target) -> Kernel {
     let Some(group) = kernel.group else { return kernel };
+    let subgroup = target.subgroup_of(kernel.group);
     let mut body = std::mem::take(&mut kernel.body);
     number_subgroup(&mut kernel, &mut body, subgroup);
     let id = linear_id(&mut kernel, group);
     let local = kernel.new_local("item", Type::Index, false);
     let lane = kernel.expr(Expr::Local(local));
     let items = group.iter().product();
-    let room = shared_bytes.saturating_sub(kernel.shared_bytes());
-    let mut expander = Expander { kernel, lane, items, subgroup, room, scratch: HashMap::new() };
+    let room = room(&kernel, target, items, subgroup);
+    let mut expander = Expander { kernel, target, lane, items, subgroup, room, scratch: HashMap::new() };
     let mut body = expander.block(body);
     body.insert(0, Stmt { op: Op::Let { local, value: id }, at: Loc::default() });
     Kernel { body, ..expander.kernel }
+}
+
+/// Bytes of shared memory that a kernel leaves; in WGSL its shuffles may go through some.
+fn room(kernel: &Kernel, target: &Target, items: u32, subgroup: u32) -> u64 {
+    let bytes = |mem: &Memory| match mem.space {
+        Space::Shared(len) => u64::from(len) * target.shared_elem_bytes(mem.dtype),
+        Space::Buffer(_) | Space::Private(_) => 0,
+    };
+    let shuffles = if target.language == Language::Wgsl && subgroup > 1 { 4 * u64::from(items) } else { 0 };
+    u64::from(target.shared_bytes).saturating_sub(kernel.mems.iter().map(bytes).sum::<u64>() + shuffles)
 }
 
 /// Puts numbers where the kernel asks for the size of a subgroup, or for the lane in one of a single work-item.
@@ -89,8 +101,9 @@ pub(crate) fn linear_id(kernel: &mut Kernel, group: [u32; 3]) -> ExprId {
     id.unwrap_or_else(|| kernel.index(0))
 }
 
-struct Expander {
+struct Expander<'t> {
     kernel: Kernel,
+    target: &'t Target,
     /// Which work-item of the group this is.
     lane: ExprId,
     items: u32,
@@ -112,7 +125,7 @@ struct Part {
     at: Loc,
 }
 
-impl Expander {
+impl Expander<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
         let mut parts: Vec<Part> = Vec::new();
@@ -203,18 +216,18 @@ impl Expander {
     }
 
     fn scratch_bytes(&self, dtype: DType) -> u64 {
-        dtype.bytes() as u64 * u64::from(self.items)
+        self.target.shared_elem_bytes(dtype) * u64::from(self.items)
     }
 }
 
 /// Writes the statements of one collective.
-struct Writer<'e> {
-    expander: &'e mut Expander,
+struct Writer<'e, 't> {
+    expander: &'e mut Expander<'t>,
     at: Loc,
     out: &'e mut Block,
 }
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
     fn push(&mut self, op: Op) {
         self.out.push(Stmt { op, at: self.at });
     }
@@ -361,8 +374,8 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use panoply_ir::interpret::{Arg, run_in_subgroups};
-    use panoply_ir::kernel::{CollectiveOp, Kernel, Op};
-    use panoply_ir::{Verified, text, verify::verify};
+    use panoply_ir::kernel::{CollectiveOp, Kernel, Op, Space};
+    use panoply_ir::{Target, Verified, text, verify::verify};
 
     use super::expand;
 
@@ -405,7 +418,7 @@ mod tests {
                 );
                 let kernel = verify(text::parse(&source).expect("parses")).expect("verifies");
                 // What is read from shared memory no longer shows that it is uniform.
-                let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), subgroup, 1 << 15) };
+                let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), &target(subgroup, 1 << 15)) };
                 let text = expanded.to_string();
                 expanded.walk(&mut |stmt| match &stmt.op {
                     Op::Collective { op, .. } => {
@@ -417,6 +430,30 @@ mod tests {
                 let (want, have) = [&kernel, &expanded].map(|kernel| results(kernel, group, subgroup)).into();
                 assert_eq!(want, have, "subgroups of {subgroup}: {source}\n{text}");
             }
+        }
+    }
+
+    fn target(subgroup: u32, shared_bytes: u32) -> Target {
+        Target { subgroup, shared_bytes, ..Target::cuda_minimum(80) }
+    }
+
+    /// In words, beside those that shuffles go through, as the renderer counts them.
+    #[test]
+    fn what_is_done_side_by_side_fits_into_words() {
+        let source = "kernel k(x: &mut [u8]) group(64, 1, 1) {
+                let i: index = global_id.x
+                let a: u8 = group_sum(x[i])
+                let b: u8 = group_max(x[i])
+                let c: u8 = group_min(x[i])
+                let d: u8 = group_sum(mul(x[i], 3u8))
+                x[i] = add(add(a, b), add(c, d))
+            }";
+        let kernel = verify(text::parse(source).expect("parses")).expect("verifies");
+        for (subgroup, arrays) in [(1, 4), (8, 3)] {
+            let target = Target { subgroup, shared_bytes: 1024, ..Target::webgpu_minimum() };
+            let expanded = expand((*kernel).clone(), &target);
+            let count = expanded.mems.iter().filter(|mem| matches!(mem.space, Space::Shared(_))).count();
+            assert_eq!(count, arrays, "subgroups of {subgroup}: {expanded}");
         }
     }
 
@@ -435,7 +472,7 @@ mod tests {
         // Of 16 work-items: four rounds, one barrier before them and one after, and one more after the last shuffle. Without room
         // for more at once, memory that the first left serves a later one beside another.
         for (subgroup, room, barriers) in [(1, 1 << 15, 12), (4, 1 << 15, 10), (1, 128, 18), (1, 0, 18)] {
-            let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), subgroup, room) };
+            let expanded = Kernel { unchecked: true, ..expand((*kernel).clone(), &target(subgroup, room)) };
             let mut count = 0;
             expanded.walk(&mut |stmt| count += usize::from(matches!(stmt.op, Op::Barrier)));
             assert_eq!(count, barriers, "subgroups of {subgroup}, {room} bytes: {expanded}");

@@ -7,9 +7,9 @@
 //!
 //! The methods, polynomials and error bounds are those of `math` in the crate `cpu`, where the sources are named and every f32 was
 //! tried: this is the same text over expressions, with fused multiply-adds. Only angles in f32 are reduced otherwise, by integers.
-//! Powers in f32 are computed by way of f64.
 
 mod double;
+mod pow;
 mod single;
 mod turns;
 mod value;
@@ -61,7 +61,7 @@ fn function(op: Alu, args: Vec<V<'_>>) -> ExprId {
 
 fn single<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
     let x = args[0];
-    let Alu::Math(function) = op else { return single::pow(x, args[1]) };
+    let Alu::Math(function) = op else { return pow::pow(x, args[1], single::log2_sum, single::exp2_sum) };
     match function {
         Function::Exp => single::exp(x),
         Function::Exp2 => single::exp2(x),
@@ -80,7 +80,7 @@ fn single<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
 
 fn double<'m>(op: Alu, args: &[V<'m>]) -> V<'m> {
     let x = args[0];
-    let Alu::Math(function) = op else { return double::pow(x, args[1]) };
+    let Alu::Math(function) = op else { return pow::pow(x, args[1], double::log2_sum, double::exp2_sum) };
     match function {
         Function::Exp => double::exp(x),
         Function::Exp2 => double::exp2(x),

@@ -85,8 +85,7 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
         expanded = Cow::Owned(expand_mma::expand(expanded.into_owned(), target));
     }
     if expand_collectives::applies(&expanded) {
-        let (subgroup, shared_bytes) = (target.subgroup_of(kernel.group), u64::from(target.shared_bytes));
-        expanded = Cow::Owned(expand_collectives::expand(expanded.into_owned(), subgroup, shared_bytes));
+        expanded = Cow::Owned(expand_collectives::expand(expanded.into_owned(), target));
     }
     let kernel: &Kernel = &expanded;
     if target.language != Language::Ir {

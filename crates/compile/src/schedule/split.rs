@@ -1,12 +1,15 @@
-//! Long reductions in two steps, so that all of a device has work.
+//! Long reductions and scans in steps, so that all of a device has work.
 //!
 //! A sum of sixteen million elements to one number would be one row, and one row is one group of work-items. Part of a
-//! reduced axis is kept through a first step and combined in a second. How an axis is divided depends on its length and
-//! the target's style alone, so the order of summation is the same on every run.
+//! reduced axis is kept through a first step and combined in a second. Running sums of as many would be a single work-item's:
+//! they are those of parts, each from what the parts before it come to, which is a scan of sums. How an axis is divided
+//! depends on its length and the target's style alone, so the order of summation is the same on every run.
 
+use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::Style;
+use panoply_ir::{DType, Scalar};
 
 use super::expand::{accumulator, rewrite};
 use super::rewrite::Rewriter;
@@ -19,10 +22,80 @@ pub fn split(graph: &Graph, style: Style) -> Graph {
     let users = users(graph);
     rewrite(graph, |rewriter, id, inputs| {
         let node = graph.node(id);
+        if let Op::Scan(op, axis) = node.op {
+            let wide = rewriter.cast(inputs[0], accumulator(node.dtype));
+            let running = scan(rewriter, op, axis, wide, style)?;
+            return Some(rewriter.cast(running, node.dtype));
+        }
         let Op::Reduce(op, axes) = &node.op else { return None };
         let division = divide(graph, node, axes, style, spreads(graph, &users, id))?;
         Some(division.apply(rewriter, *op, axes, node, inputs[0]))
     })
+}
+
+/// A scan by parts of its axis; none where the rows are enough, or the axis is short.
+fn scan(rewriter: &mut Rewriter, op: ReduceOp, axis: usize, x: NodeId, style: Style) -> Option<NodeId> {
+    let Node { shape, dtype, .. } = rewriter.node(x).clone();
+    let (dims, length) = (shape.dims(), shape.dims()[axis]);
+    // Rows that keep the device busy, and elements of a part.
+    let (busy, part) = match style {
+        Style::Cpu { .. } => (16, 4 << 10),
+        Style::Gpu => (2048, 256),
+    };
+    if shape.elems() / length.max(1) >= busy || length < 4 * part {
+        return None;
+    }
+    let part = (part / 2..=2 * part).rev().find(|part| length.is_multiple_of(*part)).unwrap_or(part);
+    let parts = length.div_ceil(part);
+    let with = |middle: &[usize]| [&dims[..axis], middle, &dims[axis + 1..]].concat();
+    // What is put behind the end is before nothing that is kept.
+    let whole = pad(rewriter, x, axis, (0, parts * part - length));
+    let divided = with(&[parts, part]);
+    let whole = rewriter.reshape(whole, divided.clone());
+    let ended = first(rewriter, whole, axis, parts - 1);
+    let ends = rewriter.add(Op::Reduce(op, vec![axis + 1]), &[ended], with(&[parts - 1, 1]), dtype);
+    let ends = rewriter.reshape(ends, with(&[parts - 1]));
+    let sums = scan(rewriter, op, axis, ends, style)
+        .unwrap_or_else(|| rewriter.add(Op::Scan(op, axis), &[ends], with(&[parts - 1]), dtype));
+    let before = pad(rewriter, sums, axis, (1, 0));
+    let before = rewriter.reshape(before, with(&[parts, 1]));
+    let before = rewriter.expand(before, divided.clone());
+    let joined = rewriter.add(Op::Alu(op.alu()), &[before, whole], divided.clone(), dtype);
+    let places = [(axis, Alu::Ne), (axis + 1, Alu::Eq)].map(|(axis, is)| start(rewriter, &divided, axis, is));
+    let joins = rewriter.add(Op::Alu(Alu::And), &places, divided.clone(), DType::Bool);
+    let from = rewriter.add(Op::Alu(Alu::Select), &[joins, joined, whole], divided.clone(), dtype);
+    let running = rewriter.add(Op::Scan(op, axis + 1), &[from], divided, dtype);
+    let running = rewriter.reshape(running, with(&[parts * part]));
+    Some(first(rewriter, running, axis, length))
+}
+
+/// Zeros before and after along an axis.
+fn pad(rewriter: &mut Rewriter, x: NodeId, axis: usize, (before, after): (usize, usize)) -> NodeId {
+    let Node { shape, dtype, .. } = rewriter.node(x).clone();
+    let (mut dims, mut widths) = (shape.dims().to_vec(), vec![(0, 0); shape.rank()]);
+    dims[axis] += before + after;
+    widths[axis] = (before, after);
+    rewriter.add(Op::Pad(widths), &[x], dims, dtype)
+}
+
+/// So many elements of an axis.
+fn first(rewriter: &mut Rewriter, x: NodeId, axis: usize, len: usize) -> NodeId {
+    let Node { shape, dtype, .. } = rewriter.node(x).clone();
+    let mut dims = shape.dims().to_vec();
+    dims[axis] = len;
+    let slices = dims.iter().map(|len| Slice { start: 0, step: 1, len: *len }).collect();
+    rewriter.add(Op::Slice(slices), &[x], dims, dtype)
+}
+
+/// Where a position on an axis is 0, or is not.
+fn start(rewriter: &mut Rewriter, dims: &[usize], axis: usize, is: Alu) -> NodeId {
+    let mut around = vec![1; dims.len()];
+    around[axis] = dims[axis];
+    let places = rewriter.add(Op::Iota, &[], [dims[axis]], DType::I32);
+    let zero = rewriter.fill(Scalar { dtype: DType::I32, bits: 0 }, &[dims[axis]].into());
+    let start = rewriter.add(Op::Alu(is), &[places, zero], [dims[axis]], DType::Bool);
+    let start = rewriter.reshape(start, around);
+    rewriter.expand(start, dims)
 }
 
 /// How a reduced axis is divided.

@@ -12,21 +12,66 @@
 mod filters;
 mod grid;
 
+use panoply_ir::DType;
 use panoply_ir::routine::{Conv, ConvAxis, Gemm, Layout};
 
+use super::format::{Bf16, F16, Format, Plain};
+#[cfg(target_arch = "x86_64")]
+use super::format::{Bf16Pairs, multiply_pairs};
 use super::tile::{self, Taps, Tile, most_rows, row_blocks, vector_parts};
 use super::{Shared, gemm, in_numbers};
 use crate::pool::Pool;
-use crate::simd::{self, Real, Task, Vector};
+use crate::simd::{Task, Vector};
 use crate::vm::isa::{Isa, Machine};
 use grid::Pass;
-
-pub use filters::filters;
 
 /// Bytes of a thread's planes: a part of the second-level cache.
 const PLANE_BYTES: usize = 256 << 10;
 /// Taps of a block of channels: with 8 filters they take a part of the first-level cache.
 const BLOCK_TAPS: usize = 384;
+
+/// What is wanted of a convolution.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// Its output, from input and filters.
+    Output,
+    /// What flows to the input, from what flows to the output and the filters.
+    Input,
+    /// What flows to the filters, from what flows to the output and the input.
+    Filters,
+}
+
+/// Runs a convolution.
+///
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn run(pool: &Pool, isa: Isa, conv: &Conv, of: Of, buffers: &[*mut u8]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match conv.dtype {
+            DType::F64 => of_format::<Plain<f64>>(pool, isa, conv, of, buffers),
+            DType::F16 => of_format::<F16>(pool, isa, conv, of, buffers),
+            #[cfg(target_arch = "x86_64")]
+            DType::BF16 if multiply_pairs(isa) => of_format::<Bf16Pairs>(pool, isa, conv, of, buffers),
+            DType::BF16 => of_format::<Bf16>(pool, isa, conv, of, buffers),
+            _ => of_format::<Plain<f32>>(pool, isa, conv, of, buffers),
+        }
+    }
+}
+
+/// Runs a convolution of elements of one format.
+///
+/// # Safety
+/// As [`super::run`].
+unsafe fn of_format<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, of: Of, buffers: &[*mut u8]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match of {
+            Of::Filters => filters::filters::<F>(pool, isa, conv, buffers),
+            _ => sums::<F>(pool, isa, conv, buffers, of == Of::Input),
+        }
+    }
+}
 
 /// What is computed: `results` channels from `channels` for each group.
 struct Sizes {
@@ -62,28 +107,29 @@ impl Sizes {
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn sums<T: Real>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8], to_input: bool) {
+unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8], to_input: bool) {
     if let Some(gemm) = product(conv, to_input) {
         // SAFETY: the caller's promise.
         return unsafe { gemm::run(pool, isa, &gemm, [buffers[1], buffers[0], buffers[2]], None) };
     }
     let [source, filters, result] = [0, 1, 2].map(|at| Shared(buffers[at]));
     let sizes = Sizes::new(conv, to_input);
+    let lanes = sizes.channels.div_ceil(F::DEPTH);
     let passes = if to_input { Pass::input(conv) } else { Pass::output(conv) };
     for mut pass in passes {
         let items = sizes.batch * sizes.groups;
-        let channels = even(sizes.channels, BLOCK_TAPS / pass.taps.len().max(1));
-        pass.divide(PLANE_BYTES / size_of::<T>() / channels, (2 * pool.threads()).div_ceil(items));
+        let block = even(lanes, BLOCK_TAPS / pass.taps.len().max(1));
+        pass.divide(PLANE_BYTES / size_of::<F::Sum>() / block, (2 * pool.threads()).div_ceil(items));
         let parts = (2 * pool.threads()).div_ceil(items * pass.bands());
         // A part of the results of a group, in whole tiles.
         let slice = sizes.results.div_ceil(parts).next_multiple_of(8).min(sizes.results);
-        let job = Job { sizes: &sizes, pass: &pass, channels, slice, pool, isa };
-        let mut packed = pool.scratch().take::<T>(items_of(&sizes, &pass));
+        let job = Job { sizes: &sizes, pass: &pass, lanes, block, slice, pool, isa };
+        let mut packed = pool.scratch().take::<F::Sum>(job.weights(sizes.groups * sizes.results));
         let packed = Shared(packed.start().cast());
         // SAFETY: the caller's promise; the scratch memory has room for the taps that count of every filter.
         unsafe {
-            job.pack::<T>(filters, packed);
-            job.sum::<T>(source, packed, result);
+            job.pack::<F>(filters, packed);
+            job.sum::<F>(source, packed, result);
         }
     }
 }
@@ -101,11 +147,6 @@ fn product(conv: &Conv, to_input: bool) -> Option<Gemm> {
     Some(Gemm { dtype: conv.dtype, tf32: false, bias: false, batch: conv.batch, m, n, k, a, b: items(k), c: items(m) })
 }
 
-/// Elements of all filters' taps that count.
-fn items_of(sizes: &Sizes, pass: &Pass) -> usize {
-    sizes.groups * sizes.results * sizes.channels * pass.taps.len()
-}
-
 /// Parts of `count`, at most so large, as even as can be.
 fn even(count: usize, most: usize) -> usize {
     count.div_ceil(count.div_ceil(most.max(1)).max(1)).max(1)
@@ -114,8 +155,10 @@ fn even(count: usize, most: usize) -> usize {
 struct Job<'a> {
     sizes: &'a Sizes,
     pass: &'a Pass,
-    /// Channels of a block.
-    channels: usize,
+    /// Of a group's channels: those that are multiplied at once are one.
+    lanes: usize,
+    /// Lanes of a block.
+    block: usize,
     /// Results of a group that one part does.
     slice: usize,
     pool: &'a Pool,
@@ -123,118 +166,127 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Numbers of so many filters' taps that count.
+    fn weights(&self, filters: usize) -> usize {
+        filters * self.lanes * self.pass.taps.len()
+    }
+
     /// Puts filters of a tile's rows side by side, slice by slice.
-    unsafe fn pack<T: Real>(&self, filters: Shared, packed: Shared) {
+    unsafe fn pack<F: Format>(&self, filters: Shared, packed: Shared) {
         let slices = self.sizes.results.div_ceil(self.slice);
         in_numbers(self.pool, self.sizes.groups * slices, self.sizes.work, |number| {
             let (group, first) = (number / slices, number % slices * self.slice);
             let task =
-                Pack::<T> { job: self, group, first, filters: filters.at(0).cast(), packed: packed.at(0).cast() };
+                Pack::<F> { job: self, group, first, filters: filters.at(0).cast(), packed: packed.at(0).cast() };
             // SAFETY: the caller's promise; parts are disjoint.
-            unsafe { simd::run(self.isa, task) };
+            unsafe { F::run(self.isa, task) };
         });
     }
 
-    unsafe fn sum<T: Real>(&self, source: Shared, packed: Shared, result: Shared) {
+    unsafe fn sum<F: Format>(&self, source: Shared, packed: Shared, result: Shared) {
         let (bands, slices) = (self.pass.bands(), self.sizes.results.div_ceil(self.slice));
         in_numbers(self.pool, self.sizes.batch * self.sizes.groups * bands * slices, self.sizes.work, |number| {
             let (item, band, slice) = (number / (bands * slices), number / slices % bands, number % slices);
-            let part = Part::<T> {
+            let part = Part::<F> {
                 job: self,
                 group: item % self.sizes.groups,
                 band,
                 results: slice * self.slice..self.sizes.results.min((slice + 1) * self.slice),
-                source: source.at(0).cast::<T>().wrapping_add(item * self.sizes.channels * self.sizes.source),
+                source: source.at(0).cast::<F::Elem>().wrapping_add(item * self.sizes.channels * self.sizes.source),
                 packed: packed.at(0).cast(),
-                result: result.at(0).cast::<T>().wrapping_add(item * self.sizes.results * self.sizes.result),
+                result: result.at(0).cast::<F::Result>().wrapping_add(item * self.sizes.results * self.sizes.result),
             };
             // SAFETY: the caller's promise; parts write results of their own.
-            unsafe { simd::run(self.isa, part) };
+            unsafe { F::run(self.isa, part) };
         });
     }
 }
 
 /// Filters of a slice, packed.
-struct Pack<'a, T> {
+struct Pack<'a, F: Format> {
     job: &'a Job<'a>,
     group: usize,
     first: usize,
-    filters: *const T,
-    packed: *mut T,
+    filters: *const F::Elem,
+    packed: *mut F::Sum,
 }
 
-impl<T: Real> Task for Pack<'_, T> {
+impl<F: Format> Task for Pack<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let Job { sizes, pass, slice, .. } = self.job;
         let [by_result, by_channel] = sizes.steps;
-        let deep = sizes.channels * pass.taps.len();
+        let deep = self.job.weights(1);
         let filters = self.filters.wrapping_add(self.group * sizes.results * sizes.channels * sizes.filter);
         let packed = self.packed.wrapping_add((self.group * sizes.results + self.first) * deep);
         let count = (sizes.results - self.first).min(*slice);
-        let block = |start: usize, rows: usize, channel: usize| {
+        let block = |start: usize, rows: usize, lane: usize| {
+            let channel = lane * F::DEPTH;
             let from = filters.wrapping_add((self.first + start) * by_result + channel * by_channel);
-            let mut to = packed.wrapping_add(start * deep + channel * pass.taps.len() * rows);
+            let mut to = packed.wrapping_add(start * deep + lane * pass.taps.len() * rows);
+            let next = (F::DEPTH > 1 && channel + 1 < sizes.channels).then_some(by_channel);
             for tap in &pass.taps {
                 for row in 0..rows {
+                    let at = row * by_result + tap;
                     // SAFETY: the caller's promise.
-                    unsafe { *to.add(row) = *from.add(row * by_result + tap) };
+                    unsafe {
+                        let second = next.map_or(F::Elem::default(), |next| *from.add(at + next));
+                        *to.add(row) = F::lane(*from.add(at), second);
+                    }
                 }
                 to = to.wrapping_add(rows);
             }
         };
         // Filters are read in the order they lie in.
-        let blocks = || row_blocks(count, most_rows::<T::Vector<M>>());
+        let blocks = || row_blocks(count, most_rows::<F::Vector<M>>());
         if by_channel > by_result {
-            (0..sizes.channels).for_each(|channel| blocks().for_each(|(start, rows)| block(start, rows, channel)));
+            (0..self.job.lanes).for_each(|lane| blocks().for_each(|(start, rows)| block(start, rows, lane)));
         } else {
-            blocks().for_each(|(start, rows)| (0..sizes.channels).for_each(|channel| block(start, rows, channel)));
+            blocks().for_each(|(start, rows)| (0..self.job.lanes).for_each(|lane| block(start, rows, lane)));
         }
     }
 }
 
 /// Some results of one group of one item, in one band.
-struct Part<'a, T> {
+struct Part<'a, F: Format> {
     job: &'a Job<'a>,
     group: usize,
     band: usize,
     results: std::ops::Range<usize>,
-    source: *const T,
-    packed: *const T,
-    result: *mut T,
+    source: *const F::Elem,
+    packed: *const F::Sum,
+    result: *mut F::Result,
 }
 
-impl<T: Real> Task for Part<'_, T> {
+impl<F: Format> Task for Part<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
-        let Job { sizes, pass, channels, pool, .. } = self.job;
-        let lanes = <T::Vector<M> as Vector>::LANES;
-        let positions = pass.positions(self.band).next_multiple_of(lanes);
-        let (channel, deep) = (pass.channel(), sizes.channels * pass.taps.len());
-        let mut scratch = pool.scratch().take::<T>(channels * channel + self.results.len() * positions);
+        let Job { sizes, pass, block, pool, .. } = self.job;
+        let width = <F::Vector<M> as Vector>::LANES;
+        let positions = pass.positions(self.band).next_multiple_of(width);
+        let (channel, deep) = (pass.channel(), self.job.weights(1));
+        let mut scratch = pool.scratch().take::<F::Sum>(block * channel + self.results.len() * positions);
         let planes = scratch.start();
-        let sums = planes.wrapping_add(channels * channel);
-        let packed = self.packed.wrapping_add((self.group * sizes.results + self.results.start) * deep);
-        for first in (0..sizes.channels).step_by(*channels) {
-            let count = (sizes.channels - first).min(*channels);
+        let sums = planes.wrapping_add(block * channel);
+        let packed = self.packed.wrapping_add(self.job.weights(self.group * sizes.results + self.results.start));
+        for first in (0..self.job.lanes).step_by(*block) {
+            let count = (self.job.lanes - first).min(*block);
             for at in 0..count {
                 // SAFETY: the caller's promise; the scratch memory has room for a block's planes.
-                unsafe {
-                    pass.pack(self.band, self.source.add((first + at) * sizes.source), planes.add(at * channel));
-                }
+                unsafe { self.pack(first + at, planes.add(at * channel)) };
             }
-            for (vector, width) in vector_parts(positions / lanes) {
-                for (start, rows) in row_blocks(self.results.len(), most_rows::<T::Vector<M>>()) {
-                    let block = Block {
+            for (vector, vectors) in vector_parts(positions / width) {
+                for (start, rows) in row_blocks(self.results.len(), most_rows::<F::Vector<M>>()) {
+                    let block = Block::<F> {
                         weights: packed.wrapping_add(start * deep + first * pass.taps.len() * rows),
-                        source: planes.wrapping_add(vector * lanes),
-                        sums: sums.wrapping_add(start * positions + vector * lanes),
+                        source: planes.wrapping_add(vector * width),
+                        sums: sums.wrapping_add(start * positions + vector * width),
                         row: positions,
                         fresh: first == 0,
                         taps: Taps { channels: count, channel, offsets: &pass.offsets },
                     };
                     // SAFETY: planes and sums have room for whole vectors; the filters were packed for these tiles.
-                    unsafe { tile::with_extents::<M, T::Vector<M>, _>(rows, width, &block) };
+                    unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, vectors, &block) };
                 }
             }
         }
@@ -243,10 +295,28 @@ impl<T: Real> Task for Part<'_, T> {
     }
 }
 
-impl<T: Real> Part<'_, T> {
+impl<F: Format> Part<'_, F> {
+    /// Makes planes of the channels of a lane.
+    #[inline(always)]
+    unsafe fn pack(&self, lane: usize, to: *mut F::Sum) {
+        let Job { sizes, pass, .. } = self.job;
+        let channel = lane * F::DEPTH;
+        let first = self.source.wrapping_add(channel * sizes.source);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match F::DEPTH > 1 && channel + 1 < sizes.channels {
+                true => {
+                    let both = [first, first.add(sizes.source)];
+                    pass.pack(self.band, both, to, |[first, second]| F::lane(first, second));
+                }
+                false => pass.pack(self.band, [first], to, |[only]| F::lane(only, F::Elem::default())),
+            }
+        }
+    }
+
     /// Puts the sums that stand for results where they belong.
     #[inline(always)]
-    unsafe fn write(&self, sums: *const T, positions: usize) {
+    unsafe fn write(&self, sums: *const F::Sum, positions: usize) {
         let Job { sizes, pass, .. } = self.job;
         for (number, result) in self.results.clone().enumerate() {
             let (from, to) = (sums.wrapping_add(number * positions), self.result.wrapping_add(result * sizes.result));
@@ -254,8 +324,8 @@ impl<T: Real> Part<'_, T> {
                 // SAFETY: the caller's promise.
                 unsafe {
                     match pass.step() {
-                        1 => std::ptr::copy_nonoverlapping(from.add(at), to.add(start), count),
-                        step => (0..count).for_each(|i| *to.add(start + i * step) = *from.add(at + i)),
+                        1 => (0..count).for_each(|i| *to.add(start + i) = F::narrow(*from.add(at + i))),
+                        step => (0..count).for_each(|i| *to.add(start + i * step) = F::narrow(*from.add(at + i))),
                     }
                 }
             }
@@ -264,24 +334,24 @@ impl<T: Real> Part<'_, T> {
 }
 
 /// Sums of a block of channels for one tile.
-struct Block<'a, T> {
-    weights: *const T,
-    source: *const T,
-    sums: *mut T,
+struct Block<'a, F: Format> {
+    weights: *const F::Sum,
+    source: *const F::Sum,
+    sums: *mut F::Sum,
     row: usize,
     /// Whether nothing was summed before.
     fresh: bool,
     taps: Taps<'a>,
 }
 
-impl<T: Real> Tile for Block<'_, T> {
+impl<F: Format> Tile for Block<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = match self.fresh {
-                true => tile::zeros::<T::Vector<M>, R, C>(),
-                false => tile::load::<T::Vector<M>, R, C>(self.sums, self.row),
+                true => tile::zeros::<F::Vector<M>, R, C>(),
+                false => tile::load::<F::Vector<M>, R, C>(self.sums, self.row),
             };
             tile::taps(&mut sums, self.weights, self.source, self.taps);
             tile::store(sums, self.sums, self.row);

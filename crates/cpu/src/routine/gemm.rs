@@ -1,11 +1,9 @@
 //! Matrix products.
 //!
 //! A product is divided into [`Part`]s of the result, each of which runs on one thread. How its elements lie in memory is
-//! a [`Format`]: bf16 is multiplied in pairs where the machine does that, other 16-bit floats are widened to f32 as they are
-//! packed. Sums are f32 or f64, and are rounded once; those of products of i8 are i32.
+//! a [`Format`]. Sums are f32 or f64, and are rounded once; those of products of i8 are i32.
 
 mod dots;
-mod format;
 mod pack;
 mod part;
 
@@ -14,13 +12,12 @@ use std::cell::RefCell;
 use panoply_ir::DType;
 use panoply_ir::routine::{Gemm, Layout};
 
+use super::format::{Bf16, Bytes, F16, Format, Plain};
+#[cfg(target_arch = "x86_64")]
+use super::format::{Bf16Pairs, multiply_pairs, multiply_words};
 use super::{Epilogue, PARALLEL_FLOPS, Shared, with_pieces};
 use crate::pool::Pool;
-use crate::simd;
 use crate::vm::isa::Isa;
-#[cfg(target_arch = "x86_64")]
-use crate::vm::isa::{Avx512Pairs, Avx512Words, Machine, has_pairs, has_words};
-use format::{Bf16, Bytes, F16, Format, Plain};
 use pack::Matrix;
 use part::{End, Part};
 
@@ -52,22 +49,18 @@ pub fn can_end(gemm: &Gemm) -> bool {
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epilogue: Option<Epilogue<'_>>) {
-    // SAFETY: the caller's promise; a machine that has pairs or words has what multiplies them.
+    // SAFETY: the caller's promise.
     unsafe {
         match gemm.dtype {
-            DType::F64 => product::<Plain<f64>>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
-            DType::F16 => product::<F16>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
+            DType::F64 => product::<Plain<f64>>(pool, isa, gemm, buffers, epilogue),
+            DType::F16 => product::<F16>(pool, isa, gemm, buffers, epilogue),
             #[cfg(target_arch = "x86_64")]
-            DType::BF16 if isa == Isa::Avx512 && has_pairs() => {
-                product::<format::Bf16Pairs>(pool, gemm, buffers, epilogue, |part| Avx512Pairs::run(part));
-            }
+            DType::BF16 if multiply_pairs(isa) => product::<Bf16Pairs>(pool, isa, gemm, buffers, epilogue),
+            DType::BF16 => product::<Bf16>(pool, isa, gemm, buffers, epilogue),
             #[cfg(target_arch = "x86_64")]
-            DType::I8 if isa == Isa::Avx512 && has_words() => {
-                product::<Bytes>(pool, gemm, buffers, epilogue, |part| Avx512Words::run(part));
-            }
-            DType::I8 => product::<Bytes>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
-            DType::BF16 => product::<Bf16>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
-            _ => product::<Plain<f32>>(pool, gemm, buffers, epilogue, |part| simd::run(isa, part)),
+            DType::I8 if multiply_words(isa) => product::<Bytes<true>>(pool, isa, gemm, buffers, epilogue),
+            DType::I8 => product::<Bytes<false>>(pool, isa, gemm, buffers, epilogue),
+            _ => product::<Plain<f32>>(pool, isa, gemm, buffers, epilogue),
         }
     }
 }
@@ -75,13 +68,13 @@ pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epi
 /// Runs a product of elements of one format.
 ///
 /// # Safety
-/// As [`super::run`]; `run` does a part with instructions that the machine has.
+/// As [`super::run`].
 unsafe fn product<F: Format>(
     pool: &Pool,
+    isa: Isa,
     gemm: &Gemm,
     buffers: [*mut u8; 3],
     epilogue: Option<Epilogue<'_>>,
-    run: impl Fn(Part<'_, F>) + Sync,
 ) {
     let (gemm, turns) = turned(joined(*gemm));
     let tiles = Tiles::new(&gemm, pool.threads());
@@ -95,7 +88,7 @@ unsafe fn product<F: Format>(
         unsafe {
             with_pieces(epilogue, |pieces| {
                 let end = pieces.zip(epilogue).map(|(run, of)| End { result, run, keeps: of.keeps }).map(RefCell::new);
-                run(Part { pool, few, m, n, k: gemm.k, a, b, c, end });
+                F::run(isa, Part::<'_, F> { pool, few, m, n, k: gemm.k, a, b, c, end });
             });
         }
     });
@@ -354,7 +347,7 @@ mod tests {
                         unsafe {
                             match best {
                                 true => run(&pool, isa, &gemm, buffers, None),
-                                false => product::<Bytes>(&pool, &gemm, buffers, None, |part| simd::run(isa, part)),
+                                false => product::<Bytes<false>>(&pool, isa, &gemm, buffers, None),
                             }
                         }
                         compare(&gemm, &x, &y, &z, &vec![7; c_len], 0.0);

@@ -9,7 +9,7 @@ use panoply_cpu::routine::{offers, run};
 use panoply_cpu::vm::isa::Isa;
 use panoply_ir::kernel::Access;
 use panoply_ir::routine::{self, Attention, Conv, ConvAxis, Mask, PoolAxis, Routine};
-use panoply_ir::{DType, Element, Scalar};
+use panoply_ir::{DType, Element, Scalar, bf16, f16};
 
 /// Numbers that are the same on every run.
 struct Numbers(u64);
@@ -54,6 +54,24 @@ impl Float for f64 {
     }
     const TOLERANCE: f64 = 1e-12;
 }
+
+macro_rules! half {
+    ($half:ident, $digits:literal) => {
+        impl Float for $half {
+            fn of(value: f64) -> $half {
+                $half::from_f64(value)
+            }
+            fn wide(self) -> f64 {
+                self.to_f64()
+            }
+            // Summed in f32 and rounded once.
+            const TOLERANCE: f64 = 1.0 / (1u32 << $digits) as f64;
+        }
+    };
+}
+
+half!(bf16, 10);
+half!(f16, 13);
 
 /// Elements behind a buffer that nobody may write.
 const GUARD: usize = 100;
@@ -156,7 +174,8 @@ fn random_conv(numbers: &mut Numbers, dtype: DType) -> Conv {
 fn check_conv<T: Float>(pool: &Pool, isa: Isa, conv: Conv, numbers: &mut Numbers) {
     let elems = |routine: Routine| routine.operands().map(|one| one.elems.unwrap() as usize).collect::<Vec<usize>>();
     let [x, w, y] = elems(Routine::Conv(conv)).try_into().expect("three buffers");
-    let (x, w, g) = (numbers.many(x), numbers.many(w), numbers.many(y));
+    let [x, w, g] =
+        [x, w, y].map(|count| numbers.many(count).into_iter().map(|value| T::of(value).wide()).collect::<Vec<f64>>());
     let (mut output, mut to_x, mut to_w) = (vec![0.0; y], vec![0.0; x.len()], vec![0.0; w.len()]);
     each_product(&conv, |at_y, at_x, at_w| {
         output[at_y] += x[at_x] * w[at_w];
@@ -182,6 +201,8 @@ fn convolutions_of_all_shapes_are_what_they_should_be() {
         for isa in Isa::available() {
             check_conv::<f32>(&pools[round % 2], isa, single, &mut numbers);
             check_conv::<f64>(&pools[round % 2], isa, Conv { dtype: DType::F64, ..single }, &mut numbers);
+            check_conv::<bf16>(&pools[round % 2], isa, Conv { dtype: DType::BF16, ..single }, &mut numbers);
+            check_conv::<f16>(&pools[round % 2], isa, Conv { dtype: DType::F16, ..single }, &mut numbers);
         }
     }
 }
@@ -207,8 +228,19 @@ fn convolutions_in_many_blocks_are_what_they_should_be() {
         let conv = Conv { dtype: DType::F32, batch, groups, inputs, outputs, axes };
         for threads in [1, 2, 5] {
             check_conv::<f32>(&Pool::new(threads), Isa::best(), conv, &mut numbers);
+            check_conv::<bf16>(&Pool::new(threads), Isa::best(), Conv { dtype: DType::BF16, ..conv }, &mut numbers);
         }
     }
+}
+
+/// Checks convolutions after others that leave nothing but infinities and NaN in scratch memory.
+fn after_infinities<T: Float>(pool: &Pool, conv: Conv, numbers: &mut Numbers) {
+    for routine in [Routine::Conv(conv), Routine::ConvInput(conv), Routine::ConvFilters(conv)] {
+        let elems: Vec<usize> = routine.operands().map(|one| one.elems.unwrap() as usize).collect();
+        let [a, b] = [vec![f64::INFINITY; elems[0]], vec![f64::NAN; elems[1]]];
+        outputs::<T>(pool, Isa::best(), &routine, &[&a, &b]);
+    }
+    check_conv::<T>(pool, Isa::best(), conv, numbers);
 }
 
 #[test]
@@ -218,12 +250,9 @@ fn what_was_computed_before_does_not_matter() {
     let mut numbers = Numbers(3);
     for _ in 0..10 {
         let conv = random_conv(&mut numbers, DType::F32);
-        for routine in [Routine::Conv(conv), Routine::ConvInput(conv), Routine::ConvFilters(conv)] {
-            let elems: Vec<usize> = routine.operands().map(|one| one.elems.unwrap() as usize).collect();
-            let [a, b] = [vec![f64::INFINITY; elems[0]], vec![f64::NAN; elems[1]]];
-            outputs::<f32>(&pool, Isa::best(), &routine, &[&a, &b]);
-        }
-        check_conv::<f32>(&pool, Isa::best(), conv, &mut numbers);
+        after_infinities::<f32>(&pool, conv, &mut numbers);
+        after_infinities::<bf16>(&pool, Conv { dtype: DType::BF16, ..conv }, &mut numbers);
+        after_infinities::<f16>(&pool, Conv { dtype: DType::F16, ..conv }, &mut numbers);
         let attention = random_attention(&mut numbers, DType::F32);
         let mut inputs = attention_inputs(&attention, &mut numbers);
         inputs[..3].iter_mut().for_each(|input| input.fill(f64::NAN));
@@ -452,5 +481,5 @@ fn empty_work_is_left_to_kernels() {
     let none = Conv { dtype: DType::F32, batch: 0, groups: 1, inputs: 1, outputs: 1, axes: [ConvAxis::NONE; 3] };
     assert!(!offers(&Routine::Conv(none)));
     assert!(offers(&Routine::Conv(Conv { batch: 1, ..none })));
-    assert!(!offers(&Routine::Conv(Conv { batch: 1, dtype: DType::F16, ..none })), "sums are wider than elements");
+    assert!(!offers(&Routine::Conv(Conv { batch: 1, dtype: DType::I32, ..none })), "they are of floats");
 }

@@ -134,7 +134,7 @@ impl WgpuDevice {
             encoder.copy_buffer_to_buffer(&allocation.buffer, start, &landing, 0, end - start);
         };
         let _order = locked(&used.order);
-        let index = used.encoder(&tables, &self.target).submit(None, Some(&copy))?;
+        let index = used.encoder(&tables, &self.target).submit(Some(&copy))?;
         let landed = Landed::ask(&used.open, landing, from.offset - start, from.bytes)?;
         Ok((index, landed))
     }

@@ -4,12 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use panoply_device::{AllocId, Arg, Dispatch, Error, ParamType, Part, Region, Result, Step, Target, Ticket, Type};
-use wgpu::{BindGroup, Buffer, ComputePipeline};
+use wgpu::{BindGroup, Buffer, ComputePipeline, QuerySet};
 
 use super::bytes;
 use super::memory::Allocation;
 use super::open::{IN_BROWSER, Open};
 use super::program::{Program, Window};
+use super::submit::WORDS_BYTES;
 use crate::table::Table;
 
 /// What a device's ids mean.
@@ -31,6 +32,8 @@ pub enum Command {
     Copy { from: (Buffer, u64), to: (Buffer, u64), bytes: u64 },
     /// Fill whole words with zeros.
     Clear { to: (Buffer, u64), bytes: u64 },
+    /// Write down the moment when all before is done.
+    Stamp { set: QuerySet, number: u32 },
 }
 
 /// The memory a launch sees.
@@ -121,19 +124,31 @@ impl Encoder<'_> {
                     if program.signature.hidden {
                         words.extend(first.map(|group| group as u32));
                     }
-                    self.launch(pipeline.clone(), bound.clone(), program.words, &words, part);
+                    self.launch(pipeline.clone(), bound.clone(), program.words, &words, part)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn launch(&mut self, pipeline: ComputePipeline, bound: BindGroup, bytes: u64, words: &[u32], groups: [u32; 3]) {
-        let at = self.words.len().next_multiple_of(self.slot());
+    fn launch(
+        &mut self,
+        pipeline: ComputePipeline,
+        bound: BindGroup,
+        bytes: u64,
+        words: &[u32],
+        groups: [u32; 3],
+    ) -> Result<()> {
+        let mut at = self.words.len().next_multiple_of(self.slot());
+        if at as u64 + bytes > WORDS_BYTES {
+            self.flush()?;
+            at = 0;
+        }
         self.words.resize(at, 0);
         self.words.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         self.words.resize(at + bytes as usize, 0);
         self.commands.push(Command::Launch { pipeline, bound, words: at as u32, groups });
+        Ok(())
     }
 
     /// Bytes between the beginnings of two launches' words, at least.
@@ -285,7 +300,7 @@ impl Encoder<'_> {
                     None => bytes::fill(begin, count, pattern, first),
                 };
                 let groups = (groups - first).min(most) as u32;
-                self.launch(pipeline.clone(), bound.clone(), program.words, &words, [groups, 1, 1]);
+                self.launch(pipeline.clone(), bound.clone(), program.words, &words, [groups, 1, 1])?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Instant;
 use panoply_device::{Result, Step, StepTime};
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, CommandEncoderDescriptor, ComputePass,
-    ComputePassDescriptor, Features, QuerySet, QuerySetDescriptor, QueryType, SubmissionIndex,
+    ComputePassDescriptor, Features, QuerySetDescriptor, QueryType, SubmissionIndex,
 };
 
 use super::encode::{Command, Encoder};
@@ -14,8 +14,6 @@ use super::open::{IN_BROWSER, Open};
 
 /// Bytes of the buffer with launches' words; a longer submission becomes several.
 pub const WORDS_BYTES: u64 = 256 << 10;
-/// Bytes of words after which the next launch waits for the next submission.
-const WORDS_FULL: usize = (WORDS_BYTES as usize) * 3 / 4;
 /// Moments that one set takes, by the interface's rules.
 const MOST_STAMPS: u32 = 4096;
 
@@ -43,9 +41,6 @@ impl Encoder<'_> {
     pub fn run(mut self, steps: &[Step]) -> Result<SubmissionIndex> {
         for step in steps {
             self.step(step)?;
-            if self.words.len() > WORDS_FULL {
-                self.flush()?;
-            }
         }
         self.flush()
     }
@@ -60,9 +55,11 @@ impl Encoder<'_> {
         let open = self.open;
         let set = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: stamps };
         let set = open.ask("measuring", || open.device.create_query_set(&set))?;
-        for (i, step) in steps.iter().enumerate() {
+        for (step, number) in steps.iter().zip((0..).step_by(2)) {
+            self.commands.push(Command::Stamp { set: set.clone(), number });
             self.step(step)?;
-            self.submit(Some((&set, 2 * i as u32)), None)?;
+            self.commands.push(Command::Stamp { set: set.clone(), number: number + 1 });
+            self.flush()?;
         }
         let bytes = u64::from(stamps) * 8;
         let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
@@ -73,7 +70,7 @@ impl Encoder<'_> {
             encoder.resolve_query_set(&set, 0..stamps, &resolved, 0);
             encoder.copy_buffer_to_buffer(&resolved, 0, &at, 0, bytes);
         };
-        let index = self.submit(None, Some(&resolve))?;
+        let index = self.submit(Some(&resolve))?;
         let ns_per_tick = f64::from(open.queue.get_timestamp_period());
         Ok((index, Times::Ticks { at, steps: steps.len(), ns_per_tick }))
     }
@@ -100,34 +97,24 @@ impl Encoder<'_> {
 
     /// Submits what was made so far.
     pub fn flush(&mut self) -> Result<SubmissionIndex> {
-        self.submit(None, None)
+        self.submit(None)
     }
 
-    /// Submits what was made so far, with moments before and after, and something at the end.
-    pub fn submit(
-        &mut self,
-        stamps: Option<(&QuerySet, u32)>,
-        last: Option<&dyn Fn(&mut CommandEncoder)>,
-    ) -> Result<SubmissionIndex> {
+    /// Submits what was made so far, with something at the end.
+    pub fn submit(&mut self, last: Option<&dyn Fn(&mut CommandEncoder)>) -> Result<SubmissionIndex> {
         let (commands, words) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.words));
         let open = self.open;
         open.ask("submitting work", || {
             if !words.is_empty() {
                 open.queue.write_buffer(self.words_buffer, 0, &words);
             }
-            if commands.is_empty() && stamps.is_none() && last.is_none() {
+            if commands.is_empty() && last.is_none() {
                 return open.submit([]);
             }
             let mut encoder = open.device.create_command_encoder(&CommandEncoderDescriptor { label: None });
-            if let Some((set, first)) = stamps {
-                encoder.write_timestamp(set, first);
-            }
             let mut pass = None;
             commands.iter().for_each(|command| encode(command, &mut encoder, &mut pass));
             drop(pass);
-            if let Some((set, first)) = stamps {
-                encoder.write_timestamp(set, first + 1);
-            }
             if let Some(last) = last {
                 last(&mut encoder);
             }
@@ -153,6 +140,10 @@ fn encode(command: &Command, encoder: &mut CommandEncoder, pass: &mut Option<Com
         Command::Clear { to: (to, place), bytes } => {
             *pass = None;
             encoder.clear_buffer(to, *place, Some(*bytes));
+        }
+        Command::Stamp { set, number } => {
+            *pass = None;
+            encoder.write_timestamp(set, *number);
         }
     }
 }

@@ -11,7 +11,7 @@ use panoply_ir::{Alu, DType, Scalar, Type};
 use super::{Expander, Writer};
 use crate::opt::walk::Grow;
 
-impl Expander {
+impl Expander<'_> {
     fn whole_subgroups(&self) -> bool {
         self.subgroup > 1 && self.items.is_multiple_of(self.subgroup)
     }
@@ -22,7 +22,7 @@ impl Expander {
     }
 }
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
     /// Whether no subgroup has fewer work-items than others, and there are subgroups.
     pub(super) fn whole_subgroups(&self) -> bool {
         self.expander.whole_subgroups()

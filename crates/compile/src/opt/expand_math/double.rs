@@ -7,6 +7,7 @@ use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E};
 use panoply_ir::DType;
 use panoply_ir::approximate::double::*;
 
+use super::pow::{self, product_and_rest};
 use super::single::limits;
 use super::turns::{PIECE_BITS, WHOLE_TURNS, pieces, weight, window};
 use super::value::V;
@@ -32,7 +33,7 @@ pub(super) fn exp2(x: V<'_>) -> V<'_> {
 }
 
 /// 2 to the x + low, where low is small beside 1 and only matters if x is neither huge nor infinite.
-fn exp2_sum<'m>(x: V<'m>, low: V<'m>) -> V<'m> {
+pub(super) fn exp2_sum<'m>(x: V<'m>, low: V<'m>) -> V<'m> {
     let bounded = x.clamp(-1076.0, 1025.0);
     let low = bounded.equal(x).then(low, x.number(0.0));
     let n = bounded + SHIFT;
@@ -121,7 +122,7 @@ fn tail(f: V<'_>) -> V<'_> {
 }
 
 /// `e` and `m` with `x = 2^e m` and m within sqrt(1/2)..sqrt(2), for normal positive x.
-pub(super) fn split_normal(x: V<'_>) -> (V<'_>, V<'_>) {
+fn split_normal(x: V<'_>) -> (V<'_>, V<'_>) {
     const SQRT_HALF: i128 = std::f64::consts::FRAC_1_SQRT_2.to_bits() as i128;
     let bits = x.bits() + x.bits().integer(1f64.to_bits() as i128 - SQRT_HALF);
     // The biased exponent becomes a number by standing in the low bits of 2^52.
@@ -138,23 +139,11 @@ fn split(x: V<'_>) -> (V<'_>, V<'_>) {
     (denormal.then(e - 54.0, e), m)
 }
 
-/// The product as a rounded part and the exact rest.
-fn product_and_rest<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
-    let product = a * b;
-    (product, a.mad(b, -product))
-}
-
 /// The sum as a rounded part and the exact rest (Knuth).
 fn sum_and_rest<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
     let sum = a + b;
     let of_b = sum - a;
     (sum, (a - (sum - of_b)) + (b - of_b))
-}
-
-/// The same for |a| >= |b|, or a = 0 (Dekker).
-fn sum_and_rest_ordered<'m>(a: V<'m>, b: V<'m>) -> (V<'m>, V<'m>) {
-    let sum = a + b;
-    (sum, b - (sum - a))
 }
 
 pub(super) fn atan(x: V<'_>) -> V<'_> {
@@ -198,57 +187,10 @@ pub(super) fn erf(x: V<'_>) -> V<'_> {
     a.more(1.0).then(far, near).copysign(x)
 }
 
-pub(super) fn pow<'m>(x: V<'m>, y: V<'m>) -> V<'m> {
-    let a = x.abs();
-    let (log, log_low) = log2_sum(a);
-    let log = a.less(f64::INFINITY).then(log, a.number(f64::INFINITY));
-    let log = a.more(0.0).then(log, a.number(f64::NEG_INFINITY));
-    let (product, product_low) = product_and_rest(y, log);
-    let product_low = y.mad(log_low, product_low);
-    // 1 to the infinity is 1, and -1 too.
-    let (one, zero) = (a.is(1.0), a.number(0.0));
-    let magnitude = exp2_sum(one.then(zero, product), one.then(zero, product_low));
-    pow_cases(x, y, magnitude)
-}
-
-/// x to the y from its magnitude: signs and special cases of C's `pow`.
-pub(super) fn pow_cases<'m>(x: V<'m>, y: V<'m>, magnitude: V<'m>) -> V<'m> {
-    let whole = y.trunc().equal(y);
-    let half = y * 0.5;
-    let odd = whole & half.trunc().equal(half).not();
-    let signed = odd.then(magnitude.flip_with(x), magnitude);
-    let undefined = x.less(0.0) & x.abs().less(f64::INFINITY) & whole.not();
-    let result = (undefined | x.is_nan() | y.is_nan()).then(x.number(f64::NAN), signed);
-    (y.is(0.0) | x.is(1.0)).then(x.number(1.0), result)
-}
-
 /// log2 of a positive number as a sum of two, to about 2^-66.
-fn log2_sum(x: V<'_>) -> (V<'_>, V<'_>) {
+pub(super) fn log2_sum(x: V<'_>) -> (V<'_>, V<'_>) {
     let (e, m) = split(x);
-    // s = (m - 1) / (m + 1); m - 1 is exact.
-    let top = m - 1.0;
-    let one = m.number(1.0);
-    let (bottom, bottom_low) = sum_and_rest_ordered(one, m);
-    let inverse = one / bottom;
-    let s = top * inverse;
-    let (back, back_low) = product_and_rest(s, bottom);
-    let s_low = (((top - back) - back_low) - s * bottom_low) * inverse;
-
-    let (square, square_low) = product_and_rest(s, s);
-    let square_low = (s * 2.0).mad(s_low, square_low);
-    // POW_LOG2_1 + s^2 P, then times s^2, plus POW_LOG2_0, then times s; each as a sum of two.
-    let (sum, sum_low) = sum_and_rest_ordered(s.number(POW_LOG2_1.0), square * square.poly(&POW_LOG2));
-    let sum_low = sum_low + POW_LOG2_1.1;
-    let (part, part_low) = product_and_rest(sum, square);
-    let part_low = part_low + sum.mad(square_low, sum_low * square);
-    let (sum, sum_low) = sum_and_rest_ordered(s.number(POW_LOG2_0.0), part);
-    let sum_low = sum_low + (part_low + POW_LOG2_0.1);
-    let (part, part_low) = product_and_rest(sum, s);
-    let part_low = part_low + sum.mad(s_low, sum_low * s);
-
-    // |part| <= 1/2, so e is larger unless it is 0, when the sum is exact in either order.
-    let (log, low) = sum_and_rest_ordered(e, part);
-    sum_and_rest_ordered(log, low + part_low)
+    pow::log2_sum(e, m, [POW_LOG2_0, POW_LOG2_1], &POW_LOG2)
 }
 
 pub(super) fn sin(x: V<'_>) -> V<'_> {

@@ -10,11 +10,11 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 use panoply_ir::DType;
 use panoply_ir::approximate::single as table;
-use table::{ATAN, COS, ERF_FAR, ERF_NEAR, EXP, EXP2, EXPM1, LOG, POW_EXP2, POW_LOG2, SIN, TAN};
+use table::*;
 
-use super::double;
 use super::turns::{quarter_turn_words, window};
 use super::value::V;
+use super::{double, pow};
 
 /// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
 const SHIFT: f64 = 12_582_912.0;
@@ -35,11 +35,17 @@ pub(super) fn exp(x: V<'_>) -> V<'_> {
 }
 
 pub(super) fn exp2(x: V<'_>) -> V<'_> {
-    let x = x.clamp(-151.0, 129.0);
-    let n = x + SHIFT;
-    let r = x - (n - SHIFT);
+    exp2_sum(x, x.number(0.0))
+}
+
+/// 2 to the x + low, where low is small beside 1 and only matters if x is neither huge nor infinite.
+pub(super) fn exp2_sum<'m>(x: V<'m>, low: V<'m>) -> V<'m> {
+    let bounded = x.clamp(-151.0, 129.0);
+    let low = bounded.equal(x).then(low, x.number(0.0));
+    let n = bounded + SHIFT;
+    let r = (bounded - (n - SHIFT)) + low;
     let p = r.poly(&EXP2).mad(r, r.number(1.0));
-    scale(p, n, x.less(0.0))
+    scale(p, n, bounded.less(0.0))
 }
 
 pub(super) fn expm1(x: V<'_>) -> V<'_> {
@@ -235,26 +241,8 @@ fn reduce(x: V<'_>) -> (V<'_>, V<'_>, V<'_>) {
     (near.then(bits.integer(0), quarter.cast(DType::U32)), near.then(x, r + x * zero), near.then(zero, lost))
 }
 
-pub(super) fn pow<'m>(x: V<'m>, y: V<'m>) -> V<'m> {
-    let a = x.abs();
-    let wide = a.cast(DType::F64);
-    let (e, m) = double::split_normal(wide);
-    let s = (m - 1.0) / (m + 1.0);
-    let log = s.mad((s * s).poly(&POW_LOG2), e);
-    let log = wide.less(f64::INFINITY).then(log, wide.number(f64::INFINITY));
-    let log = wide.more(0.0).then(log, wide.number(f64::NEG_INFINITY));
-    // 1 to the infinity is 1, and -1 too.
-    let exponent = wide.is(1.0).then(wide.number(0.0), y.cast(DType::F64) * log);
-    let magnitude = pow_exp2(exponent).cast(DType::F32);
-    double::pow_cases(x, y, magnitude)
-}
-
-/// 2 to the x, to about 2^-28, in f64.
-fn pow_exp2(x: V<'_>) -> V<'_> {
-    let x = x.clamp(-160.0, 130.0);
-    let shifted = x + double::SHIFT;
-    let r = x - (shifted - double::SHIFT);
-    let p = r.poly(&POW_EXP2).mad(r, r.number(1.0));
-    let bits = shifted.bits().shl(52);
-    p * (bits + bits.integer(i128::from(1f64.to_bits()))).float()
+/// log2 of a positive number as a sum of two, to about 2^-37.
+pub(super) fn log2_sum(x: V<'_>) -> (V<'_>, V<'_>) {
+    let (e, f) = split(x);
+    pow::log2_sum(e.cast(DType::F32), f + 1.0, [POW_LOG2_0, POW_LOG2_1], &POW_LOG2)
 }

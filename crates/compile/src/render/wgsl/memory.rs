@@ -75,12 +75,12 @@ fn word(dtype: DType) -> &'static str {
 }
 
 /// Bytes of shared memory a group needs, in words, and those that words of other lanes may go through.
-pub(super) fn shared_bytes(kernel: &Kernel) -> u64 {
+pub(super) fn shared_bytes(kernel: &Kernel, target: &Target) -> u64 {
     let mut shuffles = false;
     kernel.walk(&mut |stmt| shuffles |= matches!(stmt.op, Op::Collective { .. }));
     let items: u64 = kernel.group.iter().flatten().map(|width| u64::from(*width)).product();
     let bytes = |mem: &Memory| match mem.space {
-        Space::Shared(len) => u64::from(len) * mem.dtype.bytes().max(4) as u64,
+        Space::Shared(len) => u64::from(len) * target.shared_elem_bytes(mem.dtype),
         Space::Buffer(_) | Space::Private(_) => 0,
     };
     let arrays: u64 = kernel.mems.iter().map(bytes).sum();

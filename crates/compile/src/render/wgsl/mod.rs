@@ -28,27 +28,17 @@ mod stmt;
 mod wide;
 
 use panoply_ir::kernel::Kernel;
-use panoply_ir::{DType, Error, Result, Target};
+use panoply_ir::{Error, Result, Target};
 
 use super::Rendered;
-use super::support::uses;
-use crate::opt::walk::live;
 
 /// A kernel without collectives and transcendental functions as a program.
 pub(super) fn program(kernel: &Kernel, target: &Target, index_bits: u32) -> Result<Rendered> {
-    let bytes = memory::shared_bytes(kernel);
+    let bytes = memory::shared_bytes(kernel, target);
     if bytes > u64::from(target.shared_bytes) {
         return Err(Error::unsupported(format!(
             "kernel {} has {bytes} bytes of shared memory as words, {} allows {} at most; use smaller shared arrays or groups",
             kernel.name, target.name, target.shared_bytes
-        )));
-    }
-    let live = live(kernel);
-    // The kernel itself was asked before its functions were expanded.
-    if !target.computes(DType::F64) && uses(kernel, &live, DType::F64) {
-        return Err(Error::unsupported(format!(
-            "kernel {}: a function of floats in it (pow) goes through f64, which {} does not have; choose another device",
-            kernel.name, target.name
         )));
     }
     Ok(entry::program(kernel, target, index_bits))

@@ -18,11 +18,18 @@ pub fn exp<I: Isa>(x: f32) -> f32 {
 /// 2 to the x.
 #[inline(always)]
 pub fn exp2<I: Isa>(x: f32) -> f32 {
-    let x = clamp(x, -151.0, 129.0);
-    let n = x + SHIFT;
-    let r = x - (n - SHIFT);
+    exp2_sum::<I>(x, 0.0)
+}
+
+/// 2 to the x + low, where low is small beside 1 and only matters if x is neither huge nor infinite.
+#[inline(always)]
+pub(super) fn exp2_sum<I: Isa>(x: f32, low: f32) -> f32 {
+    let bounded = clamp(x, -151.0, 129.0);
+    let low = if bounded == x { low } else { 0.0 };
+    let n = bounded + SHIFT;
+    let r = (bounded - (n - SHIFT)) + low;
     let p = mad::<I>(poly::<I, 6>(r, EXP2), r, 1.0);
-    scale(p, n, x < 0.0)
+    scale(p, n, bounded < 0.0)
 }
 
 /// exp(x) - 1, accurate near 0.

@@ -44,7 +44,7 @@ pub fn log1p<I: Isa>(x: f32) -> f32 {
 
 /// `e` and `f` with `x = 2^e (1 + f)`, for positive finite x.
 #[inline(always)]
-fn split(x: f32) -> (i32, f32) {
+pub(super) fn split(x: f32) -> (i32, f32) {
     let (bits, offset) = if x < f32::MIN_POSITIVE { ((x * 33_554_432.0).to_bits(), 25) } else { (x.to_bits(), 0) };
     let e = bits.wrapping_sub(SQRT_HALF) as i32 >> 23;
     let m = f32::from_bits(bits.wrapping_sub((e as u32) << 23));

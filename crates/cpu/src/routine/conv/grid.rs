@@ -229,12 +229,18 @@ impl Pass {
         self.axes[2].step
     }
 
-    /// Copies a band of one channel into its planes.
+    /// Makes planes of a band of some channels, of which `lane` makes one element.
     ///
     /// # Safety
-    /// The source holds a channel, `to` has room for [`Pass::channel`] elements.
+    /// Each source holds a channel, `to` has room for [`Pass::channel`] elements.
     #[inline(always)]
-    pub unsafe fn pack<T: Copy + Default>(&self, band: usize, source: *const T, mut to: *mut T) {
+    pub unsafe fn pack<T: Copy, L: Copy + Default, const D: usize>(
+        &self,
+        band: usize,
+        sources: [*const T; D],
+        mut to: *mut L,
+        lane: impl Fn([T; D]) -> L,
+    ) {
         let (first, rows) = self.rows(band);
         let [a, b, c] = &self.axes;
         let skipped = |axis: usize| if axis == self.axis { first } else { 0 };
@@ -254,11 +260,13 @@ impl Pass {
                             unsafe {
                                 let to = to.add((i * self.extents[1] + j) * self.extents[2]);
                                 let line = match row {
-                                    (Some(i), Some(j)) => Some(source.add((i * b.length + j) * c.length)),
+                                    (Some(i), Some(j)) => {
+                                        Some(sources.map(|source| source.add((i * b.length + j) * c.length)))
+                                    }
                                     _ => None,
                                 };
                                 let origin = origin_c + (skipped(2) * c.source_step) as isize;
-                                copy_row(c, line, origin, needed(2), to);
+                                copy_row(c, line, origin, needed(2), to, &lane);
                             }
                         }
                     }
@@ -269,26 +277,35 @@ impl Pass {
     }
 }
 
-/// Copies every `source_step`-th element of a row from an origin on, with zeros where there is none.
+/// Makes something of every `source_step`-th element of some rows from an origin on, with zeros where there is none.
 ///
 /// # Safety
-/// The row has the axis' length; `to` has room for `count`.
+/// The rows have the axis' length; `to` has room for `count`.
 #[inline(always)]
-unsafe fn copy_row<T: Copy + Default>(along: &Along, row: Option<*const T>, origin: isize, count: usize, to: *mut T) {
+unsafe fn copy_row<T: Copy, L: Copy + Default, const D: usize>(
+    along: &Along,
+    rows: Option<[*const T; D]>,
+    origin: isize,
+    count: usize,
+    to: *mut L,
+    lane: &impl Fn([T; D]) -> L,
+) {
     let step = along.source_step;
     let before = ((-origin).max(0) as usize).div_ceil(step).min(count);
     let inside = (along.length as isize - origin).max(0) as usize;
-    let end = if row.is_some() { inside.div_ceil(step).clamp(before, count) } else { before };
+    let end = if rows.is_some() { inside.div_ceil(step).clamp(before, count) } else { before };
     // SAFETY: the caller's promise; `before..end` are those within the row.
     unsafe {
-        (0..before).for_each(|at| *to.add(at) = T::default());
-        if let Some(row) = row.filter(|_| end > before) {
-            let from = row.add((origin + (before * step) as isize) as usize);
+        (0..before).for_each(|at| *to.add(at) = L::default());
+        if let Some(rows) = rows.filter(|_| end > before) {
+            let from = rows.map(|row| row.add((origin + (before * step) as isize) as usize));
+            let to = to.add(before);
+            let copy = |at: usize, place: usize| *to.add(at) = lane(from.map(|from| *from.add(place)));
             match step {
-                1 => std::ptr::copy_nonoverlapping(from, to.add(before), end - before),
-                _ => (before..end).for_each(|at| *to.add(at) = *from.add((at - before) * step)),
+                1 => (0..end - before).for_each(|at| copy(at, at)),
+                _ => (0..end - before).for_each(|at| copy(at, at * step)),
             }
         }
-        (end..count).for_each(|at| *to.add(at) = T::default());
+        (end..count).for_each(|at| *to.add(at) = L::default());
     }
 }

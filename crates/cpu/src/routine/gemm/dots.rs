@@ -3,9 +3,9 @@
 //!
 //! Each result is summed in as many parts as a vector has lanes.
 
-use super::format::Format;
 use super::pack;
 use super::part::Part;
+use crate::routine::format::Format;
 use crate::simd::{Number, Vector};
 use crate::vm::isa::Machine;
 

@@ -1,6 +1,6 @@
 //! Matrices in memory, and their elements as lanes side by side.
 
-use super::format::Format;
+use crate::routine::format::Format;
 use crate::simd::Vector;
 use crate::vm::isa::Machine;
 

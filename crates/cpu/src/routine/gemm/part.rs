@@ -11,9 +11,9 @@ use std::cell::RefCell;
 
 use super::super::tile::{self, MOST_VECTORS, Tile, most_rows, row_blocks, vector_parts};
 use super::dots;
-use super::format::Format;
 use super::pack::{self, Matrix};
 use crate::pool::Pool;
+use crate::routine::format::Format;
 use crate::simd::{Task, Vector};
 use crate::vm::isa::Machine;
 use crate::vm::launch::RunPiece;
