@@ -1,16 +1,23 @@
-//! What `wgpu` hands to Apple's and to Microsoft's compiler for every kernel that ships: its translator makes Metal's language and HLSL
+//! What `wgpu` hands to Apple's and to Microsoft's compiler for every kernel that ships, and for those of the op table: its translator makes Metal's language and HLSL
 //! of our WGSL, with the settings that it has on those systems, and as `panoply explain` shows them. Metal's is C++, so clang reads it, with a header of ours
 //! (`metal/metal_stdlib`) in place of Apple's. HLSL is read by Khronos' glslang, as far as that knows it. Neither is executed.
 
 #[path = "../../cli/src/explain/translated.rs"]
 mod translated;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
-use panoply::kernels;
+use panoply::internal::Null;
+use panoply::internal::conformance::row::{Row, weighted};
+use panoply::internal::conformance::rows;
+use panoply::runtime::DeviceOptions;
+use panoply::{Device, Tensor, eval, kernels};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
+use panoply_device::Step;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
@@ -99,4 +106,75 @@ fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
     }
     assert!(count >= 3 * (16 + 15), "{count}");
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The rows that compute in f64, which neither has.
+const IN_F64: [&str; 1] = ["cast and back"];
+
+/// The results of a row, and then its gradients.
+fn results(row: &Row) -> Vec<Vec<Tensor>> {
+    let value = (row.op)(&row.tensors(DType::F32));
+    let inputs = row.tensors(DType::F32);
+    let wanted: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
+    let gradients = || weighted(&(row.op)(&inputs)).and_then(|loss| loss.gradients(&wanted)).expect("it has gradients");
+    [vec![value]].into_iter().chain(row.differentiable.then(gradients)).collect()
+}
+
+/// Every program that the op table comes to on such a device: its text, and its entry point with the row that was first.
+fn asked(target: &Target) -> BTreeMap<String, (String, &'static str)> {
+    let null = Arc::new(Null::new(target.clone()));
+    let device = Device::new(null.clone(), DeviceOptions::default());
+    let mut found = BTreeMap::new();
+    device.scope(|| {
+        for row in rows() {
+            for results in results(row) {
+                let done = eval(&results.iter().collect::<Vec<&Tensor>>());
+                assert_eq!(done.is_err(), IN_F64.contains(&row.name), "{}: {done:?}", row.name);
+                for (_, step) in null.take_steps() {
+                    let Step::Dispatch(dispatch) = step else { continue };
+                    let (entry, source) = (null.entry(dispatch.program), null.source(dispatch.program));
+                    let (entry, source) = entry.zip(source).expect("it holds what it runs");
+                    found.entry(source).or_insert((entry, row.name));
+                }
+            }
+        }
+    });
+    found
+}
+
+/// The op table's programs have forms for both, and clang reads Metal's, all in one text.
+fn the_op_table_has_forms(target: &Target) {
+    let mut all = String::new();
+    let asked = asked(target);
+    for (number, (source, (entry, row))) in asked.iter().enumerate() {
+        let wrong = |error: panoply::Error| -> ! { panic!("{entry} of {row}: {error}\n{source}") };
+        let program = Program::read(source, entry, target, [4; 3]).unwrap_or_else(|error| wrong(error));
+        let metal = program.metal().unwrap_or_else(|error| wrong(error));
+        let direct3d = program.direct3d().unwrap_or_else(|error| wrong(error));
+        assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{row}: {metal}\n{direct3d}");
+        let (heads, body): (Vec<&str>, Vec<&str>) = metal.lines().partition(|line| line.starts_with("#include"));
+        if number == 0 {
+            all = heads.join("\n");
+        }
+        all += &format!("\nnamespace program_{number} {{ // {row}\n{}\n}}\n", body.join("\n"));
+    }
+    // Each row is at least one kernel, and few are another row's.
+    assert!(asked.len() > rows().count(), "{}", asked.len());
+    if is_here("clang++-19", "Metal's language") {
+        let file = format!("panoply-rows-{}-{}", std::process::id(), target.int64);
+        let folder = std::env::temp_dir().join(file);
+        std::fs::create_dir_all(&folder).unwrap();
+        read(clang(), &folder, "rows.metal", &all);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn the_op_table_has_forms_for_the_least_gpu() {
+    the_op_table_has_forms(&targets()[0]);
+}
+
+#[test]
+fn the_op_table_has_forms_for_a_rich_gpu() {
+    the_op_table_has_forms(&targets()[1]);
 }

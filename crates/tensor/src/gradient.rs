@@ -382,7 +382,8 @@ fn partials(
         Alu::Sub => each(&[&|| g.clone(), &|| -g]),
         Alu::Mul => each(&[&|| g * &x[1], &|| g * &x[0]]),
         Alu::Div => each(&[&|| g / &x[1], &|| -(g * y / &x[1])]),
-        Alu::Rem => each(&[&|| g.clone(), &|| -(g * (&x[0] / &x[1]).trunc())]),
+        // The quotient itself may round up to the next whole number.
+        Alu::Rem => each(&[&|| g.clone(), &|| -(g * ((&x[0] - y) / &x[1]).round())]),
         Alu::Min | Alu::Max => {
             // Equal operands share the flow.
             let (less, greater) = (Tensor::alu(Alu::Lt, &[&x[0], &x[1]]), Tensor::alu(Alu::Lt, &[&x[1], &x[0]]));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use panoply_driver::CudaDriver;
 use panoply_runtime::Registry;
-use panoply_tensor::{Attention, Conv, DType, Device, Tensor, Window};
+use panoply_tensor::{Attention, Conv, DType, Device, Rotary, Tensor, Window};
 
 struct Row {
     name: &'static str,
@@ -27,6 +27,12 @@ const ROWS: &[Row] = &[
         name: "attention",
         inputs: &[&[2, 4, 20, 8], &[2, 2, 20, 8], &[2, 2, 20, 8]],
         op: |x| x[0].attention(&x[1], &x[2], &Attention { causal: true, ..Attention::default() }),
+    },
+    Row {
+        // bf16 has 256 and 258, and nothing between; f32 has all of these angles.
+        name: "rotary positions far out",
+        inputs: &[&[2, 5, 8]],
+        op: |x| x[0].rope(&(Tensor::iota(5) + 256.0), 1.0, Rotary::Halves),
     },
     Row { name: "product", inputs: &[&[2, 33, 40], &[2, 40, 17]], op: |x| x[0].matmul(&x[1]) },
     Row {

@@ -86,7 +86,7 @@ pub const ROWS: &[Row] = &[
     smooth("diagonal_matrix", &[any(&[2, 4])], |x| x[0].diagonal_matrix().exp()),
     smooth("trace", &[any(&[2, 4, 4])], |x| x[0].trace()),
     smooth("diff", &[any(&[3, 6])], |x| x[0].diff(1)),
-    smooth("masked_fill", &[A], |x| x[0].masked_fill(&x[0].gt(&Tensor::scalar(0.5).cast(x[0].dtype())), -1.5).exp()),
+    smooth("masked_fill", &[A], |x| x[0].masked_fill(&x[0].gt(&Tensor::scalar(0.5f32).cast(x[0].dtype())), -1.5).exp()),
     flat("search_sorted", &[any(&[9]), any(&[4, 3])], |x| x[0].sort(0, Order::Ascending).search_sorted(&x[1], true)),
     flat("bin_count", &[whole(&[3, 9], 7.0)], |x| x[0].bin_count(5)),
     smooth("index", &[any(&[4, 5, 3]), whole(&[2, 1], 4.0), whole(&[6], 5.0)], |x| x[0].index(&[&x[1], &x[2]]).exp()),

@@ -180,17 +180,20 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message).note(format!("positions {positions:?}")));
         }
         let half = dims[rank - 1] / 2;
-        let exponents = Tensor::iota(half).cast(self.dtype());
-        let speeds = (&exponents * exponents.literal(-base.log2() / half as f64)).exp2();
-        let angles = positions.cast(self.dtype()).unsqueeze(1) * speeds;
-        let (cosines, sines) = (angles.cos(), angles.sin());
         let halves = rotary == Rotary::Halves;
-        let split = self.unflatten(-1, &if halves { [2, half] } else { [half, 2] });
-        let axis = if halves { -2 } else { -1 };
-        let part = |i: usize| split.narrow(axis, i, 1).squeeze(axis);
-        let (a, b) = (part(0), part(1));
-        let turned = [&a * &cosines - &b * &sines, &a * &sines + &b * &cosines];
-        Tensor::stack(&turned, axis).flatten(-2)
+        // bf16 tells no positions above 256 apart.
+        self.in_single(|x| {
+            let exponents = Tensor::iota(half).cast(x.dtype());
+            let speeds = (&exponents * exponents.literal(-base.log2() / half as f64)).exp2();
+            let angles = positions.cast(x.dtype()).unsqueeze(1) * speeds;
+            let (cosines, sines) = (angles.cos(), angles.sin());
+            let split = x.unflatten(-1, &if halves { [2, half] } else { [half, 2] });
+            let axis = if halves { -2 } else { -1 };
+            let part = |i: usize| split.narrow(axis, i, 1).squeeze(axis);
+            let (a, b) = (part(0), part(1));
+            let turned = [&a * &cosines - &b * &sines, &a * &sines + &b * &cosines];
+            Tensor::stack(&turned, axis).flatten(-2)
+        })
     }
 }
 

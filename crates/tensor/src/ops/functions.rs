@@ -192,7 +192,7 @@ impl Tensor {
             }
             (x * number(f64::INFINITY)).where_(&x.abs().eq(&number(1.0)), &y)
         };
-        Tensor::call_with_gradient("erfinv", [self], (), body, |[_], y, g, ()| [Some(g * steep(y))])
+        self.in_single(|x| Tensor::call_with_gradient("erfinv", [x], (), body, |[_], y, g, ()| [Some(g * steep(y))]))
     }
 
     /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 … [Lanczos 1964, with g = 7 and nine terms]
@@ -235,10 +235,10 @@ impl Tensor {
         self.ne(self)
     }
 
-    /// Whether an element is neither infinite nor NaN.
+    /// Whether an element is neither infinite nor NaN, which no integer and no bool is.
     #[track_caller]
     pub fn is_finite(&self) -> Tensor {
-        self.abs().lt(&self.literal(f64::INFINITY))
+        if self.dtype().is_float() { self.abs().lt(&self.literal(f64::INFINITY)) } else { self.eq(self) }
     }
 
     /// How many elements hold or are not zero, i32 of shape `[]`.

@@ -131,24 +131,29 @@ impl Tensor {
             return mistake.clone();
         }
         let widths = operands.map(|x| x.0.shape.dims().last().copied().filter(|_| x.0.shape.rank() > 1));
-        let float = operands.iter().all(|x| x.dtype().is_float());
+        let float = self.dtype().is_float() && self.dtype() == other.dtype();
         if widths[0].is_none() || widths[0] != widths[1] || !float || power.is_nan() || power <= 0.0 {
             let message = format!("cdist: no distances of power {power} between rows of {self:?} and {other:?}");
-            let note = "it takes matrices of floats with equally long rows, and a power above 0";
+            let note = "it takes matrices of floats of one type with equally long rows, and a power above 0";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
-        let apart = (self.unsqueeze(-2) - other.unsqueeze(-3)).abs();
+        self.in_single(|x| (x.unsqueeze(-2) - other.cast(x.dtype()).unsqueeze(-3)).abs().magnitude(power))
+    }
+
+    /// What magnitudes along the last axis, which goes away, come to with this power.
+    #[track_caller]
+    fn magnitude(&self, power: f64) -> Tensor {
         if power == f64::INFINITY {
-            return apart.max(-1);
+            return self.max(-1);
         }
         if power == 1.0 {
-            return apart.sum(-1);
+            return self.sum(-1);
         }
-        let (power, root) = (apart.literal(power), apart.literal(1.0 / power));
+        let (power, root) = (self.literal(power), self.literal(1.0 / power));
         // At distance 0 the slope is 0, not what a root's would be.
-        let (zero, one) = (apart.literal(0.0), apart.literal(1.0));
-        let none = apart.eq(&zero);
-        let sum = zero.where_(&none, &one.where_(&none, &apart).pow(&power)).sum(-1);
+        let (zero, one) = (self.literal(0.0), self.literal(1.0));
+        let none = self.eq(&zero);
+        let sum = zero.where_(&none, &one.where_(&none, self).pow(&power)).sum(-1);
         let none = sum.eq(&zero);
         zero.where_(&none, &one.where_(&none, &sum).pow(&root))
     }

@@ -1,14 +1,14 @@
 //! One line for each case of `ops.safetensors`.
 
 use panoply_tensor::{
-    Attention, Conv, CrossEntropy, DType, Ends, Fft, Norm, Order, Put, Rotary, Tensor, Triangle, Window,
+    Attention, Conv, CrossEntropy, DType, Ends, Fft, Norm, Order, Put, Range, Rotary, Tensor, Triangle, Window,
 };
 
 use super::{Fixture, close, devices};
 
 type Case = (&'static str, fn(&[Tensor]) -> Tensor);
 
-const CASES: &[Case] = &[
+pub const CASES: &[Case] = &[
     ("exp", |x| x[0].exp()),
     ("exp2", |x| x[0].exp2()),
     ("expm1", |x| x[0].expm1()),
@@ -165,7 +165,7 @@ const CASES: &[Case] = &[
     ("kl_divergence", |x| x[0].kl_divergence(&x[1])),
     ("cosine_similarity", |x| x[0].cosine_similarity(&x[1], 1e-8)),
     ("cosine_embedding", |x| {
-        let alike = x[2].cast(DType::F32) * 2.0 - 1.0;
+        let alike = x[2].cast(x[0].dtype()) * 2.0 - 1.0;
         x[0].cosine_embedding(&x[1], &alike, 0.1)
     }),
     ("einsum ...ij,...jk", |x| einsum("...ij,...jk", x)),
@@ -184,7 +184,7 @@ const CASES: &[Case] = &[
     ("index_put keeps the last", |x| x[0].index_put(&[&x[1]], &x[2], Put::Replace)),
     ("put_along adds", |x| x[0].put_along(&x[1], &x[2], 1, Put::Add)),
     ("put_along replaces", |x| x[0].put_along(&x[1], &x[2], 1, Put::Replace)),
-    ("masked_fill", |x| x[0].masked_fill(&x[0].gt(&Tensor::scalar(0.5f32)), -1.5)),
+    ("masked_fill", |x| x[0].masked_fill(&x[0].gt(&like(&x[0], 0.5)), -1.5)),
     ("repeat_each", |x| x[0].repeat_each(3, 0)),
     ("move_axis", |x| x[0].move_axis(-1, 0)),
     ("meshgrid", |x| Tensor::meshgrid(&[&x[0], &x[1]]).into_iter().reduce(|x, y| x * y).unwrap()),
@@ -274,6 +274,34 @@ const CASES: &[Case] = &[
     ("rfft of n 9, ortho", |x| x[0].rfft_with(-1, &Fft { length: Some(9), norm: Norm::Both })),
     ("irfft of n 9, ortho", |x| x[0].irfft_with(-1, &Fft { length: Some(9), norm: Norm::Both })),
     ("irfft of no n, forward", |x| x[0].irfft_with(-1, &Fft { length: None, norm: Norm::Forward })),
+    ("neg", |x| -&x[0]),
+    ("where", |x| x[0].where_(&x[2].cast(DType::Bool), &x[1])),
+    ("clamp", |x| x[0].clamp(1.0, 5.0)),
+    ("floor", |x| x[0].floor()),
+    ("ceil", |x| x[0].ceil()),
+    ("round", |x| x[0].round()),
+    ("trunc", |x| x[0].trunc()),
+    ("sign", |x| x[0].sign()),
+    ("isnan", |x| x[0].is_nan()),
+    ("isfinite", |x| x[0].is_finite()),
+    ("lt", |x| x[0].lt(&x[1])),
+    ("le", |x| x[0].le(&x[1])),
+    ("eq", |x| x[0].eq(&x[1])),
+    ("ne", |x| x[0].ne(&x[1])),
+    ("gt", |x| x[0].gt(&x[1])),
+    ("ge", |x| x[0].ge(&x[1])),
+    ("any", |x| x[0].any(1)),
+    ("all", |x| x[0].all(1)),
+    ("count_nonzero", |x| x[0].count_nonzero()),
+    ("argmin", |x| x[0].argmin(0)),
+    ("sort down", |x| x[0].sort(0, Order::Descending)),
+    ("argsort of many", |x| x[0].argsort(1, Order::Ascending)),
+    ("pad", |x| x[0].pad(&[(1, 3), (2, 0)])),
+    ("concat", |x| Tensor::concat(x, 1)),
+    ("stack", |x| Tensor::stack(x, 1)),
+    ("transpose", |x| x[0].t() * 2.0),
+    ("slice with step", |x| x[0].slice((.., Range::Span { start: Some(1), end: None, step: 2 }))),
+    ("scatter_add", |x| x[0].scatter_add(0, &x[1], &x[2])),
 ];
 
 fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
@@ -287,14 +315,19 @@ fn l_and_sine_of_u(x: &Tensor) -> Tensor {
 
 fn positive(x: &Tensor) -> Tensor {
     let [_, _, n] = x.dims().unwrap();
-    x.matmul(&x.t()) / n as f64 + Tensor::eye(n, DType::F32)
+    x.matmul(&x.t()) / n as f64 + Tensor::eye(n, x.dtype())
+}
+
+/// A number of a tensor's type.
+fn like(tensor: &Tensor, number: f64) -> Tensor {
+    Tensor::scalar(number).cast(tensor.dtype())
 }
 
 /// A single number in which every element counts differently, as in `make.py`.
-fn weighted(tensor: &Tensor) -> Tensor {
+pub fn weighted(tensor: &Tensor) -> Tensor {
     let elems = tensor.shape().unwrap().elems();
-    let weights: Vec<f32> = (0..elems).map(|i| (i as f64 * 0.37 + 0.5).sin() as f32).collect();
-    (tensor.reshape([-1]) * Tensor::from_slice(&weights, [elems])).sum(..)
+    let weights: Vec<f64> = (0..elems).map(|i| (i as f64 * 0.37 + 0.5).sin()).collect();
+    (tensor.reshape([-1]) * Tensor::from_slice(&weights, [elems]).cast(tensor.dtype())).sum(..)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! and what becomes of NaN, infinities, signed zeros, denormals, huge and tiny numbers.
 
 mod cases;
+mod dtypes;
 mod edges;
 mod slopes;
 
@@ -36,8 +37,19 @@ impl Fixture<'_> {
     fn tensor(&self, name: &str) -> Option<Tensor> {
         let view = self.0.tensor(name).ok()?;
         let dtype = match view.dtype() {
-            safetensors::Dtype::F32 => DType::F32,
+            safetensors::Dtype::BOOL => DType::Bool,
+            safetensors::Dtype::I8 => DType::I8,
+            safetensors::Dtype::I16 => DType::I16,
             safetensors::Dtype::I32 => DType::I32,
+            safetensors::Dtype::I64 => DType::I64,
+            safetensors::Dtype::U8 => DType::U8,
+            safetensors::Dtype::U16 => DType::U16,
+            safetensors::Dtype::U32 => DType::U32,
+            safetensors::Dtype::U64 => DType::U64,
+            safetensors::Dtype::F16 => DType::F16,
+            safetensors::Dtype::BF16 => DType::BF16,
+            safetensors::Dtype::F32 => DType::F32,
+            safetensors::Dtype::F64 => DType::F64,
             other => panic!("{name} holds {other:?}"),
         };
         Some(Tensor::from_bytes(view.data(), view.shape().to_vec(), dtype))
