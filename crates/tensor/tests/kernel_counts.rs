@@ -194,7 +194,7 @@ fn untiled(op: fn(&[Tensor]) -> Tensor, shapes: &[&[usize]]) -> Vec<String> {
         let gradients = value.square().sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).unwrap();
         let roots: Vec<&Tensor> = std::iter::once(&value).chain(&gradients).collect();
         let graph = Traced::new(&device, &roots).unwrap().graph;
-        let plan = plan(&graph, &Target::opencl_minimum(), &|_| false).unwrap();
+        let plan = plan(&graph, &Target { f64: true, ..Target::opencl_minimum() }, &|_| false).unwrap();
         let shares = |kernel: &Kernel| kernel.mems.iter().any(|mem| matches!(mem.space, Space::Shared(_)));
         let untiled = plan.steps.iter().filter_map(|step| match step {
             PlanStep::Kernel { kernel, .. } => (!shares(kernel)).then(|| kernel.name.clone()),
@@ -208,6 +208,9 @@ fn untiled(op: fn(&[Tensor]) -> Tensor, shapes: &[&[usize]]) -> Vec<String> {
 fn products_and_convolutions_run_in_tiles_on_a_gpu() {
     let none: [&str; 0] = [];
     assert_eq!(untiled(|x| x[0].matmul(&x[1]), &[&[8, 48, 64], &[64, 32]]), none);
+    let doubles = |x: &[Tensor]| x[0].cast(DType::F64).matmul(&x[1].cast(DType::F64));
+    // What both ways need is widened once.
+    assert_eq!(untiled(doubles, &[&[8, 48, 64], &[64, 32]]), ["cast"]);
     assert_eq!(untiled(|x| x[0].conv(&x[1], &padded()), &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);
     let strided = |x: &[Tensor]| x[0].conv(&x[1], &Conv { stride: [2, 2], ..padded() });
     assert_eq!(untiled(strided, &[&[4, 32, 14, 14], &[64, 32, 3, 3]]), none);

@@ -82,6 +82,9 @@ const TILES: [Shape; 6] = [
     ([8, 8], [4, 4], Some(0)),
 ];
 
+/// Bytes of a work-item's block: more would be more than its registers.
+const BLOCK_BYTES: u64 = 256;
+
 /// Fewer rows, columns or steps would leave most of a tile empty.
 const SMALLEST: u64 = 16;
 
@@ -90,7 +93,8 @@ pub fn tilings(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy
     let fused = contract::in_sums(target, accuracy);
     let whole = if target.style == Style::Gpu { product(nest, levels, fused) } else { None };
     let fragments = target.mma && accuracy != Accuracy::Exact;
-    let whole = whole.map(|tiling| if fragments { tiling.of_fragments(nest) } else { tiling });
+    let whole =
+        whole.map(|tiling| if fragments && tiling.dtype == DType::F32 { tiling.of_fragments(nest) } else { tiling });
     whole.map_or(Vec::new(), |tiling| tiling.sized(target))
 }
 
@@ -115,7 +119,7 @@ fn product(nest: &Nest, levels: &Levels, fused: bool) -> Option<Tiling> {
     let batch = Axis(nest.outer.iter().filter(shared).copied().collect());
     let inner = Axis(inner.clone());
     let large = row.extent() >= SMALLEST && column.extent() >= SMALLEST && inner.extent() >= SMALLEST;
-    if !stores || !large || dtype != DType::F32 {
+    if !stores || !large || !matches!(dtype, DType::F32 | DType::F64) {
         return None;
     }
     let (items, block) = ([16, 16], [4, 4]);
@@ -150,7 +154,9 @@ impl Tiling {
             let groups = self.batch.extent() * tiles;
             let slabs = (sized.slab_elements(columns) + sized.slab_elements(rows)) * self.dtype.bytes() as u64;
             let items = sized.group();
-            let fits = items[0] * items[1] <= target.max_group_items
+            let block_bytes = block[0] * block[1] * self.dtype.bytes() as u64;
+            let fits = (self.fragments.is_some() || block_bytes <= BLOCK_BYTES)
+                && items[0] * items[1] <= target.max_group_items
                 && items.iter().zip(target.max_group).all(|(items, most)| *items <= most)
                 && slabs <= target.shared_bytes as u64;
             if fits {

@@ -209,7 +209,9 @@ graphs! {
         let deep = b.permute(deep, &[1, 0, 2]);
         let deep = b.reshape(deep, &[24, 19]);
         let steps = b.matmul(turned, deep);
-        [y, z, v, u, both, rows, steps]
+        let (f, g) = (b.leaf(&[36, 17], DType::F64), b.leaf(&[17, 33], DType::F64));
+        let doubles = b.matmul(f, g);
+        [y, z, v, u, both, rows, steps, doubles]
     }
     product_of_a_number_spread_out |b| {
         let x = b.f32(&[4, 6]);
