@@ -401,9 +401,8 @@ fn partials(
         }
         Alu::Select => {
             let zero = number(0.0);
-            let mut flows = each(&[&|| zero.clone(), &|| g.where_(&x[0], &zero), &|| zero.where_(&x[0], g)])?;
-            flows[0] = None;
-            Some(flows)
+            let [left, right] = [1, 2].map(&wanted);
+            Some(vec![None, left.then(|| g.where_(&x[0], &zero)), right.then(|| zero.where_(&x[0], g))])
         }
         Alu::Fma => each(&[&|| g * &x[1], &|| g * &x[0], &|| g.clone()]),
         Alu::CountOnes | Alu::Not | Alu::And | Alu::Or | Alu::Xor | Alu::Shl | Alu::Shr => None,
