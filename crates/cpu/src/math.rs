@@ -31,6 +31,7 @@
 
 pub mod double;
 mod isa;
+mod power;
 pub mod single;
 mod turns;
 

@@ -75,23 +75,7 @@ fn split(x: f64) -> (f64, f64) {
     (if denormal { e - 54.0 } else { e }, m)
 }
 
-/// The product as a rounded part and the exact rest (Dekker; Veltkamp's split by masking).
-#[inline(always)]
-fn product_and_rest<I: Isa>(a: f64, b: f64) -> (f64, f64) {
-    let product = a * b;
-    if I::FUSED {
-        return (product, a.mul_add(b, -product));
-    }
-    let ((a_hi, a_lo), (b_hi, b_lo)) = (halves(a), halves(b));
-    (product, ((a_hi * b_hi - product) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo)
-}
-
-/// `x` as a number of at most 26 significant bits and the exact rest of at most 27.
-#[inline(always)]
-fn halves(x: f64) -> (f64, f64) {
-    let upper = f64::from_bits(x.to_bits() & !((1 << 27) - 1));
-    (upper, x - upper)
-}
+super::power::rests!(f64, 27);
 
 /// The sum as a rounded part and the exact rest (Knuth).
 #[inline(always)]
@@ -99,11 +83,4 @@ fn sum_and_rest(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let of_b = sum - a;
     (sum, (a - (sum - of_b)) + (b - of_b))
-}
-
-/// The same for |a| >= |b|, or a = 0 (Dekker).
-#[inline(always)]
-fn sum_and_rest_ordered(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    (sum, b - (sum - a))
 }

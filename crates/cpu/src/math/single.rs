@@ -27,6 +27,9 @@ use super::Isa;
 /// 3 * 2^22: adding it to a number below 2^22 rounds that to an integer, which then stands in the low bits of the sum.
 const SHIFT: f32 = 12_582_912.0;
 
+/// The sign bit.
+const SIGN: u32 = 1 << 31;
+
 /// `a * b + c`, with one rounding where that is cheap. For code that is right either way.
 #[inline(always)]
 fn mad<I: Isa>(a: f32, b: f32, c: f32) -> f32 {
@@ -52,27 +55,4 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
     if x > high { high } else { x }
 }
 
-/// The product as a rounded part and the exact rest (Dekker; Veltkamp's split by masking).
-#[inline(always)]
-fn product_and_rest<I: Isa>(a: f32, b: f32) -> (f32, f32) {
-    let product = a * b;
-    if I::FUSED {
-        return (product, a.mul_add(b, -product));
-    }
-    let ((a_hi, a_lo), (b_hi, b_lo)) = (halves(a), halves(b));
-    (product, ((a_hi * b_hi - product) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo)
-}
-
-/// `x` as a number of at most 12 significant bits and the exact rest of at most 12.
-#[inline(always)]
-fn halves(x: f32) -> (f32, f32) {
-    let upper = f32::from_bits(x.to_bits() & !((1 << 12) - 1));
-    (upper, x - upper)
-}
-
-/// The sum of |a| >= |b|, or a = 0, as a rounded part and the exact rest (Dekker).
-#[inline(always)]
-fn sum_and_rest_ordered(a: f32, b: f32) -> (f32, f32) {
-    let sum = a + b;
-    (sum, b - (sum - a))
-}
+super::power::rests!(f32, 12);
