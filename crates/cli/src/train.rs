@@ -287,15 +287,12 @@ impl Job {
         error.note(format!("{kept}{then}"))
     }
 
-    /// Writes the best model and what it takes for what.
+    /// Writes the best model and what it takes for what; nothing if the run was stopped before there was one.
     fn finish(&mut self, interrupted: bool) -> Result<()> {
         let history = &self.run.progress.history;
-        let best = self.run.progress.best.checked_sub(1).map(|at| history[at].clone()).ok_or_else(|| {
-            Error::mistake(format!(
-                "training was stopped before its first epoch ended; `{}` goes on",
-                self.manifest.commands.resume
-            ))
-        })?;
+        let Some(best) = self.run.progress.best.checked_sub(1).map(|at| history[at].clone()) else {
+            return Ok(());
+        };
         let model = self.run.best_model();
         let measures = outcome::measure(model, &self.held, &self.manifest, &self.folder)?;
         self.manifest.result = Some(Outcome {
@@ -312,7 +309,16 @@ impl Job {
     /// What came of it, on stdout.
     fn report(&self, arguments: &Arguments, choice: &Choice, seconds: f64) {
         let Manifest { data, settings, parameters, result, commands, .. } = &self.manifest;
-        let Some(result) = result else { return };
+        let Some(result) = result else {
+            match arguments.json {
+                true => output::print_json(&json!({
+                    "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
+                    "epochs": [], "seconds": seconds, "folder": self.folder.0, "model": null, "interrupted": true, "commands": commands,
+                })),
+                false => println!("stopped before the first epoch ended: there is no model yet\ngo on:    {}", commands.resume),
+            }
+            return;
+        };
         let (best, measures) = (&result.best, &result.measures);
         if arguments.json {
             // As the epochs have it, which name what is no finite number.

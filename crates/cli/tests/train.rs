@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use place::{Place, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const FILES: [&str; 8] = [
     "confusion.svg",
@@ -235,6 +235,28 @@ fn ctrl_c_saves_and_twice_ends_at_once() {
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
     let code = child.wait().unwrap().code();
     assert!(code == Some(130) || code == Some(0), "{code:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_in_the_first_epoch_saves_what_there_is() {
+    let place = Place::new("stopped_first");
+    let train = ["train", "digits", "--hidden", "2048,2048", "--batch", "1", "--out", "run", "--json"];
+    let mut child = place.command(&train).stderr(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    // The signals that it catches, as bits from 1 on.
+    let catches = |signal: u32| {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+        u64::from_str_radix(caught, 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    wait_for(&mut child, || catches(2));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["interrupted"] == true && report["model"].is_null() && report["epochs"] == json!([]), "{report}");
+    assert!(place.0.join("run/training.safetensors").exists() && !place.0.join("run/model.safetensors").exists());
 }
 
 /// Points of two kinds that a line divides.

@@ -69,6 +69,12 @@ impl Axis {
 /// Elements between the slab's rows beyond their length, so that work-items that write a column of it use different banks.
 const SKEW: u64 = 4;
 
+/// Neighbours that a work-item has of a tile's rows or columns: blocks are whole runs.
+const RUN: u64 = 4;
+
+/// Bytes of a slab that a work-item reads at once: no more than a run, and slabs' rows are whole such vectors.
+const VECTOR_BYTES: u64 = 16;
+
 /// Work-items of a group, the block of each, and for how many groups and more such tiles are taken where nobody measures.
 type Shape = ([u64; 2], [u64; 2], Option<u64>);
 
@@ -368,22 +374,24 @@ impl<'a> Tiles<'a> {
     /// The elements of a slab's row that a work-item's block needs.
     fn registers(&mut self, operand: Operand<'a>, axis: u8, inner: ExprId) -> Vec<ExprId> {
         let row = self.times(inner, operand.count + SKEW);
+        let lanes = VECTOR_BYTES / self.t.dtype.bytes() as u64;
         let mut registers = Vec::new();
-        for number in 0..self.t.block[axis as usize] {
-            let within = self.place(axis, number);
+        for first in (0..self.t.block[axis as usize]).step_by(lanes as usize) {
+            let within = self.place(axis, first);
             let at = self.e.b.alu(Alu::Add, &[row, within]);
-            let value = self.e.b.load(operand.slab, at, Guard::Proven);
-            registers.push(self.e.b.bind("r", value));
+            let vector = self.e.b.load_vector(operand.slab, at, lanes as u8, Guard::Proven);
+            let vector = self.e.b.bind("r", vector);
+            registers.extend((0..lanes as u8).map(|lane| self.e.b.extract(vector, lane)));
         }
         registers
     }
 
-    /// Which column (axis 0) or row (axis 1) of the tile the n-th of a work-item's block is: runs of four, so that
-    /// neighbouring work-items read neighbouring runs.
+    /// Which column (axis 0) or row (axis 1) of the tile the n-th of a work-item's block is: in runs, so that neighbouring
+    /// work-items read neighbouring runs.
     fn place(&mut self, axis: u8, number: u64) -> ExprId {
         let local = self.e.b.builtin(Builtin::LocalId(axis));
-        let run = self.times(local, 4);
-        self.plus(run, number / 4 * 4 * self.t.items[axis as usize] + number % 4)
+        let run = self.times(local, RUN);
+        self.plus(run, number / RUN * RUN * self.t.items[axis as usize] + number % RUN)
     }
 
     /// Computes and stores what follows from the sums.

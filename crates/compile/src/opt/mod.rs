@@ -20,6 +20,7 @@ pub(crate) mod contract;
 pub(crate) mod expand_collectives;
 pub(crate) mod expand_math;
 pub(crate) mod expand_mma;
+pub(crate) mod multiples;
 pub(crate) mod walk;
 
 mod bounds;

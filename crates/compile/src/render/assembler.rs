@@ -20,7 +20,8 @@ pub(super) trait Assembler<'k> {
     /// An expression that has no operands.
     fn leaf(&mut self, expr: Expr, dtype: DType) -> Value;
 
-    fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value;
+    /// Elements from an index on, which is this expression and has this value.
+    fn load(&mut self, mem: MemId, index: (ExprId, &str), lanes: u8, guard: Guard) -> Value;
 
     fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String;
 
@@ -54,7 +55,7 @@ pub(super) trait Assembler<'k> {
         let exprs = &self.kernel().exprs;
         let to = self.element(exprs.ty(id).dtype());
         match exprs.get(id) {
-            Expr::Load { mem, index, lanes, guard } => self.load(mem, &values[&index][0], lanes, guard),
+            Expr::Load { mem, index, lanes, guard } => self.load(mem, (index, &values[&index][0]), lanes, guard),
             Expr::Alu(op, args) => {
                 // The type of a comparison is that of its operands, of a select that of its choices.
                 let of = self.element(exprs.ty(args[args.len() - 1]).dtype());

@@ -25,6 +25,8 @@ pub enum Kind {
     Parameter { index: usize, ty: Ty, to: u32, mask: u64 },
     /// Reads memory.
     Load { space: Space, ty: Ty, to: u32, mask: u64, address: Address },
+    /// Reads neighbours in memory, which begin at a multiple of all their bytes.
+    LoadVector { space: Space, ty: Ty, to: Vec<u32>, address: Address },
     /// Writes memory.
     Store { space: Space, ty: Ty, from: Source, address: Address },
     /// Changes memory indivisibly.
@@ -121,6 +123,8 @@ fn kind(opcode: &str, operands: &mut Operands<'_>) -> Result<Kind, String> {
         }
         ["ld", "param", of] => operands.parameter(ty(of)?),
         ["ld", space, of] => operands.load(space, ty(of)?),
+        ["ld", space, "v2", of] => operands.load_vector::<2>(space, ty(of)?),
+        ["ld", space, "v4", of] => operands.load_vector::<4>(space, ty(of)?),
         ["ld", "global", "nc", of] => operands.load("global", ty(of)?),
         ["st", space, of] => operands.store(space, ty(of)?),
         ["atom", space, operation, of] => operands.atomic(space, operation, ty(of)?),
@@ -329,6 +333,16 @@ impl<'a> Operands<'a> {
         let (to, held) = self.destination(ty, true)?;
         self.comma()?;
         Ok(Kind::Load { space, ty, to, mask: held.mask(), address: self.address()? })
+    }
+
+    fn load_vector<const N: usize>(&mut self, space: &str, ty: Ty) -> Result<Kind, String> {
+        if N * ty.bytes() > 16 || ty.bytes() < 4 {
+            return Err(format!("{N} of {} bits are no vector of ours", ty.bits()));
+        }
+        let space = memory_space(space)?;
+        let to: [u32; N] = self.list(|operands| Ok(operands.destination(ty, false)?.0))?;
+        self.comma()?;
+        Ok(Kind::LoadVector { space, ty, to: to.to_vec(), address: self.address()? })
     }
 
     fn store(&mut self, space: &str, ty: Ty) -> Result<Kind, String> {

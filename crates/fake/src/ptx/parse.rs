@@ -138,6 +138,10 @@ fn registers(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> R
     Ok(())
 }
 
+/// Bytes that one instruction reads at most: nothing asks for more than to begin at a multiple of them.
+const WIDEST: u64 = 16;
+
+/// An array, aligned no better than it asks for.
 fn array(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> Result<(), String> {
     let shared = reader.next()?.text == ".shared";
     reader.expect(".align")?;
@@ -149,7 +153,10 @@ fn array(reader: &mut Reader<'_>, entry: &mut Entry, scope: &mut Scope) -> Resul
     reader.expect("]")?;
     reader.expect(";")?;
     let (space, used) = if shared { ("shared", &mut entry.shared) } else { ("local", &mut entry.local) };
-    let start = used.next_multiple_of(align.max(1));
+    let mut start = used.next_multiple_of(align.max(1));
+    if align < WIDEST && start.is_multiple_of(2 * align) {
+        start += align;
+    }
     *used = start + count * ty.bytes() as u64;
     scope.arrays.insert(name, (space, start));
     Ok(())

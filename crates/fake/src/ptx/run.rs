@@ -5,7 +5,6 @@ use super::decode::{self, Address, Instruction, Kind, Multiply, Source, Space};
 use super::matrix;
 use super::memory::Memory;
 use super::parse::Entry;
-use super::types::Ty;
 
 /// What ended a grid early.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,16 +183,22 @@ impl Block<'_> {
                     thread.registers[*to as usize] = ty.extend(self.launch.params[*index]) & mask;
                 }
                 Kind::Load { space, ty, to, mask, address } => {
-                    let word = get(self.place(at, thread, *space, *ty, address)?);
+                    let word = get(self.place(at, thread, *space, ty.bytes(), address)?);
                     thread.registers[*to as usize] = ty.extend(word) & mask;
+                }
+                Kind::LoadVector { space, ty, to, address } => {
+                    let lanes = self.place(at, thread, *space, to.len() * ty.bytes(), address)?.to_vec();
+                    for (to, lane) in to.iter().zip(lanes.chunks(ty.bytes())) {
+                        thread.registers[*to as usize] = get(lane);
+                    }
                 }
                 Kind::Store { space, ty, from, address } => {
                     let value = self.value(thread, *from);
-                    put(self.place(at, thread, *space, *ty, address)?, value);
+                    put(self.place(at, thread, *space, ty.bytes(), address)?, value);
                 }
                 Kind::Atomic { space, ty, function, to, from, address } => {
                     let [a, b] = from.map(|source| self.value(thread, source));
-                    let place = self.place(at, thread, *space, *ty, address)?;
+                    let place = self.place(at, thread, *space, ty.bytes(), address)?;
                     let old = get(place);
                     put(place, function(old, a, b));
                     thread.registers[*to as usize] = old;
@@ -230,11 +235,10 @@ impl Block<'_> {
         at: usize,
         thread: &'s mut Thread,
         space: Space,
-        ty: Ty,
+        bytes: usize,
         address: &Address,
     ) -> Result<&'s mut [u8], Fault> {
         let start = self.value(thread, address.base).wrapping_add(address.offset);
-        let bytes = ty.bytes();
         if !start.is_multiple_of(bytes as u64) {
             let what = format!("{start:#x} is no multiple of {bytes} in {space:?} memory");
             return Err(self.fault(at, MISALIGNED, &what));

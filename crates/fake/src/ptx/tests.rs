@@ -124,6 +124,19 @@ fn atomics() {
 }
 
 #[test]
+fn vectors_begin_at_a_multiple_of_all_their_bytes() {
+    let filled = "mov.u32 %r1, 7;\nmov.u32 %r2, 70;\nst.shared.u32 [held+16], %r1;\nst.shared.u32 [held+20], %r2;";
+    let read = |wide: &str| result(&format!("{filled}\n{wide}\nsub.u32 %r1, %r4, %r3;\ncvt.u64.u32 %rd9, %r1;"));
+    assert_eq!(read("ld.shared.v2.u32 {%r3, %r4}, [held+16];"), 63);
+    // The array is aligned to 8: a multiple of 16 is 8 bytes into it.
+    assert_eq!(read("ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [held+8];"), 63);
+    for read in ["v4.u32 {%r1, %r2, %r3, %r4}, [held+16];", "v2.u32 {%r1, %r2}, [held+12];", "v2.f64 {%fd1, %fd2}, [held];"] {
+        let fault = launch(&program(&format!("ld.shared.{read}")), [1; 3]).unwrap_err();
+        assert_eq!(fault.code, MISALIGNED, "{read}: {fault:?}");
+    }
+}
+
+#[test]
 fn threads_meet_at_barriers() {
     // Each writes its number; the first adds up what the others wrote.
     let body = "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\nmov.u64 %rd3, held;\nadd.s64 %rd3, %rd3, %rd2;\n\
@@ -193,6 +206,8 @@ fn what_the_isa_forbids_or_this_does_not_know_is_refused_with_its_line() {
         ("@%r1 bra x;", "the guard is no predicate"),
         ("ld.param.u32 %r1, [out];", "parameter out has 8 bytes"),
         ("atom.local.add.u32 %r1, [own], 1;", "no atomic add"),
+        ("ld.shared.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [held];", "no vector of ours"),
+        ("ld.shared.v4.u32 {%r1, %r2}, [held];", "2 registers where 4 belong"),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f1}, {%r1}, {%r1}, {%f1};", "does not know"),
         (
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2}, {%r1}, {%r1}, {%f1};",

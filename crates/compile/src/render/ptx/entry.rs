@@ -31,6 +31,9 @@ const KNOWN: [(u32, &str); 18] = [
     (121, "8.8"),
 ];
 
+/// What arrays are aligned to, in bytes: the longest vectors that are read at once.
+pub(super) const ARRAY_ALIGN: usize = 16;
+
 pub(super) fn program(kernel: &Kernel, capability: u32, index_bits: u32) -> Rendered {
     let index = if index_bits == 32 { DType::U32 } else { DType::U64 };
     let mut names = Names::default();
@@ -68,7 +71,7 @@ fn array(mem: &Memory, names: &mut Names, writer: &mut Writer<'_>) -> String {
     };
     let name = names.pick(&mem.name);
     let bytes = (len as u64 * mem.dtype.bytes() as u64).max(1);
-    let text = format!("    .{space} .align 8 .b8 {name}[{bytes}];\n");
+    let text = format!("    .{space} .align {ARRAY_ALIGN} .b8 {name}[{bytes}];\n");
     writer.bases.push(name);
     writer.lens.push(len.to_string());
     text

@@ -1,6 +1,6 @@
 //! Expressions to instructions.
 
-use panoply_ir::kernel::{Expr, Guard, Kernel, MemId};
+use panoply_ir::kernel::{Expr, ExprId, Guard, Kernel, MemId};
 use panoply_ir::{Alu, DType, Scalar, Type};
 
 use super::entry::literal;
@@ -35,7 +35,7 @@ impl<'k> Assembler<'k> for Writer<'k> {
         }
     }
 
-    fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value {
+    fn load(&mut self, mem: MemId, index: (ExprId, &str), lanes: u8, guard: Guard) -> Value {
         Writer::load(self, mem, index, lanes, guard)
     }
 

@@ -1,9 +1,9 @@
 //! Reads, writes and atomics.
 
 use panoply_ir::DType;
-use panoply_ir::kernel::{AtomicOp, Guard, MemId, Space};
+use panoply_ir::kernel::{AtomicOp, ExprId, Guard, MemId, Space};
 
-use super::entry::in_memory;
+use super::entry::{ARRAY_ALIGN, in_memory};
 use super::writer::{Class, Writer, int_name};
 use crate::render::assembler::Value;
 
@@ -66,8 +66,14 @@ impl Writer<'_> {
     }
 
     /// Reads elements from an index on.
-    pub fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value {
+    pub fn load(&mut self, mem: MemId, (at, index): (ExprId, &str), lanes: u8, guard: Guard) -> Value {
         let dtype = self.kernel.mem(mem).dtype;
+        let width = lanes.min((ARRAY_ALIGN / dtype.bytes()) as u8);
+        let shared = matches!(self.kernel.mem(mem).space, Space::Shared(_)) && dtype.bytes() >= 4;
+        if shared && guard != Guard::Checked && width > 1 && self.multiples.is(at, width.into()) {
+            let address = self.address(mem, index);
+            return (0..lanes).step_by(width.into()).flat_map(|lane| self.read_vector(mem, &address, lane, width)).collect();
+        }
         let address = self.address(mem, index);
         let cached = if self.is_constant(self.kernel.mem(mem).space) { ".nc" } else { "" };
         let space = format!("{}{cached}", self.space(mem));
@@ -82,6 +88,15 @@ impl Writer<'_> {
                 self.read_if(&inside, &space, dtype, &place)
             })
             .collect()
+    }
+
+    /// What lies in some lanes of shared memory, in one instruction: the first one's address is a multiple of all their bytes.
+    fn read_vector(&mut self, mem: MemId, address: &str, first: u8, width: u8) -> Value {
+        let dtype = self.kernel.mem(mem).dtype;
+        let lanes: Value = (0..width).map(|_| self.register(Class::of(dtype))).collect();
+        let (names, place) = (lanes.join(", "), place(address, first, dtype));
+        self.line(format_args!("ld.shared.v{width}.{} {{{names}}}, {place}", in_memory(dtype)));
+        lanes
     }
 
     /// What lies at a place, or zero.

@@ -6,6 +6,8 @@ use std::fmt::Display;
 use panoply_ir::DType;
 use panoply_ir::kernel::{Builtin, Kernel, MemId};
 
+use crate::opt::multiples::Multiples;
+
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -78,6 +80,8 @@ pub(super) struct Writer<'k> {
     pub read: HashMap<String, String>,
     /// The launch's numbers that the kernel asks for.
     pub builtins: HashMap<Builtin, String>,
+    /// What indices are multiples of.
+    pub multiples: Multiples,
     /// Where `continue` and `break` of the loops around lead.
     pub loops: Vec<(String, String)>,
 }
@@ -97,6 +101,7 @@ impl<'k> Writer<'k> {
             locals: vec![Vec::new(); kernel.locals.len()],
             read: HashMap::new(),
             builtins: HashMap::new(),
+            multiples: Multiples::of(kernel),
             loops: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Expressions to instructions.
 
-use panoply_ir::kernel::{Builtin, Expr, Guard, Kernel, MemId};
+use panoply_ir::kernel::{Builtin, Expr, ExprId, Guard, Kernel, MemId};
 use panoply_ir::{Alu, DType, Scalar};
 
 use super::module::Writer;
@@ -43,7 +43,7 @@ impl<'k> Assembler<'k> for Writer<'k> {
         }
     }
 
-    fn load(&mut self, mem: MemId, index: &str, lanes: u8, guard: Guard) -> Value {
+    fn load(&mut self, mem: MemId, (_, index): (ExprId, &str), lanes: u8, guard: Guard) -> Value {
         Writer::load(self, mem, index, lanes, guard)
     }
 
