@@ -181,7 +181,7 @@ fn stray_accesses_are_faults() {
     for (body, code) in [
         ("ld.global.u32 %r1, [%rd1+8];", ILLEGAL_ADDRESS),
         ("ld.global.u32 %r1, [%rd1+2];", MISALIGNED),
-        ("mov.u64 %rd2, 256;\nld.shared.u32 %r1, [%rd2];", ILLEGAL_ADDRESS),
+        ("mov.u64 %rd2, 264;\nld.shared.u32 %r1, [%rd2];", ILLEGAL_ADDRESS),
         ("mov.u64 %rd2, 0;\nld.global.u32 %r1, [%rd2];", ILLEGAL_ADDRESS),
     ] {
         assert_eq!(launch(&program(body), [1; 3]).unwrap_err().code, code, "{body}");
