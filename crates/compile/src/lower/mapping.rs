@@ -110,7 +110,10 @@ fn along_rows(nest: &Nest, levels: &Levels) -> bool {
 
 /// A group of work-items for each row.
 fn by_group(nest: &Nest, target: &Target, longest: u64) -> Mapping {
-    let lanes = lanes(target, longest);
+    // A CPU's blocks are as long as one likes: what lies side by side is walked in even steps, rather than by quotients.
+    let last = nest.loops.iter().filter_map(|vars| vars.last()).map(|var| var.extent).max().unwrap_or(1);
+    let along_last = matches!(target.style, Style::Cpu { .. }) && last >= SHORT_ROW;
+    let lanes = lanes(target, if along_last { last } else { longest });
     let along = |vars: &Vec<Var>| -> Vec<(Var, Kind)> {
         // A last variable much shorter than the group would leave most of it idle.
         let flat = vars.last().is_some_and(|var| var.extent * 2 < lanes as u64);
