@@ -55,6 +55,7 @@ const JOBS: &[(&str, fn())] = &[
     ("neither starts", || executed(hipblaslt::neither_starts)),
     ("hipBLASLt, no algorithm", || executed(hipblaslt::no_algorithm)),
     ("hipBLASLt cannot say", || executed(hipblaslt::cannot_say)),
+    ("hipBLASLt, no room for a queue", || executed(hipblaslt::no_room_for_a_queue)),
     ("hipBLASLt is given back", || on_linux(hipblaslt::given_back)),
     ("hipBLASLt, two queues", || on_linux(hipblaslt::two_queues)),
 ];

@@ -90,7 +90,8 @@ const CODES: Codes = Codes {
     prefix: "HIPBLAS_STATUS_",
     known: &[
         (1, "NOT_INITIALIZED", ErrorKind::Driver, UPDATE),
-        (ALLOC_FAILED, "ALLOC_FAILED", ErrorKind::OutOfMemory, "free buffers or use smaller ones"),
+        // Not out of memory: whoever does the product in its place needs none.
+        (ALLOC_FAILED, "ALLOC_FAILED", ErrorKind::Unsupported, "keep 64 MiB of the GPU free for it"),
         (3, "INVALID_VALUE", ErrorKind::Driver, UPDATE),
         (4, "MAPPING_ERROR", ErrorKind::Driver, UPDATE),
         (5, "EXECUTION_FAILED", ErrorKind::Driver, UPDATE),
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn every_code_has_one_kind_and_a_sentence() {
         CODES.check(&[
-            (2, ErrorKind::OutOfMemory),
+            (2, ErrorKind::Unsupported),
             (6, ErrorKind::Driver),
             (7, ErrorKind::Unsupported),
             (11, ErrorKind::Driver),

@@ -91,7 +91,7 @@ fn without_hipblaslt_rocblas_does_it() {
         ("architecture=1100", "starting: HIPBLAS_STATUS_NOT_INITIALIZED (1); update ROCm or report this"),
         ("architecture=1100,hipblaslt=300", "starting: HIPBLAS_STATUS_NOT_SUPPORTED (7); update ROCm to 6.0 or later"),
         // It would end the process.
-        ("architecture=1100,memory=60000000", "starting: HIPBLAS_STATUS_ALLOC_FAILED (2); free buffers"),
+        ("architecture=1100,memory=60000000", "starting: HIPBLAS_STATUS_ALLOC_FAILED (2); keep 64 MiB of the GPU free"),
     ];
     for (settings, expected) in said {
         let said = run("hipBLASLt does not start", &[("PANOPLY_FAKE_HIP", settings)]);
@@ -159,19 +159,30 @@ pub fn no_algorithm() {
 
 #[test]
 fn what_hipblaslt_refuses_is_said_once_and_kernels_do_it() {
-    for (job, expected) in [
+    for (job, settings, expected) in [
+        ("hipBLASLt, a product fails", "", "EXECUTION_FAILED (5); update ROCm or report this; kernels do it"),
+        ("hipBLASLt cannot say", "", "INVALID_VALUE (3); update ROCm or report this; kernels do it"),
+        // Enough for the handle that is asked, and not for the queue's.
         (
-            "hipBLASLt, a product fails",
-            ": f32 1×5×3×7: HIPBLAS_STATUS_EXECUTION_FAILED (5); update ROCm or report this; kernels",
-        ),
-        (
-            "hipBLASLt cannot say",
-            ": f32 1×5×3×7: HIPBLAS_STATUS_INVALID_VALUE (3); update ROCm or report this; kernels do it",
+            "hipBLASLt, no room for a queue",
+            ",memory=80000000",
+            "ALLOC_FAILED (2); keep 64 MiB of the GPU free for it; kernels do it",
         ),
     ] {
-        let said = run(job, &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
-        assert!(said.matches(expected).count() == 1 || said.contains("SKIPPED"), "{said}");
+        let said = run(job, &[("PANOPLY_FAKE_HIP", &format!("architecture=1100{settings}"))]);
+        let expected = format!(": f32 1×5×3×7: HIPBLAS_STATUS_{expected}");
+        assert!(said.matches(&expected).count() == 1 || said.contains("SKIPPED"), "{said}");
     }
+}
+
+/// It would end the process.
+pub fn no_room_for_a_queue() {
+    let device = both();
+    for seed in 0..3 {
+        agree(&device, &CASES[0], DType::F32, seed);
+    }
+    assert_eq!(calls(), (0, 0));
+    assert_eq!(Control::open().calls("hipblasLtCreate"), 1);
 }
 
 pub fn a_product_fails() {
