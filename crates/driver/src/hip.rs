@@ -1,14 +1,16 @@
 //! ROCm: AMD's GPUs through `libamdhip64` and its runtime compiler, found at run time. Kernels are HIP C++ that includes nothing.
 //!
 //! The driver itself is [`crate::stream`]; here is what CUDA has otherwise: the library (`api`), its compiler (`compiler`), matrix products
-//! (`rocblas`), which devices can be used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken
+//! (`hipblaslt`, `rocblas`, and where their `kernels` are), which devices can be used (`discovery`), what they can do (`info`) and what codes mean (`errors`). What is missing, too old, forbidden or broken
 //! is an answer with its remedy. A device is the calling thread's for the length of a call; the one that was before is put back.
 
 mod api;
 mod compiler;
 mod discovery;
 mod errors;
+mod hipblaslt;
 mod info;
+mod kernels;
 mod rocblas;
 
 use std::path::{Path, PathBuf};
@@ -25,8 +27,10 @@ use crate::stream::products::Wanted;
 pub struct HipDriver {
     /// The driver's library, if not the one the system finds.
     pub library: Option<PathBuf>,
-    /// rocBLAS, if not the one the system finds; beside a chosen driver's library the system is not asked.
-    pub products: Option<PathBuf>,
+    /// hipBLASLt, if not the one the system finds; beside a chosen driver's library the system is not asked.
+    pub hipblaslt: Option<PathBuf>,
+    /// rocBLAS, likewise.
+    pub rocblas: Option<PathBuf>,
 }
 
 impl HipDriver {
@@ -36,8 +40,10 @@ impl HipDriver {
     }
 
     fn found(&self) -> Result<Found> {
-        let (library, products) = (self.library.as_deref(), self.products.as_deref());
-        discovery::enumerate(library, Wanted::beside(library, products))
+        let library = self.library.as_deref();
+        let hipblaslt = Wanted::beside(library, self.hipblaslt.as_deref());
+        let rocblas = Wanted::beside(library, self.rocblas.as_deref());
+        discovery::enumerate(library, api::WantedProducts { hipblaslt, rocblas })
     }
 }
 

@@ -6,7 +6,7 @@
 //! nothing.
 //!
 //! What a test chooses stands in `PANOPLY_FAKE_HIP`, as for CUDA: `devices`, `memory`, `pools`, `init`, `broken`, and `hip` (the driver's
-//! version, 60032831), `architecture` (of the devices, 90a) and `execute` (1 if kernels are executed, 0).
+//! version, 60032831), `architecture` (of the devices, 90a), `hipblaslt` (its version as it counts, 1000) and `execute` (1 if kernels are executed, 0).
 
 pub mod host;
 

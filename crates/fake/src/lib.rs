@@ -6,7 +6,7 @@
 //! The interpreter was written from NVIDIA's *PTX ISA* and shares nothing with the renderer it checks; what it does not know it
 //! refuses with the line. It answers AMD's HIP as well ([`hip`]), over the same memory, streams and events; kernels of HIP are checked, and
 //! executed on request by clang for the host. And it answers Level Zero ([`level_zero`]), whose SPIR-V Intel's CPU runtime for OpenCL
-//! executes where it is here. Beside a driver's library it answers cuBLASLt and rocBLAS ([`blas`]). Calls are counted, and fail on request ([`Control`]).
+//! executes where it is here. Beside a driver's library it answers cuBLASLt, hipBLASLt and rocBLAS ([`blas`]). Calls are counted, and fail on request ([`Control`]).
 //!
 //! As a Rust library it only says where the shared one is and steers it. No program that ships depends on it.
 

@@ -1,10 +1,11 @@
 //! Matrix products by the vendors' libraries, the whole way from a tensor to the library's call, without a card: libraries that only
-//! pretend to be cuBLASLt and rocBLAS check what they are told, and multiply. The CPU is the oracle.
+//! pretend to be cuBLASLt, hipBLASLt and rocBLAS check what they are told, and multiply. The CPU is the oracle.
 //!
 //! What the libraries count and how they fail is one for a process, so each job is a process of its own: the test binary again, with
 //! `child` as its one test.
 
 mod bias;
+mod hipblaslt;
 mod steps;
 mod tf32;
 
@@ -27,7 +28,7 @@ const JOBS: &[(&str, fn())] = &[
     ("cuda, before Ampere", before_ampere),
     ("cuda, TF32", tf32::asked),
     ("cuda, no TF32", tf32::absent),
-    ("cuda, bias", bias::added),
+    ("cuda, bias", || bias::added(&bias::cublaslt())),
     ("cuda trains", trains),
     ("a product fails", a_product_fails),
     ("a replay fails", a_replay_fails),
@@ -37,13 +38,26 @@ const JOBS: &[(&str, fn())] = &[
     ("no library", no_library),
     ("reported", reported),
     ("a library too new", too_new),
-    ("everything is given back", given_back),
-    ("two queues", two_queues),
+    ("everything is given back", || given_back(|| cuda(library()), 1 + 2 * 4 + 1)),
+    ("two queues", || two_queues(&cuda(library()), CUBLASLT, "cuMemAlloc_v2", 2)),
     ("the contract", the_contract),
     ("rocm agrees", rocm_agrees),
     ("rocm, halves of gfx90a", halves_of_gfx90a),
     ("rocm, no kernels", || on_linux(no_kernels)),
     ("rocm, a product fails", || executed(rocm_fails)),
+    ("hipBLASLt agrees", || executed(hipblaslt::agrees)),
+    ("hipBLASLt, halves of gfx90a", || executed(hipblaslt::halves_of_gfx90a)),
+    ("hipBLASLt alone", || executed(hipblaslt::alone)),
+    ("hipBLASLt, bias", || executed(|| bias::added(&hipblaslt::with_bias()))),
+    ("hipBLASLt is not found", || executed(hipblaslt::not_found)),
+    ("hipBLASLt, a product fails", || executed(hipblaslt::a_product_fails)),
+    ("hipBLASLt does not start", || executed(hipblaslt::does_not_start)),
+    ("neither starts", || executed(hipblaslt::neither_starts)),
+    ("hipBLASLt, no algorithm", || executed(hipblaslt::no_algorithm)),
+    ("hipBLASLt cannot say", || executed(hipblaslt::cannot_say)),
+    ("hipBLASLt, no room for a queue", || executed(hipblaslt::no_room_for_a_queue)),
+    ("hipBLASLt is given back", || on_linux(hipblaslt::given_back)),
+    ("hipBLASLt, two queues", || on_linux(hipblaslt::two_queues)),
 ];
 
 const CUBLASLT: &str = "cublasLtMatmul";
@@ -75,13 +89,26 @@ fn cuda(products: PathBuf) -> Device {
 }
 
 /// The pretended AMD card, and this library beside its driver.
-fn rocm(products: PathBuf) -> Device {
-    let kernels = library().parent().expect("a library is in a folder").join("rocblas/library");
-    std::fs::create_dir_all(&kernels).unwrap();
-    for architecture in ["gfx90a", "gfx1100"] {
-        std::fs::write(kernels.join(format!("TensileLibrary_lazy_{architecture}.dat")), "").unwrap();
+fn rocm(rocblas: PathBuf) -> Device {
+    amd(HipDriver { rocblas: Some(rocblas), ..HipDriver::default() })
+}
+
+/// The same with these libraries; there are kernels for some GPUs.
+fn amd(libraries: HipDriver) -> Device {
+    let beside = library();
+    let beside = beside.parent().expect("a library is in a folder");
+    for (folder, architectures) in
+        [("rocblas/library", &["gfx90a", "gfx1100"][..]), ("hipblaslt/library", &["gfx90a", "gfx942", "gfx1100"])]
+    {
+        let kernels = beside.join(folder);
+        std::fs::create_dir_all(&kernels).unwrap();
+        for architecture in architectures {
+            std::fs::write(kernels.join(format!("TensileLibrary_lazy_{architecture}.dat")), "").unwrap();
+        }
     }
-    let driver = HipDriver { library: Some(library()), products: Some(products) };
+    // It has no products, only what follows them.
+    std::fs::write(beside.join("hipblaslt/library/extop_gfx1031.co"), "").unwrap();
+    let driver = HipDriver { library: Some(library()), ..libraries };
     let registry = Registry::new(vec![Arc::new(driver)], DeviceOptions::default());
     registry.devices(Kind::Rocm).expect("the pretended driver has a device").swap_remove(0)
 }
@@ -432,18 +459,22 @@ fn work([a, b, c]: &[Buffer<f32>; 3]) -> Work<'_> {
     Work::Routine { routine: Routine::Gemm(DEEP), buffers: vec![a.storage(), b.storage(), c.storage()], epilogue: None }
 }
 
-fn given_back() {
+/// Of a device whose library makes so many objects for a product: its handles, how it does this product, wherever its matrices begin and
+/// where they do, and a workspace.
+fn given_back(open: impl FnOnce() -> Device, made: u64) {
     let control = Control::open();
     {
-        let device = cuda(library());
+        let device = open();
         let buffers = buffers(&device);
         let kept = control.live();
         assert!(device.offers(&Routine::Gemm(DEEP)));
         device.submit(&[work(&buffers)]).unwrap();
-        // The library's handle, how it does this product, wherever its matrices begin and where they do, and a workspace.
-        let made = 1 + 2 * 4 + 1;
         assert!(control.live() >= kept + made, "{kept} and {}", control.live());
-        assert_eq!(control.calls("cublasLtMatmulPreferenceCreate"), control.calls("cublasLtMatmulPreferenceDestroy"));
+        for vendor in ["cublas", "hipblas"] {
+            let [made, gone] =
+                ["Create", "Destroy"].map(|what| control.calls(&format!("{vendor}LtMatmulPreference{what}")));
+            assert_eq!(made, gone);
+        }
     }
     // Whoever waits for the device's work lets go of it last, in a thread of its own.
     let late = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -459,11 +490,12 @@ fn queues_have_workspaces_of_their_own() {
     run("two queues", &[]);
 }
 
-fn two_queues() {
-    let (device, control) = (cuda(library()), Control::open());
+/// How many workspaces are allocated, by which function.
+fn two_queues(device: &Device, function: &str, allocates: &str, workspaces: u64) {
+    let control = Control::open();
     let queues = [device.default_queue(), device.queue().unwrap()];
-    let runs: Vec<[Buffer<f32>; 3]> = (0..6).map(|_| buffers(&device)).collect();
-    let before = control.calls("cuMemAlloc_v2");
+    let runs: Vec<[Buffer<f32>; 3]> = (0..6).map(|_| buffers(device)).collect();
+    let before = control.calls(allocates);
     for (buffers, queue) in runs.iter().zip(queues.iter().cycle()) {
         device.submit_to(queue, &[work(buffers)], false).unwrap();
     }
@@ -473,7 +505,7 @@ fn two_queues() {
         |i: usize| (0..DEEP.k).map(|p| f64::from(a[i / 3 * DEEP.k + p]) * f64::from(b[p * 3 + i % 3])).sum::<f64>();
     assert!((0..15).all(|i| (sum(i) - f64::from(first[i])).abs() < 1e-4), "{first:?}");
     runs.iter().for_each(|run| assert_eq!(run[2].to_vec().unwrap(), first, "the same bits in every run"));
-    assert_eq!((control.calls(CUBLASLT), control.calls("cuMemAlloc_v2") - before), (6, 2));
+    assert_eq!((control.calls(function), control.calls(allocates) - before), (6, workspaces));
 }
 
 #[test]

@@ -138,10 +138,10 @@ impl Vendor for Cuda {
         unsafe { (self.only.copy_peer)(to.address, to.context, from.address, from.context, bytes, stream) }
     }
 
-    fn products(&self, place: &Place) -> Result<Arc<dyn Library>> {
+    fn products(&self, place: &Place) -> Result<Vec<Arc<dyn Library>>> {
         let open =
             || Ok(Arc::new(CublasLt::open(self.wanted.path(BRAND.words.kind)?, place.driver)?) as Arc<dyn Library>);
-        self.products.get_or_init(open).clone()
+        self.products.get_or_init(open).clone().map(|library| vec![library])
     }
 
     /// By the driver's linker, because it gives the machine code, which a disk cache can keep.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use panoply_device::{Form, Format, Kind, Language, Peer, Result, SourceText};
 
+use super::hipblaslt::HipBlasLt;
 use super::rocblas::RocBlas;
 use super::{compiler, discovery, errors};
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
@@ -72,13 +73,19 @@ const ARCHITECTURE_AT: [usize; 2] = [396, 1160];
 /// Room for the properties of versions to come; those of ROCm 7 have 1472 bytes.
 const PROPERTIES_WORDS: usize = 1024;
 
+/// Which libraries of matrix products are looked for.
+pub struct WantedProducts {
+    pub hipblaslt: Wanted,
+    pub rocblas: Wanted,
+}
+
 /// Opens a library, or the one the system finds, and its compiler.
-pub fn open(chosen: Option<&Path>, products: Wanted) -> Result<Api> {
+pub fn open(chosen: Option<&Path>, wanted: WantedProducts) -> Result<Api> {
     let library = Opened::open(&BRAND.words, chosen)?;
     let functions = Functions::find(&library, &BRAND.words)?;
     let only = Only::find(&library, &BRAND.words)?;
     let compiler = Compiler::of(&compiler::HIPRTC, &library)?;
-    let vendor = Hip { only, compiler, wanted: products, products: OnceLock::new() };
+    let vendor = Hip { only, compiler, wanted, hipblaslt: OnceLock::new(), rocblas: OnceLock::new() };
     Ok(Api { functions, vendor: Box::new(vendor), library })
 }
 
@@ -97,9 +104,10 @@ pub fn compiler(chosen: Option<&Path>) -> Result<(Compiler, i32)> {
 struct Hip {
     only: Only,
     compiler: Compiler,
-    wanted: Wanted,
+    wanted: WantedProducts,
     /// Who does matrix products, once a device was found.
-    products: OnceLock<Result<Arc<RocBlas>>>,
+    hipblaslt: OnceLock<Result<Arc<HipBlasLt>>>,
+    rocblas: OnceLock<Result<Arc<RocBlas>>>,
 }
 
 impl Hip {
@@ -181,10 +189,19 @@ impl Vendor for Hip {
         unsafe { (self.only.copy_peer)(to.address, to.device, from.address, from.device, bytes, stream) }
     }
 
-    fn products(&self, place: &Place) -> Result<Arc<dyn Library>> {
-        let open = || Ok(Arc::new(RocBlas::open(self.wanted.path(BRAND.words.kind)?)?));
-        let library = self.products.get_or_init(open).clone()?;
-        library.serves(&place.traits.architecture).map(|()| library as Arc<dyn Library>)
+    fn products(&self, place: &Place) -> Result<Vec<Arc<dyn Library>>> {
+        let (kind, architecture) = (BRAND.words.kind, &place.traits.architecture);
+        let open = || Ok(Arc::new(HipBlasLt::open(self.wanted.hipblaslt.path(kind)?)?));
+        let hipblaslt = self.hipblaslt.get_or_init(open).clone();
+        let hipblaslt =
+            hipblaslt.and_then(|library| library.serves(architecture).map(|()| library as Arc<dyn Library>));
+        let open = || Ok(Arc::new(RocBlas::open(self.wanted.rocblas.path(kind)?)?));
+        let rocblas = self.rocblas.get_or_init(open).clone();
+        let rocblas = rocblas.and_then(|library| library.serves(architecture).map(|()| library as Arc<dyn Library>));
+        match (hipblaslt, rocblas) {
+            (Err(other), Err(error)) => Err(error.note(other.message())),
+            found => Ok([found.0, found.1].into_iter().flatten().collect()),
+        }
     }
 
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>> {

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use panoply_device::{Error, Result};
 
-use super::api;
+use super::api::{self, WantedProducts};
 use super::info::{MAX_GRID, WAVE};
 use crate::stream::discovery::{self, Found, Place, Query, Traits};
-use crate::stream::products::Wanted;
 
 /// GFX 9, Vega: the oldest that ROCm 5 serves.
 const OLDEST_MAJOR: u32 = 9;
@@ -27,7 +26,7 @@ const KNOWN: [(i32, &[&str]); 2] = [
 ];
 
 /// Asks the driver.
-pub fn enumerate(library: Option<&Path>, products: Wanted) -> Result<Found> {
+pub fn enumerate(library: Option<&Path>, products: WantedProducts) -> Result<Found> {
     discovery::enumerate(api::open(library, products)?).map_err(|error| match obstacle(Path::new("/dev/kfd")) {
         Some(why) if cfg!(target_os = "linux") => error.note(why),
         _ => error,

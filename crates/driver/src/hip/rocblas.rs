@@ -1,21 +1,22 @@
 //! rocBLAS, AMD's matrix products, where somebody installed it beside the HIP runtime.
 //!
-//! It ends the process over a GPU that it has no kernels for, so those are looked for first, where it looks for them itself. Its matrices
-//! are stored by columns. It adds with atomics only if it may, which it may not: sums would change from run to run.
+//! It ends the process over a GPU that it has no kernels for, so those are looked for first ([`super::kernels`]). Its matrices are stored by columns. It adds with atomics only if it may, which it may not: sums would change from run to run.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
 use panoply_device::{DType, Error, ErrorKind, Kind, Result};
 
+use super::kernels::Kernels;
 use crate::codes::Codes;
 use crate::library::{DevicePtr, Handle, Opened, Words, check, functions};
 use crate::lock::locked;
 use crate::stream::handles::Context;
 use crate::stream::product::{Matrix, Product};
 use crate::stream::products::{Blas, Library, Ready};
+use crate::stream::queue::Queue;
 
 functions! {
     /// The library's functions; each is what AMD's documentation says.
@@ -50,11 +51,9 @@ const F64: i32 = 152;
 const BF16: i32 = 168;
 
 /// Matrix instructions of this one take subnormal f16 for zero.
-const FLUSHES_F16: &str = "gfx90a";
+pub const FLUSHES_F16: &str = "gfx90a";
 /// What rocBLAS takes for itself unless it is given some.
 const WORKSPACE: usize = 32 << 20;
-/// Folders within folders in which kernels are looked for.
-const DEPTH: usize = 3;
 
 const WORDS: Words = Words {
     kind: Kind::Rocm.name(),
@@ -92,8 +91,7 @@ const UPDATE: &str = "update ROCm or report this";
 pub struct RocBlas {
     functions: Arc<Roc>,
     title: String,
-    /// Where its kernels are, if that is known.
-    kernels: Option<PathBuf>,
+    kernels: Kernels,
     /// Never closed.
     _library: Opened,
 }
@@ -114,49 +112,14 @@ impl RocBlas {
         // What follows the third number names a commit.
         let version: Vec<&str> = version.iter().flat_map(|version| version.split('.')).take(3).collect();
         let title = format!("rocBLAS {} ({})", version.join("."), library.file).replace("  ", " ");
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let kernels = home(&maps, functions.gemm as usize).map(|folder| folder.join("rocblas"));
+        let kernels = Kernels::beside(functions.gemm as usize, "rocblas", "");
         Ok(RocBlas { functions: Arc::new(functions), title, kernels, _library: library })
     }
 
     /// An error unless there are kernels for an architecture.
     pub fn serves(&self, architecture: &str) -> Result<()> {
-        if self.kernels.as_ref().is_some_and(|folder| names(folder, architecture, DEPTH)) {
-            return Ok(());
-        }
-        let place = self.kernels.as_ref().map_or(String::new(), |folder| format!(" in {}", folder.display()));
-        let title = &self.title;
-        Err(Error::unavailable(format!(
-            "rocm: {title} has no kernels for {architecture}{place}; install rocBLAS's for this GPU"
-        )))
+        self.kernels.serve(architecture, &self.title)
     }
-}
-
-/// The folder of the file that was mapped at an address, by Linux' list of what is mapped.
-fn home(maps: &str, address: usize) -> Option<PathBuf> {
-    let line = maps.lines().find(|line| {
-        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-        let bound = |text| usize::from_str_radix(text, 16).ok();
-        range.and_then(|(from, to)| Some((bound(from)?..bound(to)?).contains(&address))).unwrap_or(false)
-    })?;
-    Path::new(&line[line.find('/')?..]).parent().map(Path::to_path_buf)
-}
-
-/// Whether some file in a folder or those in it is named for an architecture.
-fn names(folder: &Path, architecture: &str, depth: usize) -> bool {
-    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
-        let name = entry.file_name();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            return depth > 0 && names(&entry.path(), architecture, depth - 1);
-        }
-        is_for(&name.to_string_lossy(), architecture)
-    })
-}
-
-/// Whether a name holds an architecture's whole name.
-fn is_for(name: &str, architecture: &str) -> bool {
-    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric());
-    !architecture.is_empty() && name.match_indices(architecture).any(|(at, found)| !goes_on(&name[at + found.len()..]))
 }
 
 impl Library for RocBlas {
@@ -245,8 +208,8 @@ impl Ready for Gemm {
         [left, right, result]: [DevicePtr; 3],
         _bias: DevicePtr,
         workspace: DevicePtr,
-        stream: Handle,
-    ) -> i32 {
+        queue: &Queue,
+    ) -> Result<(), i32> {
         let (roc, raw) = (&*self.started.functions, self.started.raw);
         let Product { m, n, k, batch, .. } = self.product;
         let counts = [m, n, k, batch].map(|count| count as i32);
@@ -262,11 +225,9 @@ impl Ready for Gemm {
         let _only = locked(&self.started.one_at_a_time);
         // SAFETY: everything is live; the matrices lie inside their buffers, and the workspace has the size that is said.
         unsafe {
-            match ((roc.set_stream)(raw, stream), (roc.set_workspace)(raw, workspace, WORKSPACE)) {
-                (0, 0) => {}
-                (0, code) | (code, _) => return code,
-            }
-            (roc.gemm)(
+            check((roc.set_stream)(raw, queue.stream.raw))?;
+            check((roc.set_workspace)(raw, workspace, WORKSPACE))?;
+            check((roc.gemm)(
                 raw,
                 operation(a),
                 operation(b),
@@ -296,7 +257,7 @@ impl Ready for Gemm {
                 algorithm,
                 solution,
                 flags,
-            )
+            ))
         }
     }
 }
@@ -313,32 +274,5 @@ mod tests {
             (6, ErrorKind::Driver),
             (99, ErrorKind::Driver),
         ]);
-    }
-
-    #[test]
-    fn kernels_are_for_an_architecture_by_its_whole_name() {
-        for (name, architecture, expected) in [
-            ("TensileLibrary_lazy_gfx1030.dat", "gfx1030", true),
-            ("Kernels.so-000-gfx90a-xnack-.hsaco", "gfx90a", true),
-            ("TensileLibrary_lazy_gfx1030.dat", "gfx103", false),
-            ("TensileLibrary_gfx90c_gfx90a.co", "gfx90a", true),
-            ("TensileLibrary_Type_SS_fallback.dat", "gfx1030", false),
-            ("TensileLibrary_lazy_gfx1030.dat", "", false),
-        ] {
-            assert_eq!(is_for(name, architecture), expected, "{name} for {architecture}");
-        }
-    }
-
-    #[test]
-    fn the_folder_of_a_library_is_where_it_was_mapped_from() {
-        let maps = "\
-55d0c8e00000-55d0c8e21000 rw-p 00000000 00:00 0                          [heap]
-7f2a10000000-7f2a10021000 r-xp 00001000 08:01 42                         /opt/rocm 6/lib/librocblas.so.4.1.60000
-7f2a20000000-7f2a20021000 rw-p 00000000 00:00 0
-";
-        assert_eq!(home(maps, 0x7f2a_1000_0010), Some(PathBuf::from("/opt/rocm 6/lib")));
-        assert_eq!(home(maps, 0x7f2a_1002_1000), None);
-        assert_eq!(home(maps, 0x7f2a_2000_0000), None);
-        assert_eq!(home("", 1), None);
     }
 }

@@ -16,7 +16,7 @@ use super::discovery::{Place, Query};
 use super::functions::Functions;
 use super::handles::{Context, Event};
 use super::memory::Room;
-use super::products::{Library, Products};
+use super::products::{self, Library, Products};
 use super::program::Builder;
 use super::queue::Queue;
 use super::submit::{Encoder, Tables};
@@ -44,8 +44,8 @@ struct Open {
 }
 
 impl Open {
-    fn products(&self, library: &Arc<dyn Library>) -> &Products {
-        self.products.get_or_init(|| Products::new(library.clone(), self.context.clone()))
+    fn products(&self, libraries: &[Arc<dyn Library>]) -> &Products {
+        self.products.get_or_init(|| Products::new(libraries.to_vec(), self.context.clone()))
     }
 }
 
@@ -77,7 +77,7 @@ impl StreamDevice {
         Ok(self.open.get().expect("it was set above or before"))
     }
 
-    fn library(&self) -> Result<Arc<dyn Library>> {
+    fn libraries(&self) -> Result<Vec<Arc<dyn Library>>> {
         self.place.api.vendor.products(&self.place)
     }
 
@@ -119,17 +119,19 @@ impl Device for StreamDevice {
     fn offers(&self, routine: &Routine) -> bool {
         let Routine::Gemm(gemm) = routine else { return false };
         // Without a library nothing need be opened.
-        let Ok(library) = self.library() else { return false };
-        self.open().is_ok_and(|open| open.products(&library).offers(gemm))
+        let Ok(libraries) = self.libraries() else { return false };
+        self.open().is_ok_and(|open| open.products(&libraries).offers(gemm))
     }
 
     fn products(&self) -> Option<String> {
-        let works = self.library().and_then(|library| {
-            // What is not in use is not started to look at it.
-            let obstacle = self.open.get().and_then(|open| open.products(&library).obstacle());
-            obstacle.map_or(Ok(library), Err)
-        });
-        Some(works.map_or_else(|why| format!("own kernels: {}", why.message()), |library| library.title().to_string()))
+        Some(match self.libraries() {
+            Ok(libraries) => {
+                // What is not in use is not started to look at it.
+                let obstacles = self.open.get().map(|open| open.products(&libraries).obstacles());
+                products::report(&libraries, &obstacles.unwrap_or_default())
+            }
+            Err(why) => format!("own kernels: {}", why.message()),
+        })
     }
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {

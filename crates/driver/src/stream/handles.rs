@@ -252,6 +252,21 @@ impl Drop for Module {
     }
 }
 
+/// A handle that a library beside the driver made on the device.
+pub struct Session {
+    pub raw: Handle,
+    /// The library's function for giving it back; a library is never closed.
+    pub destroy: unsafe extern "system" fn(Handle) -> i32,
+    pub context: Arc<Context>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has the handle.
+        self.context.discard(|_| unsafe { (self.destroy)(self.raw) });
+    }
+}
+
 /// Memory of the device.
 pub struct Memory {
     pub address: DevicePtr,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use panoply_device::{Region, Result, Ticket};
 
 use super::functions::Functions;
-use super::handles::{Block, Context, Event, Memory, Stream};
+use super::handles::{Block, Context, Event, Memory, Session, Stream};
 use super::ticket::{Data, Submitted};
-use crate::library::DevicePtr;
+use crate::library::{DevicePtr, Handle};
 use crate::lock::locked;
 
 /// Writes up to this many bytes are staged in pinned memory; of larger ones the driver takes a copy, or they are waited for.
@@ -23,6 +23,7 @@ pub struct Queue {
     pub stream: Stream,
     staged: Mutex<Staged>,
     workspace: OnceLock<Memory>,
+    session: OnceLock<Session>,
 }
 
 /// Blocks that writes under way still read, the oldest first.
@@ -30,7 +31,8 @@ type Staged = VecDeque<(Event, Block)>;
 
 impl Queue {
     pub fn new(context: &Arc<Context>) -> Result<Queue> {
-        Ok(Queue { stream: Stream::new(context)?, staged: Mutex::default(), workspace: OnceLock::new() })
+        let stream = Stream::new(context)?;
+        Ok(Queue { stream, staged: Mutex::default(), workspace: OnceLock::new(), session: OnceLock::new() })
     }
 
     /// Keeps other threads' work from coming between that of the holder.
@@ -49,6 +51,15 @@ impl Queue {
         context.ask(format_args!("allocating a workspace of {bytes} bytes"), allocate)?;
         let memory = Memory { address, context: context.clone() };
         Ok(self.workspace.get_or_init(|| memory).address)
+    }
+
+    /// A library's handle for this queue alone, made if there is none yet.
+    pub fn session(&self, make: impl FnOnce() -> Result<Session, i32>) -> Result<Handle, i32> {
+        if let Some(session) = self.session.get() {
+            return Ok(session.raw);
+        }
+        let made = make()?;
+        Ok(self.session.get_or_init(|| made).raw)
     }
 
     /// Copies host bytes to an address; they may be reused at return.

@@ -85,8 +85,8 @@ pub trait Vendor: Send + Sync {
     fn fill_64(&self, functions: &Functions, to: DevicePtr, word: u64, count: usize, stream: Handle) -> i32;
     /// Copies between two devices of the driver; the stream is of the one that is written, which is the thread's.
     fn copy_peer(&self, to: Peer, from: Peer, bytes: usize, stream: Handle) -> i32;
-    /// Who does matrix products on a device, or why kernels do.
-    fn products(&self, place: &Place) -> Result<Arc<dyn Library>>;
+    /// Who does matrix products on a device, in the order in which they are asked, or why kernels do.
+    fn products(&self, place: &Place) -> Result<Vec<Arc<dyn Library>>>;
     /// Machine code for a context's device.
     fn compile(&self, context: &Context, text: &SourceText) -> Result<Vec<u8>>;
 }

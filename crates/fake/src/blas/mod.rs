@@ -1,7 +1,7 @@
-//! Libraries of matrix products that only pretend to be NVIDIA's cuBLASLt ([`cublaslt`]) and AMD's rocBLAS ([`rocblas`]): they check what
+//! Libraries of matrix products that only pretend to be NVIDIA's cuBLASLt and AMD's hipBLASLt ([`lt`]) and rocBLAS ([`rocblas`]): they check what
 //! they are told as the vendors' documentation says, and multiply by three nested loops when a stream comes to it.
 
-mod cublaslt;
+mod lt;
 mod rocblas;
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use crate::cuda::state::{Answer, State};
 use crate::ptx::memory::Memory;
 use crate::ptx::run::ILLEGAL_ADDRESS;
 
-pub use cublaslt::Objects;
+pub use lt::Objects;
 pub use rocblas::Handle;
 
 /// A library's function that needs a device: failures of the driver are the library's own.
@@ -102,6 +102,8 @@ pub enum Sum {
     Tf32,
     /// In f32, in parts that wait in the type of the result.
     Parts,
+    /// In f32, in parts that are added in another order every time.
+    Unordered(u64),
 }
 
 /// Work of a stream: `c = alpha · a × b + beta · c + bias`.
@@ -169,6 +171,12 @@ impl Product {
             Sum::Tf32 => {
                 let short = |x: f64| f32::from_bits((x as f32).to_bits() & !0x1FFF);
                 f64::from((0..depth).map(&factors).fold(0f32, |sum, (x, y)| sum + short(x) * short(y)))
+            }
+            Sum::Unordered(turn) => {
+                let part = depth.div_ceil(8);
+                let parts = (0..8).map(|i| (i + turn) % 8);
+                let parts = parts.map(|i| f32s((i * part).min(depth), ((i + 1) * part).min(depth)));
+                f64::from(parts.fold(0f32, |sum, part| sum + part))
             }
             Sum::Parts => {
                 let part = depth.div_ceil(8);

@@ -3,10 +3,88 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use super::cublaslt::*;
+use super::lt::*;
 use super::rocblas::*;
 use crate::cuda::api::{cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuMemAlloc_v2, cuStreamCreate, cuStreamSynchronize};
 use crate::cuda::devices::{cuDevicePrimaryCtxRetain, cuInit};
+
+type Set = unsafe extern "C" fn(u64, i32, *const c_void, usize) -> i32;
+
+/// A library's functions and the numbers that differ.
+struct Interface {
+    create: unsafe extern "C" fn(*mut u64) -> i32,
+    destroy: unsafe extern "C" fn(u64) -> i32,
+    operation: unsafe extern "C" fn(*mut u64, i32, i32) -> i32,
+    operation_set: Set,
+    layout: unsafe extern "C" fn(*mut u64, i32, u64, u64, i64) -> i32,
+    layout_set: Set,
+    preference: unsafe extern "C" fn(*mut u64) -> i32,
+    preference_set: Set,
+    heuristic: unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, u64, i32, *mut u64, *mut i32) -> i32,
+    matmul: unsafe extern "C" fn(
+        u64,
+        u64,
+        *const c_void,
+        u64,
+        u64,
+        u64,
+        u64,
+        *const c_void,
+        u64,
+        u64,
+        u64,
+        u64,
+        *const u64,
+        u64,
+        usize,
+        u64,
+    ) -> i32,
+    /// Of an operation: what its result goes through, and where the bias is.
+    epilogue: [i32; 2],
+    /// Of a matrix: how many, and from one to the next.
+    batch: [i32; 2],
+    /// Of a preference, as far as there are any.
+    schemes: Option<i32>,
+    alignments: &'static [i32],
+    /// The code for what is wrong.
+    invalid: i32,
+}
+
+const CUBLASLT: Interface = Interface {
+    create: cublasLtCreate,
+    destroy: cublasLtDestroy,
+    operation: cublasLtMatmulDescCreate,
+    operation_set: cublasLtMatmulDescSetAttribute,
+    layout: cublasLtMatrixLayoutCreate,
+    layout_set: cublasLtMatrixLayoutSetAttribute,
+    preference: cublasLtMatmulPreferenceCreate,
+    preference_set: cublasLtMatmulPreferenceSetAttribute,
+    heuristic: cublasLtMatmulAlgoGetHeuristic,
+    matmul: cublasLtMatmul,
+    epilogue: [7, 8],
+    batch: [5, 6],
+    schemes: Some(3),
+    alignments: &[5, 6, 7, 8],
+    invalid: 7,
+};
+
+const HIPBLASLT: Interface = Interface {
+    create: hipblasLtCreate,
+    destroy: hipblasLtDestroy,
+    operation: hipblasLtMatmulDescCreate,
+    operation_set: hipblasLtMatmulDescSetAttribute,
+    layout: hipblasLtMatrixLayoutCreate,
+    layout_set: hipblasLtMatrixLayoutSetAttribute,
+    preference: hipblasLtMatmulPreferenceCreate,
+    preference_set: hipblasLtMatmulPreferenceSetAttribute,
+    heuristic: hipblasLtMatmulAlgoGetHeuristic,
+    matmul: hipblasLtMatmul,
+    epilogue: [2, 3],
+    batch: [0, 1],
+    schemes: None,
+    alignments: &[],
+    invalid: 3,
+};
 
 /// A product of 4×6 and 6×5 in columns, every part of which a test may spoil.
 #[derive(Clone)]
@@ -70,49 +148,56 @@ fn value<T>(value: &T) -> (*const c_void, usize) {
 }
 
 /// What the heuristic answers, and what the product does if it answers.
-fn product(asked: &Asked) -> (i32, i32) {
+fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
     let (memory, stream) = place();
     // SAFETY: everything is what the functions ask for, but for the values that a test spoiled.
     unsafe {
         let (mut handle, mut operation, mut layouts, mut preference) = (0, 0, [0; 3], 0);
-        assert_eq!(cublasLtCreate(&mut handle), 0);
-        assert_eq!(cublasLtMatmulDescCreate(&mut operation, asked.compute, asked.scale), 0);
+        assert_eq!((by.create)(&mut handle), 0);
+        assert_eq!((by.operation)(&mut operation, asked.compute, asked.scale), 0);
         let (epilogue, four) = value(&asked.epilogue);
-        assert_eq!(cublasLtMatmulDescSetAttribute(operation, 7, epilogue, four), 0);
+        assert_eq!((by.operation_set)(operation, by.epilogue[0], epilogue, four), 0);
         if let Some(behind) = asked.bias {
             let place = memory + (2 << 20) + behind;
             let (bias, eight) = value(&place);
-            assert_eq!(cublasLtMatmulDescSetAttribute(operation, 8, bias, four), 7, "an address has eight bytes");
-            assert_eq!(cublasLtMatmulDescSetAttribute(operation, 8, bias, eight), 0);
+            assert_eq!(
+                (by.operation_set)(operation, by.epilogue[1], bias, four),
+                by.invalid,
+                "an address has eight bytes"
+            );
+            assert_eq!((by.operation_set)(operation, by.epilogue[1], bias, eight), 0);
         }
         for (at, layout) in layouts.iter_mut().enumerate() {
             let (rows, columns, leading) = asked.layouts[at];
-            assert_eq!(cublasLtMatrixLayoutCreate(layout, asked.types[at], rows, columns, leading), 0);
+            assert_eq!((by.layout)(layout, asked.types[at], rows, columns, leading), 0);
             let ((count, four), (offset, eight)) = (value(&asked.counts[at]), value(&asked.offsets[at]));
-            assert_eq!(cublasLtMatrixLayoutSetAttribute(*layout, 5, count, four), 0);
-            assert_eq!(cublasLtMatrixLayoutSetAttribute(*layout, 6, offset, eight), 0);
-            assert_eq!(cublasLtMatrixLayoutSetAttribute(*layout, 6, offset, four), 7, "an offset has eight bytes");
+            assert_eq!((by.layout_set)(*layout, by.batch[0], count, four), 0);
+            assert_eq!((by.layout_set)(*layout, by.batch[1], offset, eight), 0);
+            assert_eq!((by.layout_set)(*layout, by.batch[1], offset, four), by.invalid, "an offset has eight bytes");
         }
-        assert_eq!(cublasLtMatmulPreferenceCreate(&mut preference), 0);
+        assert_eq!((by.preference)(&mut preference), 0);
         let ((room, eight), (schemes, four)) = (value(&asked.workspace.0), value(&2u32));
-        assert_eq!(cublasLtMatmulPreferenceSetAttribute(preference, 1, room, eight), 0);
-        assert_eq!(cublasLtMatmulPreferenceSetAttribute(preference, 3, schemes, four), 0);
-        for attribute in 5..=8 {
+        assert_eq!((by.preference_set)(preference, 1, room, eight), 0);
+        for (attribute, known) in [(3, by.schemes.is_some()), (5, !by.alignments.is_empty())] {
+            let code = if known { 0 } else { by.invalid };
+            assert_eq!((by.preference_set)(preference, attribute, schemes, four), code, "{attribute}");
+        }
+        for attribute in by.alignments {
             let (aligned, four) = value(&asked.aligned);
-            assert_eq!(cublasLtMatmulPreferenceSetAttribute(preference, attribute, aligned, four), 0);
+            assert_eq!((by.preference_set)(preference, *attribute, aligned, four), 0);
         }
         let (mut found, mut count) = (Heuristic::default(), 0);
         let [a, b, c] = layouts;
-        let answer =
-            cublasLtMatmulAlgoGetHeuristic(handle, operation, a, b, c, c, preference, 1, &mut found, &mut count);
+        let answer = (by.heuristic)(handle, operation, a, b, c, c, preference, 1, found.as_mut_ptr(), &mut count);
         if answer != 0 {
+            assert_eq!((by.destroy)(handle), 0);
             return (answer, -1);
         }
         assert_eq!(count, 1);
         let [x, y, z] = asked.behind;
         let (left, right, result) = (memory + x, memory + 65_536 + y, memory + 131_072 + z);
         let (one, nought) = ([1f32, 0.0, 0.0], [0f32; 3]);
-        let done = cublasLtMatmul(
+        let done = (by.matmul)(
             handle,
             operation,
             one.as_ptr().cast(),
@@ -125,20 +210,36 @@ fn product(asked: &Asked) -> (i32, i32) {
             c,
             result,
             c,
-            &found.algorithm,
+            found.as_ptr(),
             memory + (1 << 20),
             asked.workspace.1,
             stream,
         );
         assert_eq!(cuStreamSynchronize(stream), 0);
         // An algorithm of another product.
-        let mut other = found.algorithm;
+        let mut other = found;
         other[0] ^= 2;
         let (alpha, beta) = (one.as_ptr().cast(), nought.as_ptr().cast());
-        let stolen = cublasLtMatmul(
-            handle, operation, alpha, left, a, right, b, beta, result, c, result, c, &other, 0, 0, stream,
+        let stolen = (by.matmul)(
+            handle,
+            operation,
+            alpha,
+            left,
+            a,
+            right,
+            b,
+            beta,
+            result,
+            c,
+            result,
+            c,
+            other.as_ptr(),
+            0,
+            0,
+            stream,
         );
-        assert_eq!(stolen, 7, "an algorithm belongs to its product");
+        assert_eq!(stolen, by.invalid, "an algorithm belongs to its product");
+        assert_eq!((by.destroy)(handle), 0);
         (answer, done)
     }
 }
@@ -185,7 +286,46 @@ fn cublaslt_takes_what_fits_and_nothing_else() {
         ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 7)),
         ("no workspace where it may have none", Asked { workspace: (0, 0), ..deep }, (0, 0)),
     ] {
-        assert_eq!(product(&asked), expected, "{what}");
+        assert_eq!(product(&CUBLASLT, &asked), expected, "{what}");
+    }
+    // SAFETY: null is allowed.
+    assert_eq!(unsafe { cuCtxPopCurrent_v2(ptr::null_mut()) }, 0);
+}
+
+#[test]
+fn hipblaslt_takes_what_fits_and_nothing_else() {
+    current();
+    let (refused, unknown) = ((3, -1), (7, -1));
+    let plain = Asked { compute: 2, ..PLAIN };
+    let batch = Asked { counts: [3; 3], offsets: [24, 0, 20], ..plain.clone() };
+    let deep =
+        Asked { layouts: [(4, 200, 4), (200, 5, 200), (4, 5, 4)], workspace: (4 << 20, 1 << 20), ..plain.clone() };
+    for (what, asked, expected) in [
+        ("plain", plain.clone(), (0, 0)),
+        ("a batch that shares a factor", batch.clone(), (0, 0)),
+        ("doubles", Asked { compute: 7, scale: 1, types: [1; 3], ..PLAIN }, (0, 0)),
+        ("halves", Asked { types: [2; 3], ..plain.clone() }, (0, 0)),
+        ("bf16", Asked { types: [14; 3], ..plain.clone() }, (0, 0)),
+        ("f32 in TF32", Asked { compute: 6, ..PLAIN }, unknown),
+        ("NVIDIA's number", PLAIN, unknown),
+        ("a bias", Asked { epilogue: 4, bias: Some(4), ..plain.clone() }, (0, 0)),
+        ("no bias", Asked { epilogue: 4, ..plain.clone() }, (0, 3)),
+        ("a bias between elements", Asked { epilogue: 4, bias: Some(2), ..plain.clone() }, (0, 3)),
+        ("an activation", Asked { epilogue: 2, ..plain.clone() }, unknown),
+        (
+            "columns overlap",
+            Asked { layouts: [(4, 6, 3), PLAIN.layouts[1], PLAIN.layouts[2]], ..plain.clone() },
+            refused,
+        ),
+        ("results over each other", Asked { offsets: [24, 0, 8], ..batch }, refused),
+        ("types mixed", Asked { types: [2, 0, 0], ..plain.clone() }, unknown),
+        ("aligned to elements", Asked { behind: [4, 8, 12], ..plain.clone() }, (0, 0)),
+        ("between elements", Asked { behind: [2, 0, 0], ..plain }, (0, 3)),
+        ("deep, with a workspace", deep.clone(), (0, 0)),
+        ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 3)),
+        ("no workspace where it may have none", Asked { workspace: (0, 0), ..deep }, (0, 0)),
+    ] {
+        assert_eq!(product(&HIPBLASLT, &asked), expected, "{what}");
     }
     // SAFETY: null is allowed.
     assert_eq!(unsafe { cuCtxPopCurrent_v2(ptr::null_mut()) }, 0);

@@ -8,6 +8,8 @@ pub struct Config {
     pub capability: i32,
     /// The version of cuBLASLt.
     pub cublas: i32,
+    /// The version of hipBLASLt, as it counts.
+    pub hipblaslt: i32,
     /// The version of HIP's driver.
     pub hip: i32,
     /// The architecture of HIP's devices, its digits read as hexadecimal ones.
@@ -29,6 +31,7 @@ impl Config {
             driver: 12040,
             capability: 86,
             cublas: 12,
+            hipblaslt: 1000,
             hip: 60_032_831,
             architecture: 0x90a,
             execute: false,
@@ -48,6 +51,7 @@ impl Config {
                 "devices" => config.devices = number as usize,
                 "driver" => config.driver = number as i32,
                 "cublas" => config.cublas = number as i32,
+                "hipblaslt" => config.hipblaslt = number as i32,
                 "hip" => config.hip = number as i32,
                 "execute" => config.execute = number != 0,
                 "architecture" => config.architecture = number,

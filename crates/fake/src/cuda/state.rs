@@ -44,8 +44,8 @@ pub struct State {
     pub sources: HashMap<u64, Source>,
     /// What Level Zero made.
     pub level_zero: Objects,
-    /// What cuBLASLt made.
-    pub cublaslt: blas::Objects,
+    /// What cuBLASLt or hipBLASLt made.
+    pub lt: blas::Objects,
     /// rocBLAS' handles.
     pub rocblas: HashMap<u64, blas::Handle>,
     /// Pinned host memory by address.
@@ -100,7 +100,7 @@ impl State {
             executables: HashMap::new(),
             sources: HashMap::new(),
             level_zero: Objects::default(),
-            cublaslt: blas::Objects::default(),
+            lt: blas::Objects::default(),
             rocblas: HashMap::new(),
             pinned: BTreeMap::new(),
             started: Instant::now(),
@@ -172,7 +172,7 @@ impl State {
         let memory: usize = self.devices.iter().map(|device| device.memory.count()).sum();
         let events = self.events.values().filter(|event| event.live).count();
         let programs = self.modules.len() + self.links.len() + self.code.len() + self.sources.len();
-        let blas = self.cublaslt.live() + self.rocblas.len();
+        let blas = self.lt.live() + self.rocblas.len();
         let graphs = self.graphs.len() + self.instances.len();
         let level_zero = self.level_zero.live() as u64;
         contexts

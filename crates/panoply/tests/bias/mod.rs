@@ -1,9 +1,28 @@
-//! What follows a product that the library which pretends to be cuBLASLt does: a bias goes with it, everything else is a kernel.
+//! What follows a product that the libraries which pretend to be cuBLASLt and hipBLASLt do: a bias goes with it, everything else is a kernel.
 
-use panoply::{DType, Tensor};
+use panoply::{DType, Device, Tensor};
 use panoply_fake::{Control, library};
 
 use crate::{CUBLASLT, cuda, numbers};
+
+/// A device, and who does what there.
+pub struct Subject {
+    pub device: Device,
+    /// The functions that do products, the first of them those with a bias.
+    pub products: &'static [&'static str],
+    /// That which launches kernels.
+    pub launches: &'static str,
+    /// Types in which a bias goes with its product.
+    pub wide: &'static [DType],
+    /// The code with which a product fails.
+    pub code: i32,
+}
+
+/// cuBLASLt on the pretended card.
+pub fn cublaslt() -> Subject {
+    let (products, launches) = (&[CUBLASLT], "cuLaunchKernel");
+    Subject { device: cuda(library()), products, launches, wide: &[DType::F32, DType::F64], code: 14 }
+}
 
 /// What follows a product, and whether that goes with it where there is a bias.
 type Follower = (&'static str, fn(&Tensor, &Tensor) -> Tensor, bool);
@@ -19,10 +38,11 @@ const FOLLOWERS: [Follower; 7] = [
 ];
 
 /// The bits are those of the product and then a kernel, which is what there is without a bias.
-pub fn added() {
-    let (device, control) = (cuda(library()), Control::open());
+pub fn added(subject: &Subject) {
+    let (Subject { device, products, launches, .. }, control) = (subject, Control::open());
+    let counts = || (products.iter().map(|function| control.calls(function)).sum::<u64>(), control.calls(launches));
     let tensor = |dims: &[usize], seed, dtype| {
-        let tensor = Tensor::from_slice(&numbers(dims.iter().product(), seed), dims).to(&device).cast(dtype);
+        let tensor = Tensor::from_slice(&numbers(dims.iter().product(), seed), dims).to(device).cast(dtype);
         tensor.eval().unwrap();
         tensor
     };
@@ -32,7 +52,7 @@ pub fn added() {
         let [right, deep, turned] = [[40, 6], [300, 6], [6, 40]].map(|dims| tensor(&dims, 2, dtype));
         let batches = tensor(&[4, 40, 6], 3, dtype);
         let bias = tensor(&[6], 4, dtype);
-        let wide = matches!(dtype, DType::F32 | DType::F64);
+        let wide = subject.wide.contains(&dtype);
         for (what, left, right, can) in [
             ("plain", &plain, &right, true),
             ("transposed", &plain, &turned.t(), true),
@@ -46,7 +66,6 @@ pub fn added() {
                 product.eval().unwrap();
                 let expected = follower(&product, &bias);
                 expected.eval().unwrap();
-                let counts = || (control.calls(CUBLASLT), control.calls("cuLaunchKernel"));
                 let before = counts();
                 let found = follower(&left.matmul(right), &bias);
                 found.eval().unwrap();
@@ -62,9 +81,9 @@ pub fn added() {
     // It fails once, and is a product and a kernel from then on.
     let (left, right, bias) =
         (tensor(&[5, 40], 1, DType::F32), tensor(&[40, 6], 2, DType::F32), tensor(&[6], 3, DType::F32));
-    control.fail(CUBLASLT, 14, 0, 1);
-    let (calls, kernels) = (control.calls(CUBLASLT), control.calls("cuLaunchKernel"));
+    control.fail(products[0], subject.code, 0, 1);
+    let before = counts();
     (left.matmul(&right) + &bias).eval().unwrap();
-    assert_eq!(control.calls(CUBLASLT) - calls, 2);
-    assert!(control.calls("cuLaunchKernel") > kernels);
+    assert_eq!(counts().0 - before.0, 2);
+    assert!(counts().1 > before.1);
 }

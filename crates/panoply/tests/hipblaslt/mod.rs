@@ -1,0 +1,225 @@
+//! Products by the library that pretends to be hipBLASLt: which are its own, and who does them where it is not there, does not start, has no
+//! algorithm or fails.
+
+use std::path::PathBuf;
+
+use panoply::{DType, Device};
+use panoply_driver::HipDriver;
+use panoply_fake::{Control, library};
+
+use crate::bias::Subject;
+use crate::{CASES, ROCBLAS, agree, amd, computed, run};
+
+const HIPBLASLT: &str = "hipblasLtMatmul";
+
+/// The pretended AMD card with both libraries.
+fn both() -> Device {
+    amd(HipDriver { hipblaslt: Some(library()), rocblas: Some(library()), ..HipDriver::default() })
+}
+
+/// With hipBLASLt, and no rocBLAS.
+fn only() -> Device {
+    amd(HipDriver { hipblaslt: Some(library()), ..HipDriver::default() })
+}
+
+/// How often either library did a product.
+fn calls() -> (u64, u64) {
+    let control = Control::open();
+    (control.calls(HIPBLASLT), control.calls(ROCBLAS))
+}
+
+#[test]
+fn hipblaslt_computes_what_the_cpu_and_rocblas_do() {
+    run("hipBLASLt agrees", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
+    run("hipBLASLt, halves of gfx90a", &[("PANOPLY_FAKE_HIP", "architecture=90a")]);
+    run("hipBLASLt alone", &[("PANOPLY_FAKE_HIP", "architecture=942")]);
+}
+
+/// f64 is rocBLAS's; everything else has the bits that it has by rocBLAS.
+pub fn agrees() {
+    let (device, place) = (both(), library().display().to_string());
+    assert_eq!(device.products().unwrap(), format!("hipBLASLt ({place}), rocBLAS 4.2.0 ({place})"));
+    crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
+    assert_eq!(calls().1, 0);
+    crate::agrees(&device, ROCBLAS, &[DType::F64]);
+    let other = crate::rocm(library());
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for case in CASES {
+            let before = calls();
+            let [ours, theirs] = [&device, &other].map(|device| computed(device, case, dtype, 5));
+            assert_eq!(ours, theirs, "{} of {dtype}", case.0);
+            assert_eq!((calls().0 - before.0, calls().1 - before.1), (1, 1));
+        }
+    }
+}
+
+/// Matrix instructions of this one take subnormal f16 for zero, so kernels do f16.
+pub fn halves_of_gfx90a() {
+    let device = both();
+    crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::BF16]);
+    let before = calls();
+    agree(&device, &CASES[0], DType::F16, 5);
+    assert_eq!(calls(), before);
+}
+
+/// Kernels do f64 then.
+pub fn alone() {
+    let device = only();
+    assert_eq!(device.products().unwrap(), format!("hipBLASLt ({})", library().display()));
+    crate::agrees(&device, HIPBLASLT, &[DType::F32, DType::F16, DType::BF16]);
+    let before = calls();
+    agree(&device, &CASES[0], DType::F64, 5);
+    assert_eq!(calls(), before);
+}
+
+#[test]
+fn a_bias_is_added_by_hipblaslt() {
+    run("hipBLASLt, bias", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
+}
+
+/// Of f32; rocBLAS does f64 and knows none.
+pub fn with_bias() -> Subject {
+    let (products, launches) = (&[HIPBLASLT, ROCBLAS], "hipModuleLaunchKernel");
+    Subject { device: both(), products, launches, wide: &[DType::F32], code: 5 }
+}
+
+#[test]
+fn without_hipblaslt_rocblas_does_it() {
+    run("hipBLASLt is not found", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
+    run("hipBLASLt, no algorithm", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
+    let said = [
+        ("architecture=1100", "starting: HIPBLAS_STATUS_NOT_INITIALIZED (1); update ROCm or report this"),
+        ("architecture=1100,hipblaslt=300", "starting: HIPBLAS_STATUS_NOT_SUPPORTED (7); update ROCm to 6.0 or later"),
+        // It would end the process.
+        ("architecture=1100,memory=60000000", "starting: HIPBLAS_STATUS_ALLOC_FAILED (2); keep 64 MiB of the GPU free"),
+    ];
+    for (settings, expected) in said {
+        let said = run("hipBLASLt does not start", &[("PANOPLY_FAKE_HIP", settings)]);
+        assert!(said.contains(expected) || said.contains("SKIPPED"), "{settings}: {said}");
+    }
+    run("neither starts", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
+}
+
+pub fn not_found() {
+    let nowhere = || Some(PathBuf::from("/nowhere/libhipblaslt.so"));
+    let device = amd(HipDriver { hipblaslt: nowhere(), rocblas: Some(library()), ..HipDriver::default() });
+    assert!(device.products().unwrap().starts_with("rocBLAS 4.2.0 ("), "{:?}", device.products());
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
+        agree(&device, &CASES[0], dtype, 1);
+    }
+    assert_eq!(calls(), (0, 4));
+    let device = amd(HipDriver { hipblaslt: nowhere(), rocblas: nowhere(), ..HipDriver::default() });
+    assert!(device.products().unwrap().starts_with("own kernels: rocm: /nowhere/"), "{:?}", device.products());
+    agree(&device, &CASES[0], DType::F32, 1);
+    assert_eq!(calls(), (0, 4));
+}
+
+/// The reason is written out, for whoever started this.
+pub fn does_not_start() {
+    let (device, control) = (both(), Control::open());
+    if std::env::var("PANOPLY_FAKE_HIP").is_ok_and(|settings| settings == "architecture=1100") {
+        control.fail("hipblasLtCreate", 1, 0, u32::MAX);
+    }
+    agree(&device, &CASES[0], DType::F32, 1);
+    agree(&device, &CASES[1], DType::F16, 1);
+    assert_eq!(calls(), (0, 2));
+    let products = device.products().unwrap();
+    assert!(products.starts_with("rocBLAS 4.2.0 ("), "{products}");
+    assert!(products.contains("); without rocm:0: hipBLASLt ("), "{products}");
+    println!("{products}");
+}
+
+pub fn neither_starts() {
+    let (device, control) = (both(), Control::open());
+    control.fail("hipblasLtCreate", 6, 0, u32::MAX);
+    control.fail("rocblas_create_handle", 6, 0, u32::MAX);
+    for seed in 1..4 {
+        agree(&device, &CASES[0], DType::F32, seed);
+    }
+    assert_eq!(calls(), (0, 0));
+    assert_eq!((control.calls("hipblasLtCreate"), control.calls("rocblas_create_handle")), (1, 1));
+    let products = device.products().unwrap();
+    assert!(products.starts_with("own kernels: rocm:0: hipBLASLt ("), "{products}");
+    assert!(products.contains("HIPBLAS_STATUS_INTERNAL_ERROR (6)"), "{products}");
+    assert!(products.contains("; rocm:0: rocBLAS 4.2.0 (") && products.contains("rocblas_status_internal_error (6)"));
+}
+
+/// Each of the codes that say there is none.
+pub fn no_algorithm() {
+    let (device, control) = (both(), Control::open());
+    for (at, code) in [6, 7, 8].into_iter().enumerate() {
+        // Once for wherever its matrices begin, and once for where they do.
+        control.fail("hipblasLtMatmulAlgoGetHeuristic", code, 0, 2);
+        agree(&device, &CASES[at], DType::F32, 1);
+        assert_eq!(calls(), (0, at as u64 + 1), "{code}");
+    }
+    agree(&device, &CASES[3], DType::F32, 1);
+    assert_eq!(calls(), (1, 3));
+}
+
+#[test]
+fn what_hipblaslt_refuses_is_said_once_and_kernels_do_it() {
+    for (job, settings, expected) in [
+        ("hipBLASLt, a product fails", "", "EXECUTION_FAILED (5); update ROCm or report this; kernels do it"),
+        ("hipBLASLt cannot say", "", "INVALID_VALUE (3); update ROCm or report this; kernels do it"),
+        // Enough for the handle that is asked, and not for the queue's.
+        (
+            "hipBLASLt, no room for a queue",
+            ",memory=80000000",
+            "ALLOC_FAILED (2); keep 64 MiB of the GPU free for it; kernels do it",
+        ),
+    ] {
+        let said = run(job, &[("PANOPLY_FAKE_HIP", &format!("architecture=1100{settings}"))]);
+        let expected = format!(": f32 1×5×3×7: HIPBLAS_STATUS_{expected}");
+        assert!(said.matches(&expected).count() == 1 || said.contains("SKIPPED"), "{said}");
+    }
+}
+
+/// It would end the process.
+pub fn no_room_for_a_queue() {
+    let device = both();
+    for seed in 0..3 {
+        agree(&device, &CASES[0], DType::F32, seed);
+    }
+    assert_eq!(calls(), (0, 0));
+    assert_eq!(Control::open().calls("hipblasLtCreate"), 1);
+}
+
+pub fn a_product_fails() {
+    let (device, control) = (both(), Control::open());
+    control.fail(HIPBLASLT, 5, 0, 1);
+    for seed in 0..4 {
+        agree(&device, &CASES[0], DType::F32, seed);
+        assert_eq!(calls(), (1, 0), "it is not tried again");
+    }
+    agree(&device, &CASES[1], DType::F32, 3);
+    assert_eq!(calls(), (2, 0), "another one is the library's");
+}
+
+pub fn cannot_say() {
+    let (device, control) = (both(), Control::open());
+    control.fail("hipblasLtMatmulAlgoGetHeuristic", 3, 0, u32::MAX);
+    agree(&device, &CASES[0], DType::F32, 1);
+    agree(&device, &CASES[0], DType::F32, 2);
+    assert_eq!(calls(), (0, 0));
+}
+
+#[test]
+fn hipblaslt_has_a_handle_for_each_queue_and_gets_everything_back() {
+    run("hipBLASLt, two queues", &[("PANOPLY_FAKE_HIP", "architecture=942")]);
+    run("hipBLASLt is given back", &[("PANOPLY_FAKE_HIP", "architecture=942")]);
+}
+
+/// With a workspace it would add parts of a deep sum in another order every time.
+pub fn two_queues() {
+    // Of what it allocates for itself the driver's functions know nothing, and nobody gives it a workspace.
+    crate::two_queues(&only(), HIPBLASLT, "hipMalloc", 0);
+    assert_eq!(Control::open().calls("hipblasLtCreate"), 3, "one is asked, and one is each queue's");
+}
+
+/// Two handles with their memory, and how a product is done in two places.
+pub fn given_back() {
+    crate::given_back(only, 2 * 2 + 2 * 4);
+    let control = Control::open();
+    assert_eq!((control.calls("hipblasLtCreate"), control.calls("hipblasLtDestroy")), (2, 2));
+}
