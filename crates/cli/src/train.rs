@@ -315,7 +315,10 @@ impl Job {
                     "schema": 1, "data": data.path, "device": choice.report(), "network": settings.model, "parameters": parameters,
                     "epochs": [], "seconds": seconds, "folder": self.folder.0, "model": null, "interrupted": true, "commands": commands,
                 })),
-                false => println!("stopped before the first epoch ended: there is no model yet\ngo on:    {}", commands.resume),
+                false => println!(
+                    "stopped before the first epoch ended: there is no model yet\ngo on:    {}",
+                    commands.resume
+                ),
             }
             return;
         };

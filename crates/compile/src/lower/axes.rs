@@ -117,8 +117,9 @@ fn merged(nest: &Nest, slow: Var, fast: Var, both: Var) -> Nest {
     })
 }
 
-/// Rows shorter than this are walked together even if memory is then no longer walked in even steps.
-const SHORT: u64 = 48;
+/// Rows shorter than this are walked together even if memory is then no longer walked in even steps: of a few such rows not even
+/// whole planes would fill a block.
+const SHORT: u64 = 8;
 
 /// The innermost outer variables as one until it takes this many values: for a machine whose every step along the others is a
 /// program run anew. Quotients in bounds are its price, and for short rows quotients in positions too.

@@ -56,7 +56,9 @@ fn exponents(kernel: &Kernel, locals: &[u32]) -> Vec<u32> {
             Expr::Local(local) => locals[local.index()],
             Expr::Cast(_, x) if is_integer(exprs.ty(x)) => of(x),
             Expr::Alu(op, args) => match op {
-                Alu::Add | Alu::Sub | Alu::Or | Alu::Xor | Alu::Min | Alu::Max | Alu::Rem => of(args[0]).min(of(args[1])),
+                Alu::Add | Alu::Sub | Alu::Or | Alu::Xor | Alu::Min | Alu::Max | Alu::Rem => {
+                    of(args[0]).min(of(args[1]))
+                }
                 Alu::Mul => (of(args[0]) + of(args[1])).min(MOST),
                 Alu::And => of(args[0]).max(of(args[1])),
                 Alu::Shl => of(args[0]),

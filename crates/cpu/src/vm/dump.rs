@@ -13,7 +13,8 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cover = match self.cover {
             Cover::Row => "rows".to_string(),
-            Cover::Tile => "tiles".to_string(),
+            Cover::Plane => "rows of a plane".to_string(),
+            Cover::Planes => "planes".to_string(),
             Cover::Group([x, y, z]) => format!("groups of {x}×{y}×{z}"),
         };
         writeln!(

@@ -38,8 +38,9 @@ pub struct Compiled {
     isa: Isa,
     /// For groups, or rows.
     main: Program,
-    /// For grids of short rows.
-    tile: OnceLock<Result<Program>>,
+    /// For grids of short rows, and of small planes.
+    plane: OnceLock<Result<Program>>,
+    planes: OnceLock<Result<Program>>,
 }
 
 impl Compiled {
@@ -47,7 +48,7 @@ impl Compiled {
     pub fn new(kernel: Arc<Verified<Kernel>>, isa: Isa) -> Result<Compiled> {
         let cover = kernel.group.map_or(Cover::Row, Cover::Group);
         let main = compile(&kernel, cover, Ops::of(isa))?;
-        Ok(Compiled { kernel, isa, main, tile: OnceLock::new() })
+        Ok(Compiled { kernel, isa, main, plane: OnceLock::new(), planes: OnceLock::new() })
     }
 
     /// The program for long rows, or for groups.
@@ -101,8 +102,10 @@ impl Compiled {
         if self.kernel.group.is_some() || rows == 1 || grid[0] >= SHORT_ROW {
             return Ok(&self.main);
         }
-        let tile = self.tile.get_or_init(|| compile(&self.kernel, Cover::Tile, Ops::of(self.isa)));
-        tile.as_ref().map_err(Clone::clone)
+        // What is the same for a plane costs no lanes: several planes share a block only where one would not fill it.
+        let (known, cover) =
+            if grid[0] * grid[1] >= SHORT_ROW { (&self.plane, Cover::Plane) } else { (&self.planes, Cover::Planes) };
+        known.get_or_init(|| compile(&self.kernel, cover, Ops::of(self.isa))).as_ref().map_err(Clone::clone)
     }
 }
 
@@ -206,10 +209,11 @@ impl Blocks {
         let shape = match program.cover {
             Cover::Group(group) => group.map(u64::from),
             Cover::Row => [row_length(grid[0], lanes), 1, 1],
-            Cover::Tile => {
+            Cover::Plane | Cover::Planes => {
                 let x = grid[0].min(lanes);
                 let y = if x == grid[0] { grid[1].min(lanes / x) } else { 1 };
-                let z = if y == grid[1] { grid[2].min(lanes / (x * y)) } else { 1 };
+                let several = program.cover == Cover::Planes && y == grid[1];
+                let z = if several { grid[2].min(lanes / (x * y)) } else { 1 };
                 [x, y, z]
             }
         };

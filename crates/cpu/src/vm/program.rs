@@ -450,8 +450,10 @@ pub enum Instr {
 pub enum Cover {
     /// Consecutive ones along axis 0; the other ids are the same for all.
     Row,
-    /// Whole rows, or whole planes.
-    Tile,
+    /// Whole rows of a plane; the ids along axis 2 are the same for all.
+    Plane,
+    /// Whole planes.
+    Planes,
     /// The group.
     Group([u32; 3]),
 }
@@ -461,7 +463,8 @@ impl Cover {
     pub fn varies(self, axis: u8) -> bool {
         match self {
             Cover::Row => axis == 0,
-            Cover::Tile => true,
+            Cover::Plane => axis < 2,
+            Cover::Planes => true,
             Cover::Group(group) => group[axis as usize] > 1,
         }
     }

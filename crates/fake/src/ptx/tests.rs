@@ -130,7 +130,9 @@ fn vectors_begin_at_a_multiple_of_all_their_bytes() {
     assert_eq!(read("ld.shared.v2.u32 {%r3, %r4}, [held+16];"), 63);
     // The array is aligned to 8: a multiple of 16 is 8 bytes into it.
     assert_eq!(read("ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [held+8];"), 63);
-    for read in ["v4.u32 {%r1, %r2, %r3, %r4}, [held+16];", "v2.u32 {%r1, %r2}, [held+12];", "v2.f64 {%fd1, %fd2}, [held];"] {
+    for read in
+        ["v4.u32 {%r1, %r2, %r3, %r4}, [held+16];", "v2.u32 {%r1, %r2}, [held+12];", "v2.f64 {%fd1, %fd2}, [held];"]
+    {
         let fault = launch(&program(&format!("ld.shared.{read}")), [1; 3]).unwrap_err();
         assert_eq!(fault.code, MISALIGNED, "{read}: {fault:?}");
     }

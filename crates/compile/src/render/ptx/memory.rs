@@ -72,7 +72,10 @@ impl Writer<'_> {
         let shared = matches!(self.kernel.mem(mem).space, Space::Shared(_)) && dtype.bytes() >= 4;
         if shared && guard != Guard::Checked && width > 1 && self.multiples.is(at, width.into()) {
             let address = self.address(mem, index);
-            return (0..lanes).step_by(width.into()).flat_map(|lane| self.read_vector(mem, &address, lane, width)).collect();
+            return (0..lanes)
+                .step_by(width.into())
+                .flat_map(|lane| self.read_vector(mem, &address, lane, width))
+                .collect();
         }
         let address = self.address(mem, index);
         let cached = if self.is_constant(self.kernel.mem(mem).space) { ".nc" } else { "" };

@@ -167,7 +167,7 @@ impl State<'_> {
             Builtin::LocalId(_) | Builtin::SubgroupLane => known::ZERO,
             Builtin::GroupSize(axis) => match self.cover {
                 Cover::Group(group) => self.constant(u64::from(group[axis as usize])),
-                Cover::Row | Cover::Tile => self.constant(1),
+                Cover::Row | Cover::Plane | Cover::Planes => self.constant(1),
             },
             Builtin::SubgroupSize => self.constant(1),
         }
