@@ -117,27 +117,50 @@ fn merged(nest: &Nest, slow: Var, fast: Var, both: Var) -> Nest {
     })
 }
 
-/// Rows shorter than this are walked together even if memory is then no longer walked in even steps: of a few such rows not even
-/// whole planes would fill a block.
-const SHORT: u64 = 8;
+/// How long the innermost outer variable is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// So many values.
+    pub wanted: u64,
+    /// Rows shorter than this are walked together even if memory is then no longer walked in even steps.
+    pub short: u64,
+}
+
+impl Length {
+    /// As it is.
+    pub const OWN: Length = Length { wanted: 1, short: 0 };
+}
+
+/// Axes of a grid.
+const GRID: usize = 3;
 
 /// The innermost outer variables as one until it takes this many values: for a machine whose every step along the others is a
-/// program run anew. Quotients in bounds are its price, and for short rows quotients in positions too.
-pub fn lengthened(mut nest: Nest, length: u64) -> Nest {
+/// program run anew. Quotients in bounds are its price, and for short rows quotients in positions too. What has no axis of the grid is
+/// then one with the outermost, for positions that both go through evenly are even in their product.
+pub fn lengthened(mut nest: Nest, Length { wanted, short }: Length) -> Nest {
     let mut next = largest_id(&nest) + 1;
     while let [.., slow, fast] = nest.outer[..]
-        && fast.extent < length
+        && fast.extent < wanted
     {
         let both = Var { id: next, extent: slow.extent * fast.extent };
         next += 1;
         let longer = merged(&nest, slow, fast, both);
-        if fast.extent >= SHORT && uneven(&longer) > uneven(&nest) {
+        if fast.extent >= short && uneven(&longer) > uneven(&nest) {
             break;
         }
         let mut outer = nest.outer.clone();
         outer.truncate(outer.len() - 2);
         outer.push(both);
         nest = with_vars(longer, 0, outer);
+    }
+    while let [slow, fast, ..] = nest.outer[..]
+        && nest.outer.len() > GRID
+    {
+        let both = Var { id: next, extent: slow.extent * fast.extent };
+        next += 1;
+        let mut outer = nest.outer.clone();
+        outer.splice(..2, [both]);
+        nest = with_vars(merged(&nest, slow, fast, both), 0, outer);
     }
     nest
 }

@@ -7,6 +7,7 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::Style;
 use panoply_ir::{Accuracy, Target};
 
+use super::axes::Length;
 use super::levels::{Levels, Place};
 use crate::schedule::affine::{Form, Var};
 use crate::schedule::nest::{Nest, Value, ValueId};
@@ -52,6 +53,9 @@ const SHORT_ROW: u64 = 48;
 /// The longest group that is asked for on a GPU.
 const GPU_GROUP: u32 = 256;
 
+/// Of rows shorter than this not even whole planes fill a CPU's block.
+const SHORTEST_ROW: u64 = 4;
+
 /// Chooses a mapping.
 pub fn map(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) -> Mapping {
     let longest = nest.loops.iter().map(|vars| extent(vars)).max().unwrap_or(1);
@@ -80,12 +84,13 @@ fn sums_floats(nest: &Nest) -> bool {
 impl Mapping {
     /// How long the innermost outer variable should be made, if it is so short that a CPU's blocks would be mostly empty; the best guess
     /// first, and as it is last. Empty if it is long enough.
-    pub fn lengths(&self, nest: &Nest, target: &Target) -> Vec<u64> {
+    pub fn lengths(&self, nest: &Nest, target: &Target) -> Vec<Length> {
         let Style::Cpu { block } = target.style else { return Vec::new() };
         let block = block as u64;
         let alone = self.lanes.is_none() && self.tile.is_none();
         let short = nest.outer.len() > 1 && nest.outer.last().is_some_and(|last| last.extent < block / 4);
-        if alone && short { vec![block / 2, 1] } else { Vec::new() }
+        let joined = |short: u64| Length { wanted: block / 2, short };
+        if alone && short { vec![joined(SHORTEST_ROW), joined(SHORT_ROW), Length::OWN] } else { Vec::new() }
     }
 }
 

@@ -65,7 +65,7 @@ struct Ways {
     tilings: Vec<tile::Tiling>,
     mapping: mapping::Mapping,
     /// How long the innermost variable is made; as it is if there is none.
-    lengths: Vec<u64>,
+    lengths: Vec<axes::Length>,
 }
 
 impl Ways {
