@@ -210,6 +210,17 @@ impl Tensor {
         }
     }
 
+    /// [`Tensor::call_with_gradient`] of one tensor; where its elements are halves, both are computed in f32, and rounded once.
+    #[track_caller]
+    pub(crate) fn call_in_single(
+        &self,
+        name: &'static str,
+        body: fn([&Tensor; 1], &()) -> Tensor,
+        gradient: Gradient<(), 1>,
+    ) -> Tensor {
+        Tensor::call_with_gradient(name, [&self.widened()], (), body, gradient).cast(self.dtype())
+    }
+
     /// [`Tensor::call`] with several results.
     #[track_caller]
     pub fn calls<S: Settings, const N: usize, const M: usize>(

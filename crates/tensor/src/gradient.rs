@@ -204,7 +204,7 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
     let x = || x.expect("this primitive has an input");
     match op {
         Op::Leaf(_) | Op::Const(_) | Op::Slot(_) | Op::Iota | Op::Bitcast => Ok(None),
-        Op::Alu(op) => Ok(partials(*op, inputs, y, g, wanted)),
+        Op::Alu(op) => Ok(partials(*op, inputs, y, g, &wanted)),
         Op::Cast => {
             if y.dtype().is_float() && x().dtype().is_float() {
                 one(g.cast(x().dtype()))
@@ -350,7 +350,7 @@ fn partials(
     x: &[Tensor],
     y: &Tensor,
     g: &Tensor,
-    wanted: impl Fn(usize) -> bool,
+    wanted: &dyn Fn(usize) -> bool,
 ) -> Option<Vec<Option<Tensor>>> {
     let number = |value: f64| g.literal(value);
     let one = |flow: Tensor| Some(vec![Some(flow)]);
@@ -359,6 +359,13 @@ fn partials(
     };
     if !g.dtype().is_float() || !y.dtype().is_float() {
         return None;
+    }
+    // Of halves in f32, rounded once: squares overflow, and what is left of 1 has few bits.
+    let in_steps = matches!(op, Alu::Math(_) | Alu::Sqrt | Alu::Div | Alu::Rem | Alu::Pow);
+    if in_steps && g.is_half() {
+        let wide: Vec<Tensor> = x.iter().map(Tensor::widened).collect();
+        let flows = partials(op, &wide, &y.widened(), &g.widened(), wanted)?;
+        return Some(flows.into_iter().map(|flow| flow.map(|flow| flow.cast(g.dtype()))).collect());
     }
     match op {
         Alu::Neg => one(-g),
@@ -401,7 +408,7 @@ fn partials(
         }
         Alu::Select => {
             let zero = number(0.0);
-            let [left, right] = [1, 2].map(&wanted);
+            let [left, right] = [1, 2].map(wanted);
             Some(vec![None, left.then(|| g.where_(&x[0], &zero)), right.then(|| zero.where_(&x[0], g))])
         }
         Alu::Fma => each(&[&|| g * &x[1], &|| g * &x[0], &|| g.clone()]),

@@ -136,3 +136,104 @@ fn a_cast_that_the_program_asks_for_rounds() {
         assert_eq!(less.item().expect("the CPU computes it"), f64::INFINITY);
     });
 }
+
+/// Functions of one number.
+const FUNCTIONS: &[(&str, fn(&Tensor) -> Tensor)] = &[
+    ("sqrt", Tensor::sqrt),
+    ("rsqrt", Tensor::rsqrt),
+    ("recip", Tensor::recip),
+    ("exp", Tensor::exp),
+    ("expm1", Tensor::expm1),
+    ("ln", Tensor::ln),
+    ("log1p", Tensor::log1p),
+    ("log10", Tensor::log10),
+    ("tanh", Tensor::tanh),
+    ("sinh", Tensor::sinh),
+    ("cosh", Tensor::cosh),
+    ("atan", Tensor::atan),
+    ("asin", Tensor::asin),
+    ("acos", Tensor::acos),
+    ("asinh", Tensor::asinh),
+    ("acosh", Tensor::acosh),
+    ("atanh", Tensor::atanh),
+    ("erf", Tensor::erf),
+    ("erfinv", Tensor::erfinv),
+    ("lgamma", Tensor::lgamma),
+    ("sigmoid", Tensor::sigmoid),
+    ("log sigmoid", Tensor::log_sigmoid),
+    ("silu", Tensor::silu),
+    ("softplus", Tensor::softplus),
+    ("gelu", Tensor::gelu),
+    ("gelu tanh", Tensor::gelu_tanh),
+    ("mish", Tensor::mish),
+    ("elu", Tensor::elu),
+    ("selu", Tensor::selu),
+    ("hard sigmoid", Tensor::hard_sigmoid),
+    ("hard swish", Tensor::hard_swish),
+    ("softsign", Tensor::softsign),
+    ("hypot with 3", |x| x.hypot(&(x.zeros_like() + 3.0))),
+    ("logaddexp with 1", |x| x.logaddexp(&x.ones_like())),
+    ("atan2 over 2", |x| x.atan2(&(x.zeros_like() + 2.0))),
+];
+
+/// The bits of halves.
+fn bits(tensor: &Tensor) -> Vec<u16> {
+    let bytes = tensor.to_bytes().expect("the CPU computes it");
+    bytes.chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
+}
+
+/// How many halves lie between two numbers, of which neither is NaN.
+fn apart(x: u16, y: u16) -> i32 {
+    let place = |bits: u16| if bits < 1 << 15 { i32::from(bits) } else { -i32::from(bits & 0x7FFF) };
+    (place(x) - place(y)).abs()
+}
+
+/// Functions whose slope is made of their result, which was rounded, as PyTorch's is.
+const SLOPES_OF_RESULTS: [&str; 4] = ["rsqrt", "expm1", "tanh", "sigmoid"];
+
+/// Each function of every half is what it is in f64, but for the last place, and so is its slope; from 1 on but for what f32 has left
+/// of a difference from 1.
+#[test]
+fn functions_of_every_half_are_rounded_once() {
+    let every: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let mut wrong = Vec::new();
+    Device::get("cpu").expect("the CPU is there").scope(|| {
+        for dtype in [DType::F16, DType::BF16] {
+            let x = Tensor::from_bytes(&every, [1 << 16], dtype);
+            let wide = x.cast(DType::F64);
+            let numbers = wide.to_vec::<f64>().expect("the CPU computes it");
+            for (name, op) in FUNCTIONS {
+                let slope = |x: &Tensor| op(x).sum(..).gradients(&[x]).expect("it has a slope").remove(0);
+                let (steps, near) = match SLOPES_OF_RESULTS.contains(name) {
+                    true => (4, if dtype == DType::F16 { 1.0 / 1024.0 } else { 1.0 / 128.0 }),
+                    false => (2, 4e-6),
+                };
+                for (what, have, want, steps, near) in
+                    [("", op(&x), op(&wide), 1, 2e-6), ("'", slope(&x), slope(&wide), steps, near)]
+                {
+                    let (have, rounded) = (bits(&have), bits(&want.cast(dtype)));
+                    let far = |have: &Tensor| have.cast(DType::F64).to_vec::<f64>().expect("the CPU computes it");
+                    let (found, want) = (far(&Tensor::from_bytes(&bytes(&have), [1 << 16], dtype)), far(&want));
+                    let bad = (0..want.len()).filter(|at| {
+                        let close = !found[*at].is_nan() && apart(have[*at], rounded[*at]) <= steps;
+                        let near = if near > 1e-3 || numbers[*at].abs() >= 1.0 { near } else { 0.0 };
+                        !want[*at].is_nan() && !close && !((found[*at] - want[*at]).abs() <= near)
+                    });
+                    let bad: Vec<usize> = bad.collect();
+                    if let Some(at) = bad.first() {
+                        let (x, found, want) = (numbers[*at], found[*at], want[*at]);
+                        wrong.push(format!(
+                            "{name}{what} of {dtype} at {} places: {found} at {x}, not {want}",
+                            bad.len()
+                        ));
+                    }
+                }
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn bytes(halves: &[u16]) -> Vec<u8> {
+    halves.iter().flat_map(|half| half.to_le_bytes()).collect()
+}

@@ -161,7 +161,7 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         Op::Alu(op) => {
             let each = moves.iter().enumerate().filter_map(|(at, moved)| Some((at, moved.as_ref()?)));
             let terms =
-                each.filter_map(|(at, moved)| partials(*op, inputs, y, moved, |wanted| wanted == at)?.swap_remove(at));
+                each.filter_map(|(at, moved)| partials(*op, inputs, y, moved, &|wanted| wanted == at)?.swap_remove(at));
             terms.reduce(|sum, term| sum + term)
         }
         Op::Cast => {

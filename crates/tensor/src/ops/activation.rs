@@ -55,15 +55,17 @@ impl Tensor {
     /// x · sigmoid(x), also called swish.
     #[track_caller]
     pub fn silu(&self) -> Tensor {
-        Tensor::call("silu", [self], (), |[x], ()| x * x.sigmoid())
+        Tensor::call("silu", [self], (), |[x], ()| x.in_single(|x| x * x.sigmoid()))
     }
 
     /// x · Φ(x) with the exact normal distribution function.
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
         Tensor::call("gelu", [self], (), |[x], ()| {
-            let one = x.literal(1.0);
-            x * x.literal(0.5) * ((x * x.literal(std::f64::consts::FRAC_1_SQRT_2)).erf() + one)
+            x.in_single(|x| {
+                let one = x.literal(1.0);
+                x * x.literal(0.5) * ((x * x.literal(std::f64::consts::FRAC_1_SQRT_2)).erf() + one)
+            })
         })
     }
 
@@ -71,7 +73,7 @@ impl Tensor {
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| x.relu() + (-x.abs()).exp().log1p();
-        Tensor::call_with_gradient("softplus", [self], (), body, |[x], _, g, ()| [Some(g * x.sigmoid())])
+        self.call_in_single("softplus", body, |[x], _, g, ()| [Some(g * x.sigmoid())])
     }
 
     /// Shares that sum to 1 along an axis: exp(x) over their sum.
@@ -122,16 +124,20 @@ impl Tensor {
     #[track_caller]
     pub fn gelu_tanh(&self) -> Tensor {
         Tensor::call("gelu tanh", [self], (), |[x], ()| {
-            let inner = x * (x.square() * x.literal(0.044715) + x.literal(1.0));
-            let root = x.literal((2.0 / std::f64::consts::PI).sqrt());
-            x * x.literal(0.5) * ((inner * root).tanh() + x.literal(1.0))
+            x.in_single(|x| {
+                // Beyond, the tangent is ±1 in f64 too, and its slope 0 times what overflows.
+                let near = x.clamp(-8.0, 8.0);
+                let inner = &near * (near.square() * x.literal(0.044715) + x.literal(1.0));
+                let root = x.literal((2.0 / std::f64::consts::PI).sqrt());
+                x * x.literal(0.5) * ((inner * root).tanh() + x.literal(1.0))
+            })
         })
     }
 
     /// x · tanh(softplus(x)). [Misra 2019]
     #[track_caller]
     pub fn mish(&self) -> Tensor {
-        Tensor::call("mish", [self], (), |[x], ()| x * x.softplus().tanh())
+        Tensor::call("mish", [self], (), |[x], ()| x.in_single(|x| x * x.softplus().tanh()))
     }
 
     /// [`Tensor::elu`] scaled so that activations keep mean 0 and variance 1. [Klambauer et al. 2017]
@@ -158,19 +164,25 @@ impl Tensor {
     /// (x + 3) / 6 limited to 0 ..= 1.
     #[track_caller]
     pub fn hard_sigmoid(&self) -> Tensor {
-        Tensor::call("hard sigmoid", [self], (), |[x], ()| (x + x.literal(3.0)).relu6() / x.literal(6.0))
+        Tensor::call("hard sigmoid", [self], (), |[x], ()| {
+            x.in_single(|x| (x + x.literal(3.0)).relu6() / x.literal(6.0))
+        })
     }
 
     /// x · hard_sigmoid(x). [Howard et al. 2019]
     #[track_caller]
     pub fn hard_swish(&self) -> Tensor {
-        Tensor::call("hard swish", [self], (), |[x], ()| x * x.hard_sigmoid())
+        Tensor::call("hard swish", [self], (), |[x], ()| x.in_single(|x| x * x.hard_sigmoid()))
     }
 
     /// x / (1 + |x|).
     #[track_caller]
     pub fn softsign(&self) -> Tensor {
-        self / (self.abs() + self.literal(1.0))
+        let body = |[x]: [&Tensor; 1], (): &()| x / (x.abs() + x.literal(1.0));
+        self.call_in_single("softsign", body, |[x], _, g, ()| {
+            let length = x.abs() + x.literal(1.0);
+            [Some(g / &length / length)]
+        })
     }
 
     /// The first half of an axis times the sigmoid of the second. [Dauphin et al. 2017]

@@ -4,6 +4,7 @@ use std::f64::consts::{FRAC_PI_2, LN_2, LOG10_2, PI};
 
 use panoply_ir::DType;
 
+use crate::call::Gradient;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -19,7 +20,7 @@ impl Tensor {
             let far = &root * &half * root;
             near.where_(&magnitude.lt(&x.literal(20.0)), &far) * x.sign()
         };
-        Tensor::call_with_gradient("sinh", [self], (), body, |[x], _, g, ()| [Some(g * x.cosh())])
+        self.call_in_single("sinh", body, |[x], _, g, ()| [Some(g * x.cosh())])
     }
 
     /// Hyperbolic cosine.
@@ -30,14 +31,14 @@ impl Tensor {
             let root = (x.abs() * &half).exp();
             &root * &half * &root + &half / root.square()
         };
-        Tensor::call_with_gradient("cosh", [self], (), body, |[x], _, g, ()| [Some(g * x.sinh())])
+        self.call_in_single("cosh", body, |[x], _, g, ()| [Some(g * x.sinh())])
     }
 
     /// Arc sine, in -π/2 ..= π/2; NaN beyond -1 ..= 1.
     #[track_caller]
     pub fn asin(&self) -> Tensor {
         let body = |[x]: [&Tensor; 1], (): &()| (x / (x.literal(1.0) + x.other_leg())).atan() * x.literal(2.0);
-        Tensor::call_with_gradient("asin", [self], (), body, |[x], _, g, ()| [Some(g / x.other_leg())])
+        self.call_in_single("asin", body, |[x], _, g, ()| [Some(g / x.other_leg())])
     }
 
     /// The root of 1 - x².
@@ -55,7 +56,7 @@ impl Tensor {
             let steep = ((&one - x) / (one + x)).sqrt();
             steep.atan() * x.literal(2.0)
         };
-        Tensor::call_with_gradient("acos", [self], (), body, |[x], _, g, ()| [Some(-(g / x.other_leg()))])
+        self.call_in_single("acos", body, |[x], _, g, ()| [Some(-(g / x.other_leg()))])
     }
 
     /// Inverse hyperbolic sine.
@@ -68,22 +69,26 @@ impl Tensor {
             });
             inverse * x.sign()
         };
-        Tensor::call_with_gradient("asinh", [self], (), body, |[x], _, g, ()| [Some(g / x.hypot(&x.literal(1.0)))])
+        self.call_in_single("asinh", body, |[x], _, g, ()| [Some(g / x.hypot(&x.literal(1.0)))])
     }
 
     /// Inverse hyperbolic cosine; NaN below 1.
     #[track_caller]
     pub fn acosh(&self) -> Tensor {
-        self.inverse_hyperbolic(|x| {
-            let above = x - x.literal(1.0);
-            (&above + above.sqrt() * (&above + x.literal(2.0)).sqrt()).log1p()
+        Tensor::call("acosh", [self], (), |[x], ()| {
+            x.in_single(|x| {
+                x.inverse_hyperbolic(|x| {
+                    let above = x - x.literal(1.0);
+                    (&above + above.sqrt() * (&above + x.literal(2.0)).sqrt()).log1p()
+                })
+            })
         })
     }
 
     /// The logarithm of the double where that is as good, elsewhere what `near` makes of numbers whose squares do not overflow.
     #[track_caller]
     fn inverse_hyperbolic(&self, near: fn(&Tensor) -> Tensor) -> Tensor {
-        let bound = self.literal(if self.dtype() == DType::F16 { 128.0 } else { 1e9 });
+        let bound = self.literal(1e9);
         let far = self.maximum(&self.literal(1.0)).ln() + self.literal(LN_2);
         far.where_(&self.gt(&bound), &near(&self.minimum(&bound)))
     }
@@ -91,45 +96,57 @@ impl Tensor {
     /// Inverse hyperbolic tangent; NaN beyond -1 ..= 1.
     #[track_caller]
     pub fn atanh(&self) -> Tensor {
-        (self.log1p() - (-self).log1p()) * self.literal(0.5)
+        Tensor::call("atanh", [self], (), |[x], ()| x.in_single(|x| (x.log1p() - (-x).log1p()) * x.literal(0.5)))
     }
 
     /// Logarithm to base 10.
     #[track_caller]
     pub fn log10(&self) -> Tensor {
-        self.log2() * self.literal(LOG10_2)
+        Tensor::call("log10", [self], (), |[x], ()| x.in_single(|x| x.log2() * x.literal(LOG10_2)))
     }
 
     /// Angle of the point (x, self), in -π ..= π; 0 at the origin, where it has no slope. A zero x counts as positive, whatever its sign.
     #[track_caller]
     pub fn atan2(&self, x: &Tensor) -> Tensor {
-        let [y, x] = match self.broadcast_with(x) {
-            Ok(both) => both,
-            Err(mistake) => return mistake,
-        };
-        Tensor::call_with_gradient(
-            "atan2",
-            [&y, &x],
-            (),
-            |[y, x], ()| angle(y, x),
-            |[y, x], _, g, ()| {
-                let (zero, one) = (g.literal(0.0), g.literal(1.0));
-                let length = y.hypot(x);
-                let some = length.gt(&zero);
-                let length = length.where_(&some, &one);
-                let [up, along] = [y, x].map(|part| (part / &length * g / &length).where_(&some, &zero));
-                [Some(along), Some(-up)]
-            },
-        )
+        self.of_two("atan2", x, angle, |[y, x], _, g, ()| {
+            let (zero, one) = (g.literal(0.0), g.literal(1.0));
+            let length = y.hypot(x);
+            let some = length.gt(&zero);
+            let length = length.where_(&some, &one);
+            let [up, along] = [y, x].map(|part| (part / &length * g / &length).where_(&some, &zero));
+            [Some(along), Some(-up)]
+        })
+    }
+
+    /// A function of two numbers after broadcasting; of halves it and its slopes are computed in f32, and rounded once.
+    #[track_caller]
+    fn of_two(
+        &self,
+        name: &'static str,
+        other: &Tensor,
+        body: fn([&Tensor; 2], &()) -> Tensor,
+        gradient: Gradient<(), 2>,
+    ) -> Tensor {
+        match self.broadcast_with(other) {
+            Ok(both) => {
+                let [x, y] = both.map(|tensor| tensor.widened());
+                Tensor::call_with_gradient(name, [&x, &y], (), body, gradient).cast(self.dtype())
+            }
+            Err(mistake) => mistake,
+        }
     }
 
     /// ln(e^x + e^y), without overflow.
     #[track_caller]
     pub fn logaddexp(&self, other: &Tensor) -> Tensor {
-        let top = self.maximum(other);
-        let apart = -(self - other).abs();
-        // Equal infinities differ by NaN and are their own result.
-        top.where_(&self.eq(other).bitand(&self.abs().eq(&self.literal(f64::INFINITY))), &(&top + apart.exp().log1p()))
+        // Equal infinities are no distance apart.
+        fn ahead(x: &Tensor, y: &Tensor) -> Tensor {
+            x.literal(0.0).where_(&x.eq(y), &(x - y))
+        }
+        let body = |[x, y]: [&Tensor; 2], (): &()| x.maximum(y) + (-ahead(x, y).abs()).exp().log1p();
+        self.of_two("logaddexp", other, body, |[x, y], _, g, ()| {
+            [Some(g * ahead(x, y).sigmoid()), Some(g * ahead(y, x).sigmoid())]
+        })
     }
 
     /// `self` moved towards `end` by that share of the way.
@@ -138,16 +155,18 @@ impl Tensor {
         self + (end - self) * share
     }
 
-    /// Root of the sum of both squares, which do not overflow. An infinite one wins over NaN.
+    /// Root of the sum of both squares, which do not overflow; with slopes 0 where both are 0. An infinite one wins over NaN.
     #[track_caller]
     pub fn hypot(&self, other: &Tensor) -> Tensor {
-        let (x, y) = (self.abs(), other.abs());
-        let (long, short) = (x.maximum(&y), x.minimum(&y));
-        let (zero, one, infinite) = (self.literal(0.0), self.literal(1.0), self.literal(f64::INFINITY));
-        let some = long.gt(&zero);
-        let ratio = short / long.where_(&some, &one);
-        let length = (&long * (ratio.square() + one).sqrt()).where_(&some, &long);
-        infinite.where_(&x.eq(&infinite).bitor(&y.eq(&infinite)), &length)
+        self.of_two("hypot", other, length, |[x, y], _, g, ()| {
+            let (zero, one, infinite) = (g.literal(0.0), g.literal(1.0), g.literal(f64::INFINITY));
+            let long = x.abs().maximum(&y.abs());
+            let nothing = long.eq(&zero);
+            let scale = one.where_(&nothing.bitor(&long.eq(&infinite)), &long);
+            let [x, y] = [x, y].map(|part| part / &scale);
+            let length = one.where_(&nothing, &(x.square() + y.square())).sqrt();
+            [x, y].map(|part| Some(g * (part / &length)))
+        })
     }
 
     /// The number whose [`Tensor::erf`] this is; infinite at ±1, NaN beyond. [Giles, Approximating the erfinv Function, 2011; for f64
@@ -192,41 +211,13 @@ impl Tensor {
             }
             (x * number(f64::INFINITY)).where_(&x.abs().eq(&number(1.0)), &y)
         };
-        self.in_single(|x| Tensor::call_with_gradient("erfinv", [x], (), body, |[_], y, g, ()| [Some(g * steep(y))]))
+        self.call_in_single("erfinv", body, |[_], y, g, ()| [Some(g * steep(y))])
     }
 
     /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 … [Lanczos 1964, with g = 7 and nine terms]
     #[track_caller]
     pub fn lgamma(&self) -> Tensor {
-        const TERMS: [f64; 9] = [
-            0.999_999_999_999_809_9,
-            676.520_368_121_885_1,
-            -1_259.139_216_722_402_8,
-            771.323_428_777_653_1,
-            -176.615_029_162_140_6,
-            12.507_343_278_686_905,
-            -0.138_571_095_265_720_12,
-            9.984_369_578_019_572e-6,
-            1.505_632_735_149_311_6e-7,
-        ];
-        let body = |[x]: [&Tensor; 1], (): &()| {
-            let number = |value: f64| x.literal(value);
-            let (half, one, infinite) = (number(0.5), number(1.0), number(f64::INFINITY));
-            // Below 1/2 from the other side: Γ(x) Γ(1 - x) = π / sin(πx).
-            let mirrored = x.lt(&half);
-            let z = (&one - x).where_(&mirrored, x) - &one;
-            let series = (1..9).map(|n| number(TERMS[n]) / (&z + number(n as f64)));
-            let series = series.fold(number(TERMS[0]), |sum, term| sum + term);
-            let t = &z + number(7.5);
-            let right = (&z + &half) * t.ln() - &t + series.ln() + number(0.5 * (2.0 * PI).ln());
-            let endless = z.eq(&infinite);
-            let right = infinite.where_(&endless, &right);
-            // The sine of what is left of whole turns; where nothing is mirrored, of a number with a slope.
-            let left = (x - x.round()).where_(&mirrored, &half);
-            let left = number(PI.ln()) - (left * number(PI)).sin().abs().ln() - &right;
-            infinite.where_(&endless, &left.where_(&mirrored, &right))
-        };
-        self.in_single(|x| Tensor::call("lgamma", [x], (), body))
+        Tensor::call("lgamma", [self], (), |[x], ()| x.in_single(log_gamma))
     }
 
     /// Whether an element is not a number.
@@ -248,8 +239,19 @@ impl Tensor {
     }
 }
 
+/// The length of vectors (x, y).
+fn length([x, y]: [&Tensor; 2], (): &()) -> Tensor {
+    let (x, y) = (x.abs(), y.abs());
+    let (long, short) = (x.maximum(&y), x.minimum(&y));
+    let (zero, one, infinite) = (x.literal(0.0), x.literal(1.0), x.literal(f64::INFINITY));
+    let some = long.gt(&zero);
+    let ratio = short / long.where_(&some, &one);
+    let length = (&long * (ratio.square() + one).sqrt()).where_(&some, &long);
+    infinite.where_(&x.eq(&infinite).bitor(&y.eq(&infinite)), &length)
+}
+
 /// The angle of points (x, y).
-fn angle(y: &Tensor, x: &Tensor) -> Tensor {
+fn angle([y, x]: [&Tensor; 2], (): &()) -> Tensor {
     let (zero, one) = (y.literal(0.0), y.literal(1.0));
     // A zero has the sign of its inverse.
     let up = y.gt(&zero).bitor(&y.eq(&zero).bitand(&(&one / y).gt(&zero)));
@@ -267,4 +269,37 @@ fn angle(y: &Tensor, x: &Tensor) -> Tensor {
     let lying = (&wide + turn).where_(&left, &wide);
     let origin = y.eq(&zero).bitand(&x.eq(&zero));
     zero.where_(&origin, &upright.where_(&steep, &lying))
+}
+
+/// [`Tensor::lgamma`] of numbers that are not rounded to halves on the way.
+fn log_gamma(x: &Tensor) -> Tensor {
+    const TERMS: [f64; 9] = [
+        0.999_999_999_999_809_9,
+        676.520_368_121_885_1,
+        -1_259.139_216_722_402_8,
+        771.323_428_777_653_1,
+        -176.615_029_162_140_6,
+        12.507_343_278_686_905,
+        -0.138_571_095_265_720_12,
+        9.984_369_578_019_572e-6,
+        1.505_632_735_149_311_6e-7,
+    ];
+    let number = |value: f64| x.literal(value);
+    let (half, one, infinite) = (number(0.5), number(1.0), number(f64::INFINITY));
+    // Below 1/2 from the other side: Γ(x) Γ(1 - x) = π / sin(πx).
+    let mirrored = x.lt(&half);
+    let z = (&one - x).where_(&mirrored, x) - &one;
+    let series = (1..9).map(|n| number(TERMS[n]) / (&z + number(n as f64)));
+    let series = series.fold(number(TERMS[0]), |sum, term| sum + term);
+    let t = &z + number(7.5);
+    // Minus t, of which z + 1/2 are taken off the logarithm: their product alone would overflow before what it is.
+    let right = (&z + &half) * (t.ln() - &one) + series.ln() + number(0.5 * (2.0 * PI).ln() - 7.0);
+    let endless = z.eq(&infinite);
+    let right = infinite.where_(&endless, &right);
+    // The sine of what is left of whole turns; where nothing is mirrored, of a number with a slope.
+    let left = (x - x.round()).where_(&mirrored, &half);
+    // Poles stay infinite where the other side is too.
+    let most = number(if x.dtype() == DType::F64 { f64::MAX } else { f64::from(f32::MAX) });
+    let left = number(PI.ln()) - (left * number(PI)).sin().abs().ln() - right.minimum(&most);
+    infinite.where_(&endless, &left.where_(&mirrored, &right))
 }

@@ -133,10 +133,18 @@ impl Tensor {
     /// What `f` makes of this in f32 where elements are halves, rounded once: their sums overflow before they are divided.
     #[track_caller]
     pub(crate) fn in_single(&self, f: impl Fn(&Tensor) -> Tensor) -> Tensor {
-        match self.dtype() {
-            DType::F16 | DType::BF16 if !self.is_mistake() => f(&self.cast(DType::F32)).cast(self.dtype()),
-            _ => f(self),
-        }
+        f(&self.widened()).cast(self.dtype())
+    }
+
+    /// Halves as f32, everything else as it is.
+    #[track_caller]
+    pub(crate) fn widened(&self) -> Tensor {
+        if self.is_half() { self.cast(DType::F32) } else { self.clone() }
+    }
+
+    /// Whether elements are f16 or bf16.
+    pub(crate) fn is_half(&self) -> bool {
+        matches!(self.dtype(), DType::F16 | DType::BF16)
     }
 
     /// The axes of a mean, of floats.
