@@ -290,8 +290,10 @@ impl Job {
     /// Writes the best model and what it takes for what; nothing if the run was stopped before there was one.
     fn finish(&mut self, interrupted: bool) -> Result<()> {
         let history = &self.run.progress.history;
-        let Some(best) = self.run.progress.best.checked_sub(1).map(|at| history[at].clone()) else {
-            return Ok(());
+        let best = match self.run.progress.best.checked_sub(1) {
+            Some(at) => history[at].clone(),
+            None if interrupted => return Ok(()),
+            None => return Err(Error::mistake("training ended, and no epoch of it was the best")),
         };
         let model = self.run.best_model();
         let measures = outcome::measure(model, &self.held, &self.manifest, &self.folder)?;

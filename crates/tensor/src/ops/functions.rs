@@ -292,7 +292,7 @@ fn log_gamma(x: &Tensor) -> Tensor {
     let series = (1..9).map(|n| number(TERMS[n]) / (&z + number(n as f64)));
     let series = series.fold(number(TERMS[0]), |sum, term| sum + term);
     let t = &z + number(7.5);
-    // Minus t, of which z + 1/2 are taken off the logarithm: their product alone would overflow before what it is.
+    // (z + 1/2) ln t - t, in which t is z + 1/2 + 7: so it overflows no sooner than the result.
     let right = (&z + &half) * (t.ln() - &one) + series.ln() + number(0.5 * (2.0 * PI).ln() - 7.0);
     let endless = z.eq(&infinite);
     let right = infinite.where_(&endless, &right);

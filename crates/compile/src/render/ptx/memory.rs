@@ -70,14 +70,13 @@ impl Writer<'_> {
         let dtype = self.kernel.mem(mem).dtype;
         let width = lanes.min((ARRAY_ALIGN / dtype.bytes()) as u8);
         let shared = matches!(self.kernel.mem(mem).space, Space::Shared(_)) && dtype.bytes() >= 4;
+        let address = self.address(mem, index);
         if shared && guard != Guard::Checked && width > 1 && self.multiples.is(at, width.into()) {
-            let address = self.address(mem, index);
             return (0..lanes)
                 .step_by(width.into())
                 .flat_map(|lane| self.read_vector(mem, &address, lane, width))
                 .collect();
         }
-        let address = self.address(mem, index);
         let cached = if self.is_constant(self.kernel.mem(mem).space) { ".nc" } else { "" };
         let space = format!("{}{cached}", self.space(mem));
         let room = self.room(mem, index, lanes, guard);
