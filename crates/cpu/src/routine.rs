@@ -9,6 +9,7 @@ mod lu;
 mod panel;
 mod pool;
 mod qr;
+mod scatter;
 mod sort;
 mod tile;
 
@@ -16,7 +17,7 @@ use std::ptr;
 
 use panoply_device::Result;
 use panoply_ir::kernel::Access;
-use panoply_ir::routine::{Routine, Sort};
+use panoply_ir::routine::{Routine, ScatterAdd, Sort};
 use panoply_ir::{DType, bf16, f16};
 
 use crate::pool::Pool;
@@ -56,6 +57,10 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::Cholesky(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Lu(of) => is_whole(of.dtype) && of.size <= i32::MAX as usize && !routine.is_empty(),
         Routine::Qr(of) => is_whole(of.dtype) && of.columns <= of.rows && !routine.is_empty(),
+        Routine::ScatterAdd(of) => {
+            let at = matches!(of.positions, DType::I32 | DType::I64);
+            at && adder(of.dtype).is_some() && !routine.is_empty()
+        }
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -84,6 +89,17 @@ fn sorter(dtype: DType) -> Option<unsafe fn(&Pool, &Sort, &[*mut u8])> {
     }
 }
 
+/// What adds rows of a type at positions.
+fn adder(dtype: DType) -> Option<unsafe fn(&Pool, &ScatterAdd, &[*mut u8])> {
+    match dtype {
+        DType::F32 => Some(scatter::add::<f32>),
+        DType::F64 => Some(scatter::add::<f64>),
+        DType::I32 => Some(scatter::add::<i32>),
+        DType::I64 => Some(scatter::add::<i64>),
+        _ => None,
+    }
+}
+
 /// What a routine's first result goes through while it is made.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
@@ -99,7 +115,7 @@ pub fn can_end(routine: &Routine) -> bool {
         Routine::Gemm(gemm) => gemm::can_end(gemm),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => false,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     }
 }
@@ -121,7 +137,7 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
         Routine::Gemm(gemm) => gemm::is_shallow(gemm) && is_whole(gemm.dtype),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => false,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     };
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
@@ -187,6 +203,7 @@ pub unsafe fn run_through(
             Routine::Qr(of) if of.dtype == DType::F64 => qr::qr::<f64>(pool, isa, of, buffers),
             Routine::Qr(of) => qr::qr::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
+            Routine::ScatterAdd(of) => adder(of.dtype).expect("only what is offered is run")(pool, of, buffers),
         }
     }
     Ok(())

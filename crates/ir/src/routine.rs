@@ -11,6 +11,7 @@ mod conv;
 mod factor;
 mod gemm;
 mod pool;
+mod scatter;
 mod sort;
 
 use std::fmt;
@@ -21,6 +22,7 @@ pub use conv::{Conv, ConvAxis};
 pub use factor::{Cholesky, Lu, Qr, Triangular};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
+pub use scatter::ScatterAdd;
 pub use sort::Sort;
 
 use crate::dtype::{DType, Scalar};
@@ -56,6 +58,8 @@ pub enum Routine {
     Lu(Lu),
     /// Orthonormal columns by Householder's reflections. Buffers: matrix (In), its Q (Out).
     Qr(Qr),
+    /// Rows added at positions. Buffers: array, positions, rows (In), output (Out).
+    ScatterAdd(ScatterAdd),
 }
 
 /// A buffer of a routine.
@@ -97,6 +101,7 @@ impl Routine {
             Routine::Cholesky(_) => "cholesky",
             Routine::Lu(_) => "lu",
             Routine::Qr(_) => "qr",
+            Routine::ScatterAdd(_) => "scatter_add",
         }
     }
 
@@ -107,6 +112,7 @@ impl Routine {
             Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
             Routine::Attention(_) | Routine::AttentionGradient(_) => true,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => true,
+            Routine::ScatterAdd(of) => of.dtype.is_float(),
             Routine::Sort(_) => false,
         }
     }
@@ -127,6 +133,7 @@ impl Routine {
             Routine::Cholesky(of) => of.operand(at),
             Routine::Lu(of) => of.operand(at),
             Routine::Qr(of) => of.operand(at),
+            Routine::ScatterAdd(of) => of.operand(at),
         })
     }
 
@@ -142,7 +149,7 @@ impl Routine {
             ..of
         };
         let widened = match *self {
-            Routine::Gemm(_) | Routine::Sort(_) => return None,
+            Routine::Gemm(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => return None,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
@@ -173,6 +180,7 @@ impl fmt::Display for Routine {
             Routine::Cholesky(of) => of.fmt(f),
             Routine::Lu(of) => of.fmt(f),
             Routine::Qr(of) => of.fmt(f),
+            Routine::ScatterAdd(of) => of.fmt(f),
         }
     }
 }

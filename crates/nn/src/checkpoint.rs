@@ -54,7 +54,8 @@ impl Arrays {
                     .note("there is no such element type here"));
             };
             let tensor = Tensor::from_bytes(view.data(), view.shape().to_vec(), dtype);
-            tensor.check()?;
+            let wrong = |error: Error| Error::corrupt(format!("{}: {name}: {}", path.display(), error.message()));
+            tensor.check().map_err(wrong)?;
             arrays.insert(name.to_string(), tensor);
         }
         Ok(Arrays { arrays, metadata: header.metadata().clone().unwrap_or_default() })

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use panoply_nn::checkpoint;
 #[cfg(feature = "parquet")]
 use panoply_nn::data::Targets;
 use panoply_nn::data::source::{self, Reading, Source};
@@ -53,6 +54,16 @@ fn numpys_arrays() {
         npy::save(&vector, &path).unwrap();
         let back = npy::load(&path).unwrap();
         assert_eq!((back.dtype(), back.to_vec::<i32>().unwrap()), (DType::I32, vec![7, -8]));
+        // Nothing, beside lengths that nothing holds.
+        let empty = format!("(0, {}, 2), }}", usize::MAX);
+        let mut long = String::from_utf8_lossy(&header[10..]).replace("(2, 3), }", &empty).into_bytes();
+        long.splice(..0, [&header[..8], &u16::try_from(long.len()).unwrap().to_le_bytes()].concat());
+        let error = npy::load(&file("long.npy", &long)).unwrap_err();
+        assert!(error.is_corrupt() && error.message().contains("long.npy: 0 bytes do not fill"), "{error}");
+        let json = format!(r#"{{"a":{{"dtype":"F32","shape":[0,{}],"data_offsets":[0,0]}}}}"#, usize::MAX);
+        let long = [&json.len().to_le_bytes(), json.as_bytes()].concat();
+        let error = checkpoint::Arrays::read(&file("long.safetensors", &long)).err().unwrap();
+        assert!(error.is_corrupt() && error.message().contains("long.safetensors: a: f32[0, "), "{error}");
         let turned = String::from_utf8_lossy(header).replace("False", "True ");
         assert!(npy::load(&file("f.npy", turned.as_bytes())).is_err());
     });

@@ -56,7 +56,11 @@ fn work() -> Vec<Vec<f32>> {
     let rows = x.index(&[&Tensor::from_slice(&places, [60])]);
     let scattered = rows.square().sum(..).gradients(&[&x]).unwrap();
     let (running, far) = (x.cumsum(0), many.cumsum(0));
-    [&y, &slopes[0], &slopes[1], &conv, &long, &scattered[0], &running, &far]
+    // As much as a device may do whole.
+    let heaps: Vec<i32> = (0..3000).map(|i| i * 37 % 200).collect();
+    let heaps = Tensor::from_slice(&heaps, [3000]);
+    let heaped = many.narrow(0, 0, 200).scatter_add(0, &heaps, &many.narrow(0, 200, 3000));
+    [&y, &slopes[0], &slopes[1], &conv, &long, &scattered[0], &running, &far, &heaped]
         .map(|tensor| tensor.to_vec::<f32>().unwrap())
         .to_vec()
 }

@@ -22,7 +22,7 @@ use panoply_ir::{DType, Error, Result, Shape};
 
 use crate::batch::Batch;
 use crate::dim::{Dim, Live, Pattern, check_lengths, lengths, measured, pattern};
-use crate::gradient::{pull_back, push_forward};
+use crate::gradient::{PulledBack, pull_back, push_forward};
 use crate::hasher::WordMap;
 use crate::realize::describe;
 use crate::settings::Settings;
@@ -464,7 +464,9 @@ impl Body {
         let mut sum: Option<Tensor> = None;
         for (flow, moved) in flows.iter().zip(moves) {
             let (Some(flow), Some(moved)) = (flow, moved) else { continue };
-            let term = pull_back(&[(flow, moved.clone())], &[&g])?.flows.remove(0);
+            let PulledBack { mut flows, cut } = pull_back(&[(flow, moved.clone())], &[&g])?;
+            // What flows back whatever flows in is zero, and so is how the output moves.
+            let term = flows.remove(0).or_else(|| cut.is_none().then(|| y.zeros_like()));
             sum = sum.into_iter().chain(term).reduce(|sum, term| sum + term);
         }
         Ok(sum)

@@ -201,7 +201,7 @@ impl<const N: usize, const M: usize, S: State> Captured<'_, N, M, S> {
         let mut drawn = trace.drawn.iter();
         state.visit(&mut |piece| match piece {
             Piece::Tensor(_) => {}
-            Piece::Rng(rng) => rng.counter += drawn.next().expect(SAME),
+            Piece::Rng(rng) => rng.counter = rng.counter.wrapping_add(*drawn.next().expect(SAME)),
         });
         Ok(results.try_into().expect("it gives as many as it says"))
     }

@@ -375,7 +375,8 @@ fn partials(
         Alu::Math(Math::Ln) => one(g / &x[0]),
         Alu::Math(Math::Log2) => one(g * number(std::f64::consts::LOG2_E) / &x[0]),
         Alu::Math(Math::Log1p) => one(g / (&x[0] + number(1.0))),
-        Alu::Math(Math::Expm1) => one(g * (y + number(1.0))),
+        // Not y + 1, of which little is left far below 0.
+        Alu::Math(Math::Expm1) => one(g * x[0].exp()),
         Alu::Math(Math::Sin) => one(g * x[0].cos()),
         Alu::Math(Math::Cos) => one(-(g * x[0].sin())),
         Alu::Math(Math::Tan) => one(g * (y.square() + number(1.0))),

@@ -79,7 +79,7 @@ impl Rng {
     pub fn next_words(&mut self) -> [u32; 4] {
         self.draw_on_host();
         let words = philox([self.counter as u32, (self.counter >> 32) as u32, 0, 0], self.seed);
-        self.counter += 1;
+        self.counter = self.counter.wrapping_add(1);
         words
     }
 
@@ -150,7 +150,7 @@ impl Rng {
     fn draw(&mut self, elems: usize) -> [Tensor; 4] {
         self.check_untouched();
         let start = self.counter;
-        self.counter += elems.div_ceil(4) as u64;
+        self.counter = self.counter.wrapping_add(elems.div_ceil(4) as u64);
         let left = self.fields();
         if let Some(traced) = &mut self.traced {
             traced.left = left;

@@ -370,10 +370,11 @@ impl Tensor {
     }
 }
 
-/// Whether as many elements can be counted in bytes.
+/// Whether as many elements can be counted in bytes, and as many if empty axes had one: lengths beside those are multiplied, too.
 pub(crate) fn fits(shape: &Shape, dtype: DType) -> bool {
-    let elems = shape.elems();
-    elems < usize::MAX && (elems as u64).checked_mul(dtype.bytes() as u64).is_some_and(|bytes| bytes <= i64::MAX as u64)
+    let lengths = shape.dims().iter().map(|length| (*length).max(1) as u64);
+    let bytes = lengths.into_iter().try_fold(dtype.bytes() as u64, |bytes, length| bytes.checked_mul(length));
+    bytes.is_some_and(|bytes| bytes <= i64::MAX as u64)
 }
 
 /// Another handle to the same: for what takes a tensor, or keeps it for its owner.

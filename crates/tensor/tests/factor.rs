@@ -186,7 +186,12 @@ fn gradients_have_gradients() {
     on_cpu(|| {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed(8).normal([4, 4]).cast(DType::F64);
-        let losses: [(&str, Loss); 4] = [
+        let losses: [(&str, Loss); 6] = [
+            ("eigenvalues", |x| (x + x.t()).eigh().0.exp().sum(..)),
+            ("eigenvectors", |x| {
+                let (values, vectors) = (x + x.t()).eigh();
+                (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t()).exp().sum(..)
+            }),
             ("cholesky", |x| (x.matmul(&x.t()).cholesky() + 1.0).square().sum(..)),
             ("qr", |x| (x.qr().0 + 0.3).square().sum(..) + x.qr().1.exp().sum(..)),
             ("solve", |x| x.solve(&Tensor::ones([4, 2], DType::F64)).exp().sum(..)),

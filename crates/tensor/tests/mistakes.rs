@@ -1,6 +1,8 @@
 //! What wrong expressions get: one sentence with the operands and the line, and never a panic.
 
-use panoply_tensor::{Attention, Conv, DType, Device, Ends, Fft, Put, Tensor, Triangle, Window, eval, plan_counts};
+use panoply_tensor::{
+    Attention, Conv, DType, Device, Ends, Fft, Put, Rng, Tensor, Triangle, Window, eval, plan_counts,
+};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -110,6 +112,14 @@ fn mistakes_of_composed_operations_name_their_operands() {
         for (wrong, part) in [
             (image.conv(&ones(&[4, 2, 3, 3]), &Conv::<2>::default()), "conv: 3 channels and 1 groups"),
             (image.conv(&ones(&[4, 3, 6, 6]), &Conv::<2>::default()), "filters of [6, 6] do not fit padded lengths"),
+            (
+                ones(&[2, 3, 7, 0]).conv(&ones(&[4, 3, 3, 2]), &Conv { padding: [1, 2], ..Conv::default() }),
+                "conv: there are no elements along axis 3",
+            ),
+            (
+                ones(&[2, 3, 0]).conv_transposed(&ones(&[3, 4, 3]), &Conv::<1>::default(), [0]),
+                "conv_transposed: there are no elements along axis 2",
+            ),
             (image.conv(&ones(&[4, 3, 3]), &Conv::<2>::default()), "conv: needs [batch, channels] and 2 more axes"),
             (image.max_pool(&Window::new([2, 2]), [2, 2]), "max_pool: padding [2, 2] is more than half"),
             (attend(&ones(&[2, 2, 5, 5])), "attention: 3 heads are not a multiple of 2 key heads"),
@@ -178,6 +188,7 @@ fn sizes_that_nothing_holds_are_mistakes() {
     const MOST: usize = usize::MAX;
     on_cpu(|| {
         let (a, image, filters) = (ones(&[4]), ones(&[2, 3, 4, 4]), ones(&[3, 3, 2, 2]));
+        let (long, cube) = (Tensor::zeros([1 << 62], DType::U8), ones(&[1 << 20; 3]));
         let conv = |conv: Conv<2>| image.conv(&filters, &conv);
         for (wrong, part) in [
             (ones(&[MOST, 2]), "f32[18446744073709551615, 2] has more elements than there are addresses"),
@@ -207,10 +218,30 @@ fn sizes_that_nothing_holds_are_mistakes() {
             (image.max_pool(&Window::new([MOST, 2]), [0, 0]), "windows of size"),
             (image.max_pool(&Window { dilation: [MOST, 1], ..Window::new([2, 2]) }, [0, 0]), "windows of size"),
             (image.average_pool(&Window::new([2, 2]), [MOST, 0]), "has more elements"),
+            (ones(&[1 << 33, 4]).cdist(&ones(&[1 << 33, 4]), 2.0), "has more elements"),
+            (ones(&[2, 0]).max(1), "max: there is no element along axis 1"),
+            (ones(&[2, 0]).argmin(1), "argmin: there is no element along axis 1"),
+            (ones(&[0, MOST]), "f32[0, 18446744073709551615] has more elements"),
+            (Tensor::concat([long.clone(), long.clone(), long.clone(), long.clone()], 0), "has more elements"),
+            (Tensor::concat(vec![long.clone(); 9], 0), "has more elements"),
+            (long.kron(&long), "has more elements"),
+            (cube.matmul(&cube), "more products than can be counted"),
+            (cube.sum(0).matmul(&cube.sum(0)).matmul(&cube), "more products than can be counted"),
+            (Tensor::meshgrid(&[&long, &long]).remove(1), "has more elements"),
+            (Tensor::einsum("a,b->ab", &[&long, &long]), "has more elements"),
+            (long.windows(&Window::new([1 << 61])), "has more elements"),
+            (image.adaptive_average_pool([MOST, 1]), "has more elements"),
+            (image.adaptive_max_pool([MOST, 1]), "has more elements"),
+            (image.resize_nearest([MOST, 1]), "resize: from f32[2, 3, 4, 4]"),
+            (ones(&[1 << 31]).resize_linear([4], Ends::Edges), "an axis has more elements than an i32 can count"),
+            (Rng::seed(0).uniform([MOST, 2]), "has more elements"),
+            (ones(&[70_000, 70_000]).lu().1, "take_along: "),
         ] {
             let error = told(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
+        let wave = Tensor::zeros([1 << 40], DType::F32).rfft(-1).check().unwrap_err();
+        assert!(wave.message().starts_with("this host has no "), "{wave}");
         assert_eq!(a.roll(isize::MIN, 0).to_vec::<f32>().unwrap(), [1.0; 4]);
         let eight = Tensor::iota(5).roll(isize::MIN, 0).to_vec::<i32>().unwrap();
         // -2⁶³ is 2 more than a multiple of 5.

@@ -21,14 +21,16 @@ fn tensors_hold_the_same_words_on_every_device() {
             continue;
         };
         device.scope(|| {
-            // The counter is about to carry into its high word.
-            let mut rng = Rng::seed(0x1234_5678_9abc_def0);
-            rng.counter = u64::from(u32::MAX) - 1;
-            let mut host = rng.clone();
-            let words = rng.bits([11]).to_vec::<u32>().unwrap();
-            let want: Vec<u32> = (0..3).flat_map(|_| host.next_words()).take(11).collect();
-            assert_eq!(words, want, "on {name}");
-            assert_eq!(rng, host, "both have drawn as much");
+            // The counter is about to carry into its high word, and to begin anew.
+            for counter in [u64::from(u32::MAX) - 1, u64::MAX - 1] {
+                let mut rng = Rng::seed(0x1234_5678_9abc_def0);
+                rng.counter = counter;
+                let mut host = rng.clone();
+                let words = rng.bits([11]).to_vec::<u32>().unwrap();
+                let want: Vec<u32> = (0..3).flat_map(|_| host.next_words()).take(11).collect();
+                assert_eq!(words, want, "on {name}");
+                assert_eq!(rng, host, "both have drawn as much");
+            }
         });
     }
 }

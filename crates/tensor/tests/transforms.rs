@@ -63,6 +63,52 @@ fn both_directions_agree_on_every_op() {
     });
 }
 
+/// Along one direction by differences of the slopes along another, and by both ways to a derivative of these.
+#[test]
+fn slopes_of_slopes_are_their_differences_for_every_op() {
+    on_cpu(|| {
+        for row in rows().filter(|row| row.differentiable) {
+            let moving: Vec<(usize, &Input)> =
+                row.inputs.iter().enumerate().filter(|(_, input)| !input.whole).collect();
+            let drawn = |salt: u64| {
+                let any = |input: &Input| Input { low: -1.0, high: 1.0, ..*input };
+                let draw =
+                    |(i, input): &(usize, &Input)| input.tensor(&any(input).numbers(salt + *i as u64), DType::F64);
+                moving.iter().map(draw).collect::<Vec<Tensor>>()
+            };
+            let (along, across) = (drawn(1000), drawn(2000));
+            let slope = |inputs: &[Tensor]| {
+                let gradients = weighted(&(row.op)(inputs)).unwrap().gradients(&floats(inputs)).unwrap();
+                let products = gradients.iter().zip(&across).map(|(gradient, d)| (gradient * d).sum(..));
+                products.reduce(|sum, product| sum + product).unwrap()
+            };
+            let at = |step: f64| {
+                let mut inputs = example(row, 0);
+                moving.iter().zip(&along).for_each(|((i, _), d)| inputs[*i] = &inputs[*i] + d * step);
+                slope(&inputs).item().unwrap()
+            };
+            let want = (at(1e-5) - at(-1e-5)) / 2e-5;
+            let inputs = example(row, 0);
+            let (slope, wanted) = (slope(&inputs), floats(&inputs));
+            // What is linear in an input has a slope that does not depend on it.
+            let bends = |(x, d): (&&Tensor, &Tensor)| Some((slope.gradients(&[x]).ok()?.remove(0) * d).sum(..));
+            let back: Vec<Tensor> = wanted.iter().zip(&along).filter_map(bends).collect();
+            let flat = back.is_empty();
+            let back: f64 = back.iter().map(|bend| bend.item().unwrap()).sum();
+            let forth = slope.jvp(&wanted, &along.iter().collect::<Vec<&Tensor>>());
+            let forth =
+                if flat { 0.0 } else { forth.unwrap_or_else(|error| panic!("{}: {error}", row.name)).item().unwrap() };
+            for have in [back, forth] {
+                assert!(
+                    (have - want).abs() <= 1e-4 * want.abs().max(1.0),
+                    "{}: {have}, by differences {want}",
+                    row.name
+                );
+            }
+        }
+    });
+}
+
 /// What a row's operation makes of many examples.
 fn mapped(row: &Row, whole: &[Tensor]) -> Tensor {
     fn of<const N: usize>(row: &Row, whole: &[Tensor]) -> Tensor {
@@ -86,7 +132,10 @@ fn many_examples_are_one_after_another_for_every_op() {
             let examples: Vec<Vec<Tensor>> = (0..EXAMPLES).map(|number| example(row, number)).collect();
             let all = |of: &dyn Fn(&[Tensor]) -> Tensor| Tensor::stack(examples.iter().map(|inputs| of(inputs)), 0);
             let whole: Vec<Tensor> = (0..row.inputs.len()).map(|i| all(&|inputs| inputs[i].clone())).collect();
-            close(row.name, &mapped(row, &whole), &all(&|inputs| (row.op)(inputs)));
+            let want = all(&|inputs| (row.op)(inputs));
+            close(row.name, &mapped(row, &whole), &want);
+            let none: Vec<Tensor> = whole.iter().map(|whole| whole.narrow(0, 0, 0)).collect();
+            close(&format!("{} of none", row.name), &mapped(row, &none), &want.narrow(0, 0, 0));
             // One input differs, the others are the same for all.
             for i in 0..if row.inputs.len() > 1 { row.inputs.len() } else { 0 } {
                 let with = |x: &Tensor| {

@@ -27,7 +27,7 @@ usage: cargo xtask <chore>
   test                 install, format, lint, tidy, test, docs, features: all that must hold
        --quick         the inner loop: installs nothing, builds no docs
        --full          also the exhaustive sweeps and every target
-  peers                our benchmarks beside PyTorch's, Burn's and candle's in the same session, as docs/measured/peers-cpu.md
+  peers                our benchmarks beside PyTorch's, Burn's and candle's in the same session, as docs/measured/peers-cpu.md and operations-cpu.md
   devices              README's table of devices and docs/ops.md's, from what the last test run ran on
   web                  the page that runs the shipped kernels in a browser, built and served here
        --check         opened in Chromium instead, and what it says

@@ -2,7 +2,7 @@
 //!
 //! PyTorch is installed into a virtual environment of its own (several gigabytes, which is why no test asks for it), Burn and candle
 //! are built with a program of ours in a package that is no part of the workspace (some minutes), then `peers.py` runs all sides and
-//! writes the table.
+//! writes the table, and `operations.py` one of operations by themselves.
 
 use crate::install::{self, Lists};
 use crate::place::Place;
@@ -21,7 +21,7 @@ const PYTORCH: &[&[&str]] = &[
     ],
 ];
 
-/// Writes `docs/measured/peers-cpu.md`.
+/// Writes `docs/measured/peers-cpu.md`, and of operations by themselves `docs/measured/operations-cpu.md`.
 pub fn run(place: &Place) -> bool {
     match measure(place) {
         Ok(green) => green,
@@ -56,5 +56,16 @@ fn measure(place: &Place) -> Result<bool, String> {
     let table = place.root.join("docs/measured/peers-cpu.md");
     let mut both = command(place, &python);
     both.arg(script).arg(binary).arg(rust.join("release").join("peers")).arg(table);
-    stream(&mut both, |_| true)
+    if !stream(&mut both, |_| true)? {
+        return Ok(false);
+    }
+    let example = ["build", "--release", "--package", "panoply-tensor", "--example", "operations"];
+    if !stream(&mut cargo(place, &example), |_| true)? {
+        return Ok(false);
+    }
+    let mut each = command(place, &python);
+    each.arg(place.root.join("crates/xtask/src/operations.py"));
+    each.arg(place.target().join("release/examples/operations"));
+    each.arg(place.root.join("docs/measured/operations-cpu.md"));
+    stream(&mut each, |_| true)
 }

@@ -59,7 +59,10 @@ const SHORTEST_ROW: u64 = 4;
 /// Chooses a mapping.
 pub fn map(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) -> Mapping {
     let longest = nest.loops.iter().map(|vars| extent(vars)).max().unwrap_or(1);
-    let scans = nest.values.iter().any(|(value, _)| matches!(value, Value::Scanned(..)));
+    let scanned = nest.values.iter().find_map(|(value, _)| match value {
+        Value::Scanned(_, _, along) => Some(extent(&nest.loops[*along])),
+        _ => None,
+    });
     let scatters = nest.stores.iter().any(|store| store.adds);
     let rows = extent(&nest.outer);
     let starved = match target.style {
@@ -67,9 +70,18 @@ pub fn map(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) ->
         Style::Cpu { block } => rows < block as u64 / 4,
     };
     let contiguous = along_rows(nest, levels);
-    let grouped = longest >= SHORT_ROW && !scans && !scatters && (contiguous || (starved && longest >= 4 * SHORT_ROW));
+    let grouped = longest >= SHORT_ROW && !scatters && (contiguous || (starved && longest >= 4 * SHORT_ROW));
     let grouped = grouped && !(accuracy == Accuracy::Exact && sums_floats(nest));
-    if grouped { by_group(nest, target, longest) } else { by_item(nest, target) }
+    if grouped {
+        let mapping = by_group(nest, target, longest);
+        // A CPU's groups scan in order, full rounds only; a GPU's would wait for each other. Exact is what every device does.
+        let even = |length: u64| length.is_multiple_of(mapping.lanes.map_or(1, u64::from));
+        let in_order = matches!(target.style, Style::Cpu { .. }) && contiguous && accuracy != Accuracy::Exact;
+        if scanned.is_none_or(|length| in_order && even(length)) {
+            return mapping;
+        }
+    }
+    by_item(nest, target)
 }
 
 /// Whether the order in which a loop's turns are combined can be seen in the result.
@@ -96,7 +108,8 @@ impl Mapping {
 
 /// Whether walking along the loops touches neighbouring elements more often than walking across rows does.
 fn along_rows(nest: &Nest, levels: &Levels) -> bool {
-    let steps_by_one = |form: &Form, var: Option<&Var>| var.is_some_and(|var| form.coefficient(*var) == Some(1));
+    let steps_by_one =
+        |form: &Form, var: Option<&Var>| var.is_some_and(|var| matches!(form.coefficient(*var), Some(1 | -1)));
     let mut score = 0;
     let mut vote = |form: &Form, place: Place| {
         if let Place::Turn(number) = place {

@@ -29,7 +29,8 @@ pub struct Emitted {
 
 /// Writes the kernel of a nest.
 pub fn emit(graph: &Graph, nest: &Nest, levels: &Levels, mapping: &Mapping) -> Result<Emitted> {
-    let (emitter, arguments) = Emitter::new(graph, nest, levels);
+    let (mut emitter, arguments) = Emitter::new(graph, nest, levels);
+    emitter.lanes = mapping.lanes;
     let mut rows = Rows { e: emitter, nest, mapping, open: 0, kept: BTreeMap::new() };
     let grid = rows.begin();
     let last = levels.phase.iter().copied().max().unwrap_or(0);

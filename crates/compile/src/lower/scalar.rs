@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use panoply_ir::alu::Alu;
 use panoply_ir::builder::Builder;
 use panoply_ir::graph::{Graph, NodeId};
-use panoply_ir::kernel::{Access, ExprId, Guard, LocalId, MemId};
+use panoply_ir::kernel::{Access, Builtin, CollectiveOp, ExprId, Guard, LocalId, MemId, Scope};
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{DType, Type};
 
@@ -48,6 +48,8 @@ pub struct Emitter<'a> {
     pub turn: Vec<Option<ExprId>>,
     /// Running combinations of the loop being written.
     pub running: BTreeMap<ValueId, LocalId>,
+    /// Work-items of the group that shares the row, if one does.
+    pub lanes: Option<u32>,
     /// Whether variables may be beyond their extents, so that nothing may be read outside the selection that checks them.
     pub beyond: bool,
     mems: BTreeMap<NodeId, MemId>,
@@ -67,6 +69,7 @@ impl<'a> Emitter<'a> {
             row: vec![None; count],
             turn: vec![None; count],
             running: BTreeMap::new(),
+            lanes: None,
             beyond: false,
             mems: BTreeMap::new(),
             slots: BTreeMap::new(),
@@ -161,6 +164,18 @@ impl<'a> Emitter<'a> {
         self.b.assign(running, after);
     }
 
+    /// Combines a running combination with the next values of a group's work-items, one after another; what it comes to at each.
+    fn advance_group(&mut self, running: LocalId, op: ReduceOp, next: ExprId, lanes: u32) -> ExprId {
+        let (before, lane, zero) = (self.b.get(running), self.b.builtin(Builtin::LocalId(0)), self.b.index(0));
+        let first = self.b.alu(Alu::Eq, &[lane, zero]);
+        let joined = self.b.alu(op.alu(), &[before, next]);
+        let from = self.b.alu(Alu::Select, &[first, joined, next]);
+        let scanned = self.b.collective(CollectiveOp::InclusiveScan(op), Scope::Group, from);
+        let last = self.b.collective(CollectiveOp::Broadcast(lanes - 1), Scope::Group, scanned);
+        self.b.assign(running, last);
+        scanned
+    }
+
     /// Forgets all values, for another row.
     pub fn forget(&mut self) {
         self.row.fill(None);
@@ -245,6 +260,9 @@ impl<'a> Emitter<'a> {
             }
             Value::Scanned(op, ..) => {
                 let (running, next) = (self.running[&id], operand(0));
+                if let Some(lanes) = self.lanes {
+                    return self.advance_group(running, *op, next, lanes);
+                }
                 self.advance(running, *op, next);
                 return self.b.get(running);
             }

@@ -25,9 +25,18 @@ use value::{Math, V};
 
 /// The kernel without transcendental functions. It verifies if the kernel did.
 pub(crate) fn expand(kernel: Kernel) -> Kernel {
-    let is_wanted = |id: &ExprId| matches!(kernel.exprs.get(*id), Expr::Alu(op, _) if op.is_transcendental());
+    expand_some(kernel, Alu::is_transcendental)
+}
+
+/// The kernel without the functions that OpenCL's drivers compute too loosely: a hyperbolic tangent that stays an ulp below 1 up to
+/// infinity has a slope there.
+pub(crate) fn expand_for_opencl(kernel: Kernel) -> Kernel {
+    expand_some(kernel, |op| op == Alu::Math(Function::Tanh))
+}
+
+fn expand_some(kernel: Kernel, wanted: impl Fn(Alu) -> bool) -> Kernel {
     let live = live(&kernel);
-    if !live.iter().any(is_wanted) {
+    if !live.iter().any(|id| matches!(kernel.exprs.get(*id), Expr::Alu(op, _) if wanted(op))) {
         return kernel;
     }
     let math = Math::new(kernel);
@@ -35,9 +44,7 @@ pub(crate) fn expand(kernel: Kernel) -> Kernel {
     for id in live {
         let expr = math.expr(id).map_operands(|operand| made[&operand]);
         let new = match expr {
-            Expr::Alu(op, args) if op.is_transcendental() => {
-                function(op, args.iter().map(|arg| math.value(*arg)).collect())
-            }
+            Expr::Alu(op, args) if wanted(op) => function(op, args.iter().map(|arg| math.value(*arg)).collect()),
             other => math.add(other).id,
         };
         made.insert(id, new);

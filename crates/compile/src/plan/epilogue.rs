@@ -25,40 +25,57 @@ pub fn attach(
     steps: Vec<PlanStep>,
 ) -> Vec<Option<PlanStep>> {
     let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
-    let inside = matches!(target.style, Style::Cpu { .. });
+    let mut writers = vec![None; buffers.len()];
     for at in 0..steps.len() {
-        let Some(PlanStep::Kernel { kernel, grid, args }) = steps[at].clone() else { continue };
-        let parts = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
-        let own = bound(&kernel, &args).filter(|(id, access)| *access == Access::In && parts(*id));
-        let own = own.filter_map(|(id, _)| Some((maker(&steps[..at], id)?, id)));
-        let fitting = own.filter(|(maker, id)| fits(target, &steps[*maker..at], &kernel, grid, &args, *id));
-        let Some((maker, result)) = fitting.max() else { continue };
-        let wanted = |step: &PlanStep| step.buffers().any(|id| id == result);
-        let asked = matches!(buffers[result.index()].role, Role::Output | Role::Spent(_));
-        let keeps = asked || steps[at + 1..].iter().flatten().any(wanted);
-        let Some(PlanStep::Routine { routine, buffers: operands, .. }) = &steps[maker] else { continue };
-        let (routine, operands) = (*routine, operands.clone());
-        steps[at] = if inside {
-            let epilogue = Some(Box::new(PlanEpilogue { kernel, grid, args, keeps }));
-            Some(PlanStep::Routine { routine, buffers: operands, epilogue })
-        } else {
-            let biased =
-                biased(&routine, &kernel, grid, &args, result).filter(|(routine, ..)| !keeps && offers(routine));
-            let Some((routine, bias, sum)) = biased else { continue };
-            // Until the last routine has run all leaves stay: one that fails is made up for from the beginning.
-            let spends = |step: &PlanStep| {
-                step.touches()
-                    .any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Spent(_)))
-            };
-            if steps[maker + 1..=at].iter().flatten().any(spends) {
-                continue;
+        if let Some((maker, with_epilogue)) = attached(target, offers, buffers, &steps, &writers, at) {
+            steps[at] = Some(with_epilogue);
+            steps[maker] = None;
+        }
+        for (id, access) in steps[at].iter().flat_map(PlanStep::touches) {
+            if access != Access::In {
+                writers[id.index()] = Some(at);
             }
-            let buffers = vec![operands[0], operands[1], bias, sum];
-            Some(PlanStep::Routine { routine, buffers, epilogue: None })
-        };
-        steps[maker] = None;
+        }
     }
     steps
+}
+
+/// The routine whose epilogue the kernel at this step becomes, where it stands, and what stands here then. `writers` are the last steps
+/// before that write each buffer.
+fn attached(
+    target: &Target,
+    offers: &dyn Fn(&Routine) -> bool,
+    buffers: &[PlanBuffer],
+    steps: &[Option<PlanStep>],
+    writers: &[Option<usize>],
+    at: usize,
+) -> Option<(usize, PlanStep)> {
+    let Some(PlanStep::Kernel { kernel, grid, args }) = &steps[at] else { return None };
+    let parts = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
+    let own = bound(kernel, args).filter(|(id, access)| *access == Access::In && parts(*id));
+    let own = own.filter_map(|(id, _)| Some((writers[id.index()].filter(|at| makes(&steps[*at], id))?, id)));
+    let fitting = own.filter(|(maker, id)| fits(target, &steps[*maker..at], kernel, *grid, args, *id));
+    let (maker, result) = fitting.max()?;
+    let wanted = |step: &PlanStep| step.buffers().any(|id| id == result);
+    let asked = matches!(buffers[result.index()].role, Role::Output | Role::Spent(_));
+    let keeps = asked || steps[at + 1..].iter().flatten().any(wanted);
+    let Some(PlanStep::Routine { routine, buffers: operands, .. }) = &steps[maker] else { return None };
+    if matches!(target.style, Style::Cpu { .. }) {
+        let epilogue = PlanEpilogue { kernel: kernel.clone(), grid: *grid, args: args.clone(), keeps };
+        let (routine, buffers) = (*routine, operands.clone());
+        return Some((maker, PlanStep::Routine { routine, buffers, epilogue: Some(Box::new(epilogue)) }));
+    }
+    let biased = biased(routine, kernel, *grid, args, result);
+    let (routine, bias, sum) = biased.filter(|(routine, ..)| !keeps && offers(routine))?;
+    // Until the last routine has run all leaves stay: one that fails is made up for from the beginning.
+    let spends = |step: &PlanStep| {
+        step.touches().any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Spent(_)))
+    };
+    if steps[maker + 1..=at].iter().flatten().any(spends) {
+        return None;
+    }
+    let buffers = vec![operands[0], operands[1], bias, sum];
+    Some((maker, PlanStep::Routine { routine, buffers, epilogue: None }))
 }
 
 /// The product that does what this kernel does with a product's result besides, what it adds, and where it leaves the sum; none if that
@@ -95,17 +112,11 @@ fn buffer(kernel: &Kernel, args: &[PlanArg], mem: MemId) -> Option<BufferId> {
     })
 }
 
-/// The routine whose first result a buffer is, if that has no epilogue.
-fn maker(before: &[Option<PlanStep>], id: BufferId) -> Option<usize> {
-    let writes = |step: &PlanStep| step.touches().any(|(other, access)| other == id && access != Access::In);
-    let at = before.iter().rposition(|step| step.as_ref().is_some_and(writes))?;
-    match &before[at] {
-        Some(PlanStep::Routine { routine, buffers, epilogue: None }) => {
-            let results = routine.operands().zip(buffers).filter(|(operand, _)| operand.access != Access::In);
-            (results.map(|(_, id)| *id).next() == Some(id)).then_some(at)
-        }
-        Some(PlanStep::Routine { .. } | PlanStep::Kernel { .. } | PlanStep::Copy { .. }) | None => None,
-    }
+/// Whether this step is a routine that may be given an epilogue, and the buffer its result.
+fn makes(step: &Option<PlanStep>, id: BufferId) -> bool {
+    let Some(PlanStep::Routine { routine, buffers, epilogue: None }) = step else { return false };
+    let mut results = routine.operands().zip(buffers).filter(|(operand, _)| operand.access != Access::In);
+    results.next().is_some_and(|(_, result)| *result == id)
 }
 
 /// Whether a kernel may be the epilogue of the first of these steps, all of which stand before it.

@@ -92,7 +92,10 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
         support::check(kernel, target, options.index_bits)?;
     }
     match target.language {
-        Language::OpenClC => Ok(entry::program(kernel, target, &opencl::DIALECT, options.index_bits)),
+        Language::OpenClC => {
+            let kernel = expand_math::expand_for_opencl(kernel.clone());
+            Ok(entry::program(&kernel, target, &opencl::DIALECT, options.index_bits))
+        }
         Language::Hip => {
             Ok(entry::program(&expand_math::expand(kernel.clone()), target, &hip::DIALECT, options.index_bits))
         }
@@ -100,7 +103,9 @@ pub fn render_with(kernel: &Verified<Kernel>, target: &Target, options: &Options
             Ok(ptx::program(&expand_math::expand(kernel.clone()), capability, options.index_bits))
         }
         Language::Wgsl => wgsl::program(&expand_math::expand(kernel.clone()), target, options.index_bits),
-        Language::SpirV => Ok(spirv::program(kernel, target, options.index_bits)),
+        Language::SpirV => {
+            Ok(spirv::program(&expand_math::expand_for_opencl(kernel.clone()), target, options.index_bits))
+        }
         Language::Ir => Err(Error::unsupported(format!(
             "kernel {}: {} takes the kernel itself, there is no text to render; ask for a text device such as opencl",
             kernel.name, target.name

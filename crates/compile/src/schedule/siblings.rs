@@ -39,16 +39,20 @@ fn fits(graph: &Graph, target: &Target, groups: &[Option<Group>], first: usize, 
         let special = |id: &NodeId| matches!(graph.node(*id).op, Op::Scan(..)) || is_product(graph, *id);
         group.whole.is_some() || group.is_scatter() || group.is_write() || group.visits.keys().any(special)
     };
-    let extents = |group: &Group| group.outer.iter().map(|var| var.extent).collect::<Vec<u64>>();
+    let extents = |(a, b): (&Var, &Var)| a.extent == b.extent;
     let after = |group: usize| &groups[group].as_ref().expect("no group waits for one that was joined").after;
-    let loads: BTreeSet<&NodeId> = a.loads.keys().chain(b.loads.keys()).collect();
-    let visits: usize = a.visits.values().chain(b.visits.values()).map(Vec::len).sum();
-    !alone(a)
-        && !alone(b)
+    // What is cheap to ask, of two that may be of thousands, first.
+    let room = (target.max_bindings as usize).saturating_sub(a.stores.len() + b.stores.len());
+    let loads = || a.loads.keys().chain(b.loads.keys()).collect::<BTreeSet<&NodeId>>().len();
+    let visits = || a.visits.values().chain(b.visits.values()).map(Vec::len).sum::<usize>();
+    a.loads.len().max(b.loads.len()) <= room
         && a.fixed == b.fixed
-        && extents(a) == extents(b)
-        && loads.len() + a.stores.len() + b.stores.len() <= target.max_bindings as usize
-        && visits <= MAX_VISITS
+        && a.outer.len() == b.outer.len()
+        && a.outer.iter().zip(&b.outer).all(extents)
+        && loads() <= room
+        && visits() <= MAX_VISITS
+        && !alone(a)
+        && !alone(b)
         && !depends(after, first, &[second].into())
         && !depends(after, second, &[first].into())
 }

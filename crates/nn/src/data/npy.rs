@@ -114,7 +114,9 @@ impl Array {
         let dims: Result<Vec<usize>, _> = dims.map(str::parse).collect();
         let dims = dims.map_err(|error| format!("its shape: {error}"))?;
         let size = dims.iter().try_fold(dtype.bytes(), |size, dim| size.checked_mul(*dim));
-        if size != Some(data.len()) {
+        // Lengths beside an empty axis are no less to be counted.
+        let counted = dims.iter().try_fold(dtype.bytes(), |size, dim| size.checked_mul((*dim).max(1)));
+        if size != Some(data.len()) || counted.is_none_or(|bytes| i64::try_from(bytes).is_err()) {
             return Err(format!("{} bytes do not fill {dtype}{dims:?}", data.len()));
         }
         Ok(Array { dtype, dims, bytes: data.to_vec() })

@@ -125,11 +125,11 @@ impl Tensor {
     pub fn gelu_tanh(&self) -> Tensor {
         Tensor::call("gelu tanh", [self], (), |[x], ()| {
             x.in_single(|x| {
-                // Beyond, the tangent is ±1 in f64 too, and its slope 0 times what overflows.
-                let near = x.clamp(-8.0, 8.0);
+                // (1 + tanh(u)) / 2 is sigmoid(2u), which keeps its bits below 0. At the ends it is 0 and 1 in f64 too; beyond them its
+                // slope would be 0 times what overflows.
+                let near = x.clamp(-32.0, 32.0);
                 let inner = &near * (near.square() * x.literal(0.044715) + x.literal(1.0));
-                let root = x.literal((2.0 / std::f64::consts::PI).sqrt());
-                x * x.literal(0.5) * ((inner * root).tanh() + x.literal(1.0))
+                x * (inner * x.literal((8.0 / std::f64::consts::PI).sqrt())).sigmoid()
             })
         })
     }

@@ -4,6 +4,9 @@ use panoply_ir::{DType, Error, Shape};
 
 use crate::tensor::Tensor;
 
+/// Sorted numbers up to which a search looks at all of them.
+const COMPARED: usize = 64;
+
 impl Tensor {
     /// Matrices with zeros above the diagonal that many places right of the main one.
     #[track_caller]
@@ -165,12 +168,13 @@ impl Tensor {
         }
         let shape = Shape::new(vectors.iter().map(|vector| vector.0.shape.elems()).collect::<Vec<usize>>());
         let parts = vectors.iter().map(|vector| vector.live(0).cloned()).collect();
-        let along = |(axis, vector): (usize, &&Tensor)| {
+        let mut grid = Vec::with_capacity(vectors.len());
+        for (axis, vector) in vectors.iter().enumerate() {
             let mut dims = vec![1; vectors.len()];
             dims[axis] = vector.0.shape.elems();
-            vector.reshaped(dims.into()).expanded(&shape).ending_with(&parts)
-        };
-        vectors.iter().enumerate().map(along).collect()
+            grid.push(vector.reshaped(dims.into()).expanded(&shape).ending_with(&parts));
+        }
+        grid
     }
 
     /// Matrices with these elements on the main diagonal and zeros elsewhere: `[…, n]` becomes `[…, n, n]`.
@@ -207,8 +211,8 @@ impl Tensor {
         self.scalar_like(number).where_(condition, self)
     }
 
-    /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. The work is
-    /// that of comparing each with all.
+    /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. Of few numbers each is
+    /// compared with all, of more by halves.
     #[track_caller]
     pub fn search_sorted(&self, values: &Tensor, or_equal: bool) -> Tensor {
         if let Some(mistake) = [self, values].into_iter().find(|operand| operand.is_mistake()) {
@@ -217,9 +221,21 @@ impl Tensor {
         if self.0.shape.rank() != 1 {
             return Tensor::mistake(Error::mistake(format!("search_sorted: {self:?} is no vector")));
         }
-        let values = values.unsqueeze(-1);
-        let before = if or_equal { self.le(&values) } else { self.lt(&values) };
-        before.cast(DType::I32).sum(-1)
+        let is_before = |x: &Tensor, value: &Tensor| if or_equal { x.le(value) } else { x.lt(value) };
+        let length = self.0.shape.elems();
+        if length <= COMPARED || i32::try_from(length).is_err() || self.live(0).is_some() {
+            return is_before(self, &values.unsqueeze(-1)).cast(DType::I32).sum(-1);
+        }
+        let number = |number: usize| Tensor::scalar(number as i32);
+        let (mut count, mut step) = (Tensor::zeros(values.0.shape.clone(), DType::I32), 1 << length.ilog2());
+        while step > 0 {
+            let more = &count + &number(step);
+            let last = self.index_select(0, &(&more - &number(1)));
+            let fits = more.le(&number(length)).bitand(&is_before(&last, values));
+            count = more.where_(&fits, &count);
+            step /= 2;
+        }
+        count
     }
 
     /// How often each integer from 0 to below `classes` occurs: i32 `[classes]`. Others are left out.

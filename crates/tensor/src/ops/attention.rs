@@ -76,7 +76,8 @@ impl Tensor {
             return mistake;
         }
         let scale = attention.scale.unwrap_or(1.0 / (width.max(1) as f64).sqrt());
-        let settings = (attention.causal, attention.past, scale);
+        // Beyond the last key there is no more to see.
+        let settings = (attention.causal, attention.past.min(k[rank - 2]), scale);
         let [output, _] = attended([self, keys, values], attention.mask, settings);
         output
     }

@@ -288,6 +288,9 @@ impl Tensor {
         if numbers.into_iter().any(|number| *number == 0) {
             return wrong("stride, dilation, groups and filter sizes are at least 1".to_string());
         }
+        if let Some(axis) = (2..x.len()).find(|axis| x[*axis] == 0) {
+            return wrong(format!("there are no elements along axis {axis}"));
+        }
         if !conv.stays_small(x, w) {
             return wrong(format!("{conv:?} makes more elements than there are addresses"));
         }

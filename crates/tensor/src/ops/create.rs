@@ -74,8 +74,9 @@ impl Tensor {
     }
 
     /// i32 0, 1, … len - 1, or i64 if some number of them may be multiplied by `factor` and not fit.
+    #[track_caller]
     pub(crate) fn places(len: usize, factor: usize) -> Tensor {
-        let fits = (len + 1).checked_mul(factor).is_some_and(|most| i32::try_from(most).is_ok());
+        let fits = len.saturating_add(1).checked_mul(factor).is_some_and(|most| i32::try_from(most).is_ok());
         Tensor::iota(len).cast(if fits { DType::I32 } else { DType::I64 })
     }
 

@@ -212,7 +212,11 @@ impl Term {
     }
 
     /// Summed over the labels that are not in `kept`.
+    #[track_caller]
     fn over(&self, kept: &[char]) -> Term {
+        if self.tensor.is_mistake() {
+            return Term { tensor: self.tensor.clone(), labels: kept.to_vec() };
+        }
         let (stay, go): (Vec<usize>, Vec<usize>) =
             (0..self.labels.len()).partition(|i| kept.contains(&self.labels[*i]));
         let shape: Vec<usize> = stay.iter().map(|i| self.tensor.0.shape.dims()[*i]).collect();
@@ -221,12 +225,14 @@ impl Term {
     }
 
     /// With the axes in this order.
+    #[track_caller]
     fn ordered(&self, labels: &[char]) -> Term {
         let place = |label: &char| self.labels.iter().position(|l| l == label).expect("the label is this term's");
         Term { tensor: self.tensor.permuted(labels.iter().map(place).collect()), labels: labels.to_vec() }
     }
 
     /// The product, summed over the labels that are not needed later.
+    #[track_caller]
     fn times(&self, other: &Term, later: &dyn Fn(&char) -> bool) -> Term {
         let alone = |term: &Term, with: &Term| {
             let kept: Vec<char> = term.labels.iter().copied().filter(|l| later(l) || with.labels.contains(l)).collect();
@@ -257,6 +263,7 @@ impl Term {
     }
 
     /// The tensor with its axes in the order of these labels, and an axis of length 1 for each that is not its own.
+    #[track_caller]
     fn spread(&self, labels: &[char]) -> Tensor {
         let own: Vec<char> = labels.iter().copied().filter(|label| self.labels.contains(label)).collect();
         let ordered = self.ordered(&own);

@@ -48,7 +48,10 @@ impl Tensor {
                 }
             };
         }
-        let inputs = operands.iter().map(|operand| operand.expanded(&shape)).collect();
+        let mut inputs = Vec::with_capacity(operands.len());
+        for operand in operands {
+            inputs.push(operand.expanded(&shape));
+        }
         let result = if op.is_comparison() { DType::Bool } else { dtype };
         Tensor::primitive_of(Op::Alu(op), inputs, shape, result)
     }

@@ -19,6 +19,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use panoply_ir::{DType, Error, Shape};
 use panoply_runtime::Device;
 
+use crate::realize::on_host;
 use crate::tensor::Tensor;
 
 /// The longest transform that is one product with its matrix.
@@ -47,6 +48,16 @@ enum Table {
     Factors(usize, bool),
     /// The chirp, and the spectrum of what the convolution is with.
     Chirp(usize, bool),
+}
+
+impl Table {
+    /// At most so many numbers are held while it is made.
+    fn elems(self) -> usize {
+        match self {
+            Table::Factors(n, _) => n.saturating_mul(6 * factors(n).map_or(0, |factors| factors.len())),
+            Table::Chirp(n, _) => n.saturating_mul(32),
+        }
+    }
 }
 
 impl Tensor {
@@ -342,6 +353,10 @@ fn table(like: &Tensor, which: Table) -> Tensor {
     let key = (device.clone(), like.dtype(), which);
     if let Some(known) = lock().find(&key) {
         return known;
+    }
+    // Here it would be the end of the program.
+    if let Err(error) = on_host::<f64>(which.elems()) {
+        return Tensor::mistake(error);
     }
     let numbers = match which {
         Table::Factors(n, inverse) => matrices(n, inverse),

@@ -214,7 +214,8 @@ impl Tensor {
         self.call_in_single("erfinv", body, |[_], y, g, ()| [Some(g * steep(y))])
     }
 
-    /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 … [Lanczos 1964, with g = 7 and nine terms]
+    /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 …, where its slope is NaN, as at infinity. [Lanczos 1964,
+    /// with g = 7 and nine terms]
     #[track_caller]
     pub fn lgamma(&self) -> Tensor {
         Tensor::call("lgamma", [self], (), |[x], ()| x.in_single(log_gamma))
@@ -300,6 +301,9 @@ fn log_gamma(x: &Tensor) -> Tensor {
     let left = (x - x.round()).where_(&mirrored, &half);
     // Poles stay infinite where the other side is too.
     let most = number(if x.dtype() == DType::F64 { f64::MAX } else { f64::from(f32::MAX) });
-    let left = number(PI.ln()) - (left * number(PI)).sin().abs().ln() - right.minimum(&most);
+    // Of a tiny number the sine is π times it, which denormals have no bits for.
+    let tiny = left.abs().lt(&number(1e-9));
+    let sine = left.where_(&tiny, &(&left * number(PI)).sin()).abs();
+    let left = number(0.0).where_(&tiny, &number(PI.ln())) - sine.ln() - right.minimum(&most);
     infinite.where_(&endless, &left.where_(&mirrored, &right))
 }

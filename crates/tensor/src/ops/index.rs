@@ -6,8 +6,10 @@
 use panoply_ir::builder::Builder;
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::{Access, AtomicOp, Builtin, Guard, Kernel};
+use panoply_ir::routine::{Routine, ScatterAdd};
 use panoply_ir::{Alu, DType, Error, Shape, Type};
 
+use crate::call::Operation;
 use crate::dim;
 use crate::tensor::Tensor;
 
@@ -18,6 +20,18 @@ pub enum Put {
     Add,
     /// The last that is put there, in row-major order, takes its place.
     Replace,
+}
+
+/// Columns from which a kernel has lanes enough to add rows one after another.
+const MANY_COLUMNS: usize = 32;
+/// Pairs of an element and a position up to which a kernel that compares them all is fast.
+const MUCH: usize = 1 << 16;
+
+/// The primitive.
+#[track_caller]
+fn scattered(operands: [&Tensor; 3], axis: usize) -> Tensor {
+    let [x, ..] = operands;
+    Tensor::primitive(Op::ScatterAdd(axis), &operands, x.0.shape.clone(), x.dtype())
 }
 
 impl Tensor {
@@ -166,12 +180,10 @@ impl Tensor {
             }
         }
         let (count, length) = (places.0.shape.elems(), self.0.shape.dims()[0]);
-        if count == 0 || self.0.shape.elems() == 0 {
-            return self.clone();
-        }
         let places = places.reshaped([count].into());
         let values = values.expanded(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
-        if put == Put::Add {
+        // Where nothing is put both are the same.
+        if put == Put::Add || count == 0 || self.0.shape.elems() == 0 {
             return self.scatter_add(0, &places, &values);
         }
         if let Err(mistake) = places.counted(op) {
@@ -213,7 +225,26 @@ impl Tensor {
             let message = format!("scatter_add: {rows:?} are not rows of shape {shape} and type {}", self.dtype());
             return Tensor::mistake(Error::mistake(message));
         }
-        Tensor::primitive(Op::ScatterAdd(axis), &[self, positions, rows], self.0.shape.clone(), self.dtype())
+        let lengths = [self, positions, rows].iter().any(|x| (0..x.0.shape.rank()).any(|axis| x.live(axis).is_some()));
+        let columns: usize = dims[axis + 1..].iter().product();
+        let (elems, count) = (self.0.shape.elems(), positions.0.shape.elems());
+        if lengths || columns >= MANY_COLUMNS || elems.saturating_mul(count) < MUCH {
+            return scattered([self, positions, rows], axis);
+        }
+        let operation = Operation {
+            name: "scatter add",
+            body: |[x, positions, rows], axis| [scattered([x, positions, rows], *axis)],
+            gradient: None,
+            routine: |[x, positions, _], axis| {
+                let (dims, dtype) = (x.0.shape.dims(), x.dtype());
+                let (batch, columns) = (dims[..*axis].iter().product(), dims[axis + 1..].iter().product());
+                let (length, count) = (dims[*axis], positions.0.shape.elems());
+                let positions = positions.dtype();
+                Some(Routine::ScatterAdd(ScatterAdd { dtype, positions, batch, length, count, columns }))
+            },
+        };
+        let [sum] = operation.on([self, positions, rows], axis);
+        sum
     }
 
     /// `self` with `part` in place of what stands from `position` on along an axis; the other lengths are equal. `position` is
@@ -266,7 +297,9 @@ impl Tensor {
         if !self.is_mistake() && !self.dtype().is_int() {
             return Tensor::mistake(Error::mistake(format!("one_hot: classes are {self:?}, not integers")));
         }
-        self.unsqueeze(-1).eq(&Tensor::iota(classes).cast(self.dtype())).cast(dtype)
+        // 256 is 0 in u8.
+        let wide = if self.dtype().bytes() < 4 { self.cast(DType::I32) } else { self.clone() };
+        wide.unsqueeze(-1).eq(&Tensor::iota(classes).cast(wide.dtype())).cast(dtype)
     }
 }
 

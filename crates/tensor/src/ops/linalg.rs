@@ -35,7 +35,16 @@ impl Tensor {
             let message = format!("matmul: element types {} and {} differ", self.dtype(), other.dtype());
             return Tensor::mistake(Error::mistake(message).note(operands()));
         }
+        // How much a plan has to do is counted.
+        let uncounted = |batch: usize| {
+            let products = [m, k, n].iter().try_fold(batch, |count, length| count.checked_mul(*length));
+            let message = || format!("matmul: {self:?} by {other:?} is more products than can be counted");
+            products.is_none_or(|count| i64::try_from(count).is_err()).then(|| Error::mistake(message()))
+        };
         if (left, right) == (2, 2) {
+            if let Some(error) = uncounted(1) {
+                return Tensor::mistake(error);
+            }
             return Tensor::primitive(Op::MatMul, &[self, other], [m, n], self.dtype());
         }
         let joined = (1..left - 1).all(|axis| self.live(axis).is_none());
@@ -52,6 +61,9 @@ impl Tensor {
                 return Tensor::mistake(Error::mistake(format!("matmul: {}", error.message())).note(operands()));
             }
         };
+        if let Some(error) = uncounted(batch.elems()) {
+            return Tensor::mistake(error);
+        }
         let over = |rows: usize, columns: usize| Shape::new([batch.dims(), &[rows, columns]].concat());
         let (x, y) = (self.expanded(&over(m, k)), other.expanded(&over(k, n)));
         Tensor::primitive(Op::MatMul, &[&x, &y], over(m, n), self.dtype())
@@ -118,7 +130,7 @@ impl Tensor {
             let pair = |dim: &usize| if first { [*dim, 1] } else { [1, *dim] };
             Shape::new(dims.iter().flat_map(pair).collect::<Vec<usize>>())
         };
-        let whole: Vec<usize> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+        let whole: Vec<usize> = a.iter().zip(&b).map(|(a, b)| a.saturating_mul(*b)).collect();
         (self.reshaped(apart(&a, true)) * other.reshaped(apart(&b, false))).reshaped(Shape::new(whole))
     }
 

@@ -441,11 +441,15 @@ impl Tensor {
 const FEW_PARTS: usize = 4;
 
 /// The parts one after another along an axis.
+#[track_caller]
 fn joined(parts: &[Tensor], axis: &usize) -> Tensor {
     let length = |part: &Tensor| part.0.shape.dims()[*axis];
     let mut dims = parts[0].0.shape.dims().to_vec();
-    dims[*axis] = parts.iter().map(length).sum();
+    dims[*axis] = parts.iter().map(length).fold(0, usize::saturating_add);
     let (mut whole, mut before) = (Tensor::zeros(dims, parts[0].dtype()), 0);
+    if whole.is_mistake() {
+        return whole;
+    }
     for part in parts {
         whole = whole.written(*axis, before, part);
         before += length(part);

@@ -88,6 +88,7 @@ impl Tensor {
     }
 
     /// Part p of an axis of length n covers `floor(p · n / parts) .. ceil((p + 1) · n / parts)`.
+    #[track_caller]
     fn parts_along(&self, axis: usize, parts: usize, op: ReduceOp) -> Tensor {
         let dims = self.0.shape.dims();
         let length = dims[axis];

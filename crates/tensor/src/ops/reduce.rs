@@ -1,5 +1,7 @@
 //! Over axes: sums, extremes, and what is composed of them.
 
+use std::panic::Location;
+
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Shape};
@@ -107,8 +109,12 @@ impl Tensor {
 
     #[track_caller]
     fn extreme(&self, op: ReduceOp, axes: impl Axes) -> Tensor {
-        match self.named_axes(op.name(), axes).and_then(|axes| self.has_elements(op.name(), &axes).and(Ok(axes))) {
-            Ok(axes) => self.reduced(op, axes.clone()).without(&axes),
+        let axes = match self.named_axes(op.name(), axes) {
+            Ok(axes) => axes,
+            Err(mistake) => return mistake,
+        };
+        match self.has_elements(op.name(), &axes) {
+            Ok(()) => self.reduced(op, axes.clone()).without(&axes),
             Err(mistake) => mistake,
         }
     }
@@ -133,7 +139,11 @@ impl Tensor {
     /// What `f` makes of this in f32 where elements are halves, rounded once: their sums overflow before they are divided.
     #[track_caller]
     pub(crate) fn in_single(&self, f: impl Fn(&Tensor) -> Tensor) -> Tensor {
-        f(&self.widened()).cast(self.dtype())
+        let result = f(&self.widened());
+        match result.check() {
+            Err(error) if !self.is_mistake() => Tensor::mistake(error.moved_to(Location::caller())),
+            _ => result.cast(self.dtype()),
+        }
     }
 
     /// Halves as f32, everything else as it is.
@@ -309,10 +319,13 @@ impl Tensor {
 
     #[track_caller]
     fn arg(&self, name: &str, op: ReduceOp, axis: isize) -> Tensor {
-        let position = match self.axis(name, axis).and_then(|at| self.has_elements(name, &[at]).and(Ok(at))) {
+        let position = match self.axis(name, axis) {
             Ok(position) => position,
             Err(mistake) => return mistake,
         };
+        if let Err(mistake) = self.has_elements(name, &[position]) {
+            return mistake;
+        }
         let best = self.reduce_keep(op, axis);
         // A NaN is the best and equals nothing: an element that differs from itself counts as equal to it.
         let hit = self.eq(&best).bitor(&self.ne(self));

@@ -70,6 +70,11 @@ impl Tensor {
         if let Err(mistake) = self.is_whole("resize", rank - N..rank) {
             return mistake;
         }
+        if self.0.shape.dims()[rank - N..].iter().chain(&lengths).any(|length| *length > i32::MAX as usize) {
+            let message =
+                format!("resize: from {self:?} to {lengths:?}; an axis has more elements than an i32 can count");
+            return Tensor::mistake(Error::mistake(message));
+        }
         let mut result = self.clone();
         for (i, length) in lengths.into_iter().enumerate() {
             if result.0.shape.dims()[rank - N + i] != length {

@@ -95,6 +95,9 @@ impl Tensor {
         let lead = self.0.shape.rank() - N;
         let mut view = self.clone();
         for along in (0..N).rev() {
+            if view.is_mistake() {
+                return view;
+            }
             view = view.windows_along(lead + along, counts[along], window, along);
         }
         view
@@ -118,6 +121,7 @@ impl Tensor {
     }
 
     /// One axis as two: the element within a window, then the window.
+    #[track_caller]
     fn windows_along<const N: usize>(&self, axis: usize, count: usize, window: &Window<N>, along: usize) -> Tensor {
         let (size, stride, step) = (window.size[along], window.stride[along], window.dilation[along]);
         let used = (count - 1) * stride + window.span(along);
@@ -145,9 +149,12 @@ impl Tensor {
             return cut(&rows, axis + 1, step, size).transpose(axis as isize, axis as isize + 1);
         }
         let (dims, period) = (used_part.0.shape.dims(), used + step);
-        let repeats = (size * period).div_ceil(used);
+        let repeats = size.saturating_mul(period).div_ceil(used);
         let along = |parts: &[usize]| Shape::new([&dims[..axis], parts, &dims[axis + 1..]].concat());
         let repeated = split(&used_part, [1, used]).expanded(&along(&[repeats, used]));
+        if repeated.is_mistake() {
+            return repeated;
+        }
         let line = repeated.reshaped(along(&[repeats * used]));
         cut(&split(&cut(&line, axis, 1, size * period), [size, period]), axis + 1, stride, count)
     }

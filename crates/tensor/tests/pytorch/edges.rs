@@ -1,6 +1,7 @@
-//! NaN, infinities, signed zeros, denormals, huge and tiny numbers; nothing and one element.
+//! NaN, infinities, signed zeros, denormals, huge and tiny numbers in every float type; nothing and one element. Those of integers are
+//! in `dtypes.rs`.
 
-use panoply_tensor::{Conv, DType, Order, Tensor, Window};
+use panoply_tensor::{Conv, DType, Order, Put, Tensor, Window};
 
 use super::{Fixture, close, devices};
 
@@ -8,109 +9,187 @@ type Unary = (&'static str, fn(&Tensor) -> Tensor);
 type Binary = (&'static str, fn(&Tensor, &Tensor) -> Tensor);
 
 const UNARY: &[Unary] = &[
-    ("unary/exp", Tensor::exp),
-    ("unary/exp2", Tensor::exp2),
-    ("unary/expm1", Tensor::expm1),
-    ("unary/log", Tensor::ln),
-    ("unary/log2", Tensor::log2),
-    ("unary/log1p", Tensor::log1p),
-    ("unary/sqrt", Tensor::sqrt),
-    ("unary/rsqrt", Tensor::rsqrt),
-    ("unary/reciprocal", Tensor::recip),
-    ("unary/tanh", Tensor::tanh),
-    ("unary/erf", Tensor::erf),
-    ("unary/atan", Tensor::atan),
-    ("unary/abs", Tensor::abs),
-    ("unary/neg", |x| -x),
-    ("unary/floor", Tensor::floor),
-    ("unary/ceil", Tensor::ceil),
-    ("unary/round", Tensor::round),
-    ("unary/trunc", Tensor::trunc),
-    ("unary/sign", Tensor::sign),
-    ("unary/square", Tensor::square),
-    ("unary/sinh", Tensor::sinh),
-    ("unary/cosh", Tensor::cosh),
-    ("unary/asin", Tensor::asin),
-    ("unary/acos", Tensor::acos),
-    ("unary/asinh", Tensor::asinh),
-    ("unary/acosh", Tensor::acosh),
-    ("unary/atanh", Tensor::atanh),
-    ("unary/log10", Tensor::log10),
-    ("unary/relu", Tensor::relu),
-    ("unary/silu", Tensor::silu),
-    ("moderate/gelu", Tensor::gelu),
-    ("unary/softplus", Tensor::softplus),
-    ("unary/logsigmoid", Tensor::log_sigmoid),
-    ("unary/elu", Tensor::elu),
-    ("moderate/sin", Tensor::sin),
-    ("moderate/cos", Tensor::cos),
-    ("moderate/tan", Tensor::tan),
-    ("rows/softmax", |x| x.softmax(-1)),
-    ("rows/log_softmax", |x| x.log_softmax(-1)),
-    ("rows/amax", |x| x.max(1)),
-    ("rows/amin", |x| x.min(1)),
-    ("rows/sum", |x| x.sum(1)),
-    ("rows/prod", |x| x.prod(1)),
-    ("rows/cummax", |x| x.cummax(1)),
-    ("rows/cumsum", |x| x.cumsum(1)),
-    ("rows/argmax", |x| x.argmax(1)),
-    ("rows/argsort", |x| x.argsort(1, Order::Ascending)),
-    ("rows/sort", |x| x.sort(1, Order::Ascending)),
+    ("exp", Tensor::exp),
+    ("exp2", Tensor::exp2),
+    ("expm1", Tensor::expm1),
+    ("log", Tensor::ln),
+    ("log2", Tensor::log2),
+    ("log10", Tensor::log10),
+    ("log1p", Tensor::log1p),
+    ("sqrt", Tensor::sqrt),
+    ("rsqrt", Tensor::rsqrt),
+    ("reciprocal", Tensor::recip),
+    ("square", Tensor::square),
+    ("abs", Tensor::abs),
+    ("neg", |x| -x),
+    ("sign", Tensor::sign),
+    ("sinh", Tensor::sinh),
+    ("cosh", Tensor::cosh),
+    ("tanh", Tensor::tanh),
+    ("asin", Tensor::asin),
+    ("acos", Tensor::acos),
+    ("atan", Tensor::atan),
+    ("asinh", Tensor::asinh),
+    ("acosh", Tensor::acosh),
+    ("atanh", Tensor::atanh),
+    ("erf", Tensor::erf),
+    ("erfinv", Tensor::erfinv),
+    ("lgamma", Tensor::lgamma),
+    ("floor", Tensor::floor),
+    ("ceil", Tensor::ceil),
+    ("round", Tensor::round),
+    ("trunc", Tensor::trunc),
+    ("sigmoid", Tensor::sigmoid),
+    ("logsigmoid", Tensor::log_sigmoid),
+    ("softplus", Tensor::softplus),
+    ("softsign", Tensor::softsign),
+    ("relu", Tensor::relu),
+    ("relu6", Tensor::relu6),
+    ("elu", Tensor::elu),
+    ("selu", Tensor::selu),
+    ("silu", Tensor::silu),
+    ("mish", Tensor::mish),
+    ("gelu", Tensor::gelu),
+    ("gelu_tanh", Tensor::gelu_tanh),
+    ("hardsigmoid", Tensor::hard_sigmoid),
+    ("hardswish", Tensor::hard_swish),
+];
+
+const MODERATE: &[Unary] = &[("sin", Tensor::sin), ("cos", Tensor::cos), ("tan", Tensor::tan)];
+
+const ROWS: &[Unary] = &[
+    ("softmax", |x| x.softmax(-1)),
+    ("log_softmax", |x| x.log_softmax(-1)),
+    ("logsumexp", |x| x.logsumexp(1)),
+    ("amax", |x| x.max(1)),
+    ("amin", |x| x.min(1)),
+    ("sum", |x| x.sum(1)),
+    ("mean", |x| x.mean(1)),
+    ("prod", |x| x.prod(1)),
+    ("cummax", |x| x.cummax(1)),
+    ("cumsum", |x| x.cumsum(1)),
+    ("argmax", |x| x.argmax(1)),
+    ("argsort", |x| x.argsort(1, Order::Ascending)),
+    ("sort", |x| x.sort(1, Order::Ascending)),
 ];
 
 const BINARY: &[Binary] = &[
-    ("binary/add", |x, y| x + y),
-    ("binary/sub", |x, y| x - y),
-    ("binary/mul", |x, y| x * y),
-    ("binary/div", |x, y| x / y),
-    ("binary/maximum", Tensor::maximum),
-    ("binary/minimum", Tensor::minimum),
-    ("binary/fmod", |x, y| x % y),
+    ("add", |x, y| x + y),
+    ("sub", |x, y| x - y),
+    ("mul", |x, y| x * y),
+    ("div", |x, y| x / y),
+    ("maximum", Tensor::maximum),
+    ("minimum", Tensor::minimum),
+    ("pow", Tensor::pow),
+    ("fmod", |x, y| x % y),
+    ("atan2", Tensor::atan2),
+    ("hypot", Tensor::hypot),
+    ("logaddexp", Tensor::logaddexp),
 ];
 
-/// Equal up to a relative error of 4 ulp, or of a few of the smallest denormals; infinities and NaN at the same places.
-#[track_caller]
-fn same(what: &str, operands: &[&Tensor], have: &Tensor, want: &Tensor, wrong: &mut Vec<String>) {
-    assert_eq!(have.shape().unwrap(), want.shape().unwrap(), "{what}: shapes");
-    let (have, want) = (super::values(have), super::values(want));
-    let operands: Vec<Vec<f64>> = operands.iter().map(|operand| super::values(operand)).collect();
-    for (i, (have, want)) in have.iter().zip(&want).enumerate() {
-        let close =
-            (have.is_nan() && want.is_nan()) || have == want || (have - want).abs() <= 5e-7 * want.abs() + 3e-45;
-        if !close {
-            let of: Vec<f64> = operands.iter().filter_map(|operand| operand.get(i).copied()).collect();
-            wrong.push(format!("{what} of {of:?} is {have}, not {want}"));
+/// What adds to 1 or subtracts from it on its way, whose error is therefore that of numbers around 1.
+const AROUND_ONE: &[&str] = &[
+    "lgamma",
+    "slope of lgamma",
+    "gelu",
+    "slope of gelu",
+    "gelu_tanh",
+    "slope of gelu_tanh",
+    "slope of tanh",
+    "slope of sigmoid",
+    "slope of silu",
+    "slope of mish",
+    "slope of atanh",
+];
+
+/// What takes 1 over a power that overflows a little sooner than it underflows itself.
+const UNDERFLOWING: &[&str] = &[
+    "sigmoid",
+    "silu",
+    "mish",
+    "slope of sigmoid",
+    "slope of silu",
+    "slope of mish",
+    "slope of softplus",
+    "slope of logsigmoid",
+    "slope of softsign",
+];
+
+/// How far off a result may be: a relative error of some ulp, or a few of the smallest denormals.
+struct Near {
+    dtype: DType,
+    relative: f64,
+    absolute: f64,
+    underflow: f64,
+}
+
+const TYPES: [Near; 4] = [
+    Near { dtype: DType::F64, relative: 1e-15, absolute: 1e-323, underflow: 1e-305 },
+    Near { dtype: DType::F32, relative: 5e-7, absolute: 3e-45, underflow: 1e-36 },
+    Near { dtype: DType::F16, relative: 1.0 / 1024.0, absolute: 6e-8, underflow: 0.0 },
+    Near { dtype: DType::BF16, relative: 1.0 / 128.0, absolute: 1e-40, underflow: 1e-36 },
+];
+
+impl Near {
+    /// What of these results is not PyTorch's; infinities and NaN are at the same places. Slopes that are NaN there are passed over.
+    #[track_caller]
+    fn compare(&self, name: &str, operands: &[&Tensor], have: &Tensor, want: &Tensor, wrong: &mut Vec<String>) {
+        assert_eq!(have.shape().unwrap(), want.shape().unwrap(), "{name}: shapes");
+        let is_slope = name.starts_with("slope of");
+        let relative = if is_slope { 2.0 } else { 1.0 } * self.relative;
+        let mut absolute = self.absolute;
+        if AROUND_ONE.contains(&name) {
+            absolute += 2.0 * relative;
+        }
+        if UNDERFLOWING.contains(&name) {
+            absolute += self.underflow;
+        }
+        let (have, want) = (super::values(have), super::values(want));
+        let operands: Vec<Vec<f64>> = operands.iter().map(|operand| super::values(operand)).collect();
+        for (i, (have, want)) in have.iter().zip(&want).enumerate() {
+            let close = if want.is_nan() { is_slope || have.is_nan() } else { have == want }
+                || (have - want).abs() <= relative * want.abs() + absolute;
+            if !close {
+                let of: Vec<f64> = operands.iter().filter_map(|operand| operand.get(i).copied()).collect();
+                wrong.push(format!("{name} of {} {of:?} is {have:e}, not {want:e}", self.dtype));
+            }
+        }
+    }
+
+    fn edges(&self, wrong: &mut Vec<String>) {
+        let (fixture, dtype) = (Fixture::new(include_bytes!("../fixtures/edges.safetensors")), self.dtype);
+        let get = |name: &str| fixture.get(&format!("{dtype}/{name}"));
+        for (ops, input) in [(UNARY, "x"), (MODERATE, "moderate"), (ROWS, "rows")] {
+            let x = get(input);
+            for (name, op) in ops {
+                let y = op(&x);
+                self.compare(name, &[&x], &y, &get(name), wrong);
+                if let Some(want) = fixture.tensor(&format!("{dtype}/{name}/slope")) {
+                    let slope = y.sum(..).gradients(&[&x]).unwrap().remove(0);
+                    self.compare(&format!("slope of {name}"), &[&x], &slope, &want, wrong);
+                }
+            }
+        }
+        let some = get("few");
+        let count = some.shape().unwrap().elems();
+        let square = [count, count].into();
+        let (left, right) = (some.unsqueeze(1).expand_to(&square), some.unsqueeze(0).expand_to(&square));
+        for (name, op) in BINARY {
+            self.compare(name, &[&left, &right], &op(&left, &right), &get(name), wrong);
         }
     }
 }
 
 #[test]
 fn edges_are_pytorchs() {
-    let fixture = Fixture::new(include_bytes!("../fixtures/edges.safetensors"));
-    let mut wrong = Vec::new();
     for device in devices(true) {
-        device.scope(|| {
-            for (name, op) in UNARY {
-                let input = fixture.get(match name.split('/').next() {
-                    Some("unary") => "x",
-                    Some("moderate") => "moderate",
-                    _ => "rows",
-                });
-                same(&format!("{name} on {device}"), &[&input], &op(&input), &fixture.get(name), &mut wrong);
-            }
-            let x = fixture.get("x");
-            let count = x.dims::<1>().unwrap()[0];
-            let square = [count, count].into();
-            let (left, right) = (x.unsqueeze(1).expand_to(&square), x.unsqueeze(0).expand_to(&square));
-            for (name, op) in BINARY {
-                let operands = [&left, &right];
-                same(&format!("{name} on {device}"), &operands, &op(&left, &right), &fixture.get(name), &mut wrong);
-            }
-            let sums = fixture.get("rows").narrow(0, 1, 9).logsumexp(1);
-            same(&format!("logsumexp on {device}"), &[], &sums, &fixture.get("rows/logsumexp"), &mut wrong);
-        });
+        let mut wrong = Vec::new();
+        // OpenCL's compilers are slow.
+        let all = device.to_string() == "cpu" || super::is_full();
+        let types = TYPES.iter().filter(|near| all || near.dtype == DType::F32);
+        device.scope(|| types.for_each(|near| near.edges(&mut wrong)));
+        assert!(wrong.is_empty(), "{} differ on {device}:\n{}", wrong.len(), wrong.join("\n"));
     }
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -141,6 +220,16 @@ fn nothing_and_one_element() {
                 assert_eq!(value.item().unwrap(), want, "{name} of one element on {device}");
             }
             assert!(one.var(.., 1).item().unwrap().is_nan(), "no estimate from one element");
+            // What is put nowhere, or into nothing, has a slope, which is zero.
+            let (square, row) = (Tensor::ones([2, 3], DType::F32), Tensor::from_slice(&[1f32, 2.0, 3.0], [3]));
+            let nowhere = Tensor::zeros([0], DType::I32);
+            for (x, at) in [(&square, &nowhere), (&square.narrow(0, 0, 0), &Tensor::iota(2))] {
+                for put in [Put::Add, Put::Replace] {
+                    let slopes = x.index_put(&[at], &row, put).sum(..).gradients(&[x, &row]).unwrap();
+                    assert_eq!(slopes[0].to_vec::<f32>().unwrap(), vec![1.0; x.shape().unwrap().elems()]);
+                    assert_eq!(slopes[1].to_vec::<f32>().unwrap(), [0.0; 3]);
+                }
+            }
             close("tile to nothing", &one.tile(0, 1).sum(..), &Tensor::from_slice(&[0f32], []), 0.0);
         });
     }

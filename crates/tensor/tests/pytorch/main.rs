@@ -12,8 +12,7 @@ use safetensors::SafeTensors;
 /// The devices of this machine that are compared. The op table compares every operation on every device with the oracle,
 /// so `some_kernels` alone go to OpenCL, whose compilers are slow, but for the full run.
 fn devices(some_kernels: bool) -> Vec<Device> {
-    let set = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
-    let compiled = set("PANOPLY_TEST_FULL") || (some_kernels && !set("PANOPLY_TEST_QUICK"));
+    let compiled = is_full() || (some_kernels && !is_set("PANOPLY_TEST_QUICK"));
     let names: &[&str] = if compiled { &["cpu", "opencl:0"] } else { &["cpu"] };
     let found = names.iter().filter_map(|name| match Device::get(name) {
         Ok(device) => Some(device),
@@ -23,6 +22,14 @@ fn devices(some_kernels: bool) -> Vec<Device> {
         }
     });
     found.collect()
+}
+
+fn is_set(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| value == "1")
+}
+
+fn is_full() -> bool {
+    is_set("PANOPLY_TEST_FULL")
 }
 
 /// A file of named arrays.

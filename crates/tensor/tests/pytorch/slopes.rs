@@ -1,9 +1,9 @@
 //! Derivatives where they are hard to get right, at kinks, ends and far out, of the first and the second order; and means of halves,
 //! whose sums do not fit into halves.
 
-use panoply_tensor::{CrossEntropy, DType, Tensor, Window};
+use panoply_tensor::{Attention, CrossEntropy, DType, Tensor, Window};
 
-use super::{Fixture, devices, values};
+use super::{Fixture, close, devices, values};
 
 type Unary = (&'static str, fn(&Tensor) -> Tensor);
 
@@ -172,6 +172,30 @@ fn positions_do_not_overflow() {
 }
 
 #[test]
+fn there_may_be_more_classes_than_a_type_of_labels_holds() {
+    let labels = Tensor::from_slice(&[0i32, 1, 127], [3]);
+    let logits = (Tensor::iota(3 * 300).cast(DType::F32) * 0.7).sin().reshape([3, 300]);
+    for dtype in [DType::I8, DType::U8, DType::I16, DType::U64] {
+        let hot = labels.cast(dtype).one_hot(300, DType::F32);
+        assert_eq!(hot.sum(-1).to_vec::<f32>().unwrap(), [1.0; 3], "{dtype}");
+        assert_eq!(hot.argmax(-1).to_vec::<i32>().unwrap(), [0, 1, 127], "{dtype}");
+        close("cross_entropy", &logits.cross_entropy(&labels.cast(dtype)), &logits.cross_entropy(&labels), 0.0);
+        close("nll", &logits.nll(&labels.cast(dtype)), &logits.nll(&labels), 0.0);
+    }
+    let below = Tensor::from_slice(&[-1i8, -128], [2]).one_hot(300, DType::F32);
+    assert_eq!(below.sum(..).item().unwrap(), 0.0);
+}
+
+#[test]
+fn keys_before_the_first_query_are_all_seen_however_many_are_said() {
+    let x = (Tensor::iota(2 * 3 * 4).cast(DType::F32) * 0.7).sin().reshape([2, 3, 4]);
+    let all = x.attention(&x, &x, &Attention::default());
+    for past in [2, 3, i32::MAX as usize, 1 << 31, usize::MAX] {
+        close("attention", &x.attention(&x, &x, &Attention { causal: true, past, ..Attention::default() }), &all, 1e-6);
+    }
+}
+
+#[test]
 fn what_a_type_does_not_hold_is_a_mistake() {
     let says = |x: Tensor, words: &str| {
         let error = x.check().expect_err(words).to_string();
@@ -202,4 +226,56 @@ fn tensors_print_all_that_they_hold() {
     assert_eq!(Tensor::iota(8).to_string(), "[0, 1, 2, 3, 4, 5, 6, 7]");
     assert_eq!(Tensor::iota(2000).to_string(), "[0, 1, 2, …, 1997, 1998, 1999]");
     assert_eq!(Tensor::iota(2000).reshape([1000, 2]).to_string().lines().count(), 7);
+}
+
+/// Large enough for what a device does whole; `cases.rs` has what kernels do.
+#[test]
+fn much_is_added_at_positions_in_order() {
+    let (count, classes) = (3000usize, 200usize);
+    let place = |i: usize| (i * 37 % (classes + 3)) as i64 - 1;
+    let places: Vec<i64> = (0..count).map(place).collect();
+    let value = |i: usize| (i as f32 * 0.37).sin();
+    let values: Vec<f32> = (0..count).map(value).collect();
+    let mut want = vec![0.5f32; classes];
+    let held = |i: &usize| (0..classes as i64).contains(&place(*i));
+    (0..count).filter(held).for_each(|i| want[place(i) as usize] += value(i));
+    for device in devices(false) {
+        device.scope(|| {
+            let (x, at) = (Tensor::full([classes], 0.5f32), Tensor::from_slice(&places, [count]));
+            let rows = Tensor::from_slice(&values, [count]);
+            let sums = x.scatter_add(0, &at, &rows);
+            assert_eq!(sums.to_vec::<f32>().unwrap(), want, "{device}");
+            let weights = Tensor::iota(classes).cast(DType::F32);
+            let slopes = (sums * weights).sum(..).gradients(&[&x, &rows]).unwrap();
+            let of = |i: usize| if held(&i) { place(i) as f32 } else { 0.0 };
+            assert_eq!(slopes[0].to_vec::<f32>().unwrap(), (0..classes).map(|n| n as f32).collect::<Vec<f32>>());
+            assert_eq!(slopes[1].to_vec::<f32>().unwrap(), (0..count).map(of).collect::<Vec<f32>>(), "{device}");
+            let counts = at.cast(DType::I32).clamp(0.0, 1e3).bin_count(classes).to_vec::<i32>().unwrap();
+            let counted = |n: usize| (0..count).filter(|i| place(*i).max(0) == n as i64).count() as i32;
+            assert_eq!(counts, (0..classes).map(counted).collect::<Vec<i32>>(), "{device}");
+        });
+    }
+}
+
+#[test]
+fn searches_by_halves_find_what_comparing_finds() {
+    for device in devices(true) {
+        device.scope(|| {
+            for length in [65usize, 100, 128, 1000] {
+                // Ties, both zeros, infinity and NaN at the end.
+                let mut line: Vec<f32> = (0..length).map(|i| (i as f32 * 0.37).sin() * 9.0).map(f32::trunc).collect();
+                (line[1], line[2], line[3]) = (f32::INFINITY, -0.0, f32::NAN);
+                line.sort_by(f32::total_cmp);
+                let values: Vec<f32> =
+                    (-20..20).map(|n| n as f32 / 2.0).chain([f32::NAN, -f32::INFINITY, 1e30, -0.0]).collect();
+                let (x, v) = (Tensor::from_slice(&line, [length]), Tensor::from_slice(&values, [values.len()]));
+                let want = |is_before: fn(f32, f32) -> bool| -> Vec<i32> {
+                    values.iter().map(|v| line.iter().filter(|x| is_before(**x, *v)).count() as i32).collect()
+                };
+                let have = |or_equal: bool| x.search_sorted(&v, or_equal).to_vec::<i32>().unwrap();
+                assert_eq!(have(true), want(|x, v| x <= v), "{length} on {device}");
+                assert_eq!(have(false), want(|x, v| x < v), "{length} on {device}");
+            }
+        });
+    }
 }

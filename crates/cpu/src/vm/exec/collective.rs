@@ -1,6 +1,7 @@
 //! Combinations over the lanes of a group, in the order that [`CollectiveOp`] and the interpreter have: reductions by
 //! halves, which is also what SIMD is good at, scans in order of the linear local id.
 
+use std::mem::MaybeUninit;
 use std::slice;
 
 use panoply_ir::kernel::{CollectiveOp, ReduceOp};
@@ -36,11 +37,11 @@ impl Runner<'_> {
         // slots are read the same way.
         let mut so_far = unsafe { *identity.cast::<T>() };
         let lanes = (self.now.lo..self.now.hi).filter(|lane| self.is_active(*lane));
+        let items = self.shape[0] * self.shape[1] * self.shape[2];
+        let all = self.now.dense && self.now.lo == 0 && self.now.hi == items;
+        let side_by_side = collective.value.step as usize == size_of::<T>();
         match collective.op {
             CollectiveOp::Reduce(op) => {
-                let items = self.shape[0] * self.shape[1] * self.shape[2];
-                let all = self.now.dense && self.now.lo == 0 && self.now.hi == items;
-                let side_by_side = collective.value.step as usize == size_of::<T>();
                 let there = |lane: usize| (self.now.lo..self.now.hi).contains(&lane) && self.is_active(lane);
                 let mut copied = Vec::new();
                 let given: &[T] = if all && side_by_side {
@@ -58,6 +59,19 @@ impl Runner<'_> {
                     (op, rounding) => halved(given, |a, b| round(apply(op, a, b), rounding)),
                 };
                 write(0, total);
+            }
+            CollectiveOp::InclusiveScan(op) if all && side_by_side && collective.round == Round::None => {
+                let given = self.address(collective.value, 0).cast::<T>();
+                let scanned = self.address(collective.result, 0).cast::<T>();
+                // SAFETY: both have a lane for each work-item.
+                unsafe {
+                    match op {
+                        ReduceOp::Sum => scan(given, scanned, items, so_far, T::add),
+                        ReduceOp::Prod => scan(given, scanned, items, so_far, T::mul),
+                        ReduceOp::Max => scan(given, scanned, items, so_far, T::max),
+                        ReduceOp::Min => scan(given, scanned, items, so_far, T::min),
+                    }
+                }
             }
             CollectiveOp::InclusiveScan(op) => lanes.for_each(|lane| {
                 so_far = round(apply(op, so_far, read(lane)), collective.round);
@@ -82,6 +96,21 @@ impl Runner<'_> {
     }
 }
 
+/// What each lane and those before it come to; in place, or elsewhere.
+///
+/// # Safety
+/// `given` and `scanned` point to so many numbers.
+#[inline(always)]
+unsafe fn scan<T: Copy>(given: *const T, scanned: *mut T, count: usize, mut so_far: T, combine: impl Fn(T, T) -> T) {
+    for at in 0..count {
+        // SAFETY: of the caller's numbers.
+        unsafe {
+            so_far = combine(so_far, *given.add(at));
+            *scanned.add(at) = so_far;
+        }
+    }
+}
+
 /// The combination of lanes by halves.
 #[inline(always)]
 fn halved<T: Copy>(given: &[T], combine: impl Fn(T, T) -> T) -> T {
@@ -91,20 +120,24 @@ fn halved<T: Copy>(given: &[T], combine: impl Fn(T, T) -> T) -> T {
     if width == 0 {
         return given[0];
     }
-    let (mut few, mut many) = ([given[0]; HALF], Vec::new());
+    let (mut few, mut many) = ([const { MaybeUninit::uninit() }; HALF], Vec::new());
     let kept = match few.get_mut(..width) {
         Some(kept) => kept,
         None => {
-            many.resize(width, given[0]);
+            many.resize(width, MaybeUninit::uninit());
             &mut many
         }
     };
     let (low, high) = given.split_at(width);
-    kept.copy_from_slice(low);
-    kept.iter_mut().zip(high).for_each(|(low, high)| *low = combine(*low, *high));
+    let pairs = kept.iter_mut().zip(low).zip(high);
+    pairs.for_each(|((kept, low), high)| *kept = MaybeUninit::new(combine(*low, *high)));
+    let alone = kept.iter_mut().zip(low).skip(high.len());
+    alone.for_each(|(kept, low)| *kept = MaybeUninit::new(*low));
+    // SAFETY: all of them were just given values.
+    let kept = unsafe { slice::from_raw_parts_mut(kept.as_mut_ptr().cast::<T>(), width) };
     while width > 1 {
         width /= 2;
-        let (low, high) = kept.split_at_mut(width);
+        let (low, high) = kept[..2 * width].split_at_mut(width);
         low.iter_mut().zip(&*high).for_each(|(low, high)| *low = combine(*low, *high));
     }
     kept[0]

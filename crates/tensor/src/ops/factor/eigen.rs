@@ -23,9 +23,15 @@ impl Tensor {
         }
         let symmetric = (self + self.t()) * self.literal(0.5);
         let vectors = symmetric.eigenvectors();
-        // How a value moves does not depend on how its vector does.
-        let still = vectors.detach();
-        ((symmetric.matmul(&still) * still).sum(-2), vectors)
+        // How a value moves does not depend on how its vector does; how that changes, does.
+        let values = Tensor::call_with_gradient(
+            "eigenvalues",
+            [&symmetric, &vectors],
+            (),
+            |[a, vectors], ()| (a.matmul(vectors) * vectors).sum(-2),
+            |[_, vectors], _, g, ()| [Some((vectors * g.unsqueeze(-2)).matmul(&vectors.t())), None],
+        );
+        (values, vectors)
     }
 
     #[track_caller]

@@ -27,6 +27,9 @@ impl Tensor {
     /// What stands below the diagonal of square matrices, and ones on it.
     #[track_caller]
     pub(super) fn with_ones(&self) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
         self.tril(-1) + Tensor::eye(self.0.shape.dims()[self.0.shape.rank() - 1], self.dtype())
     }
 
@@ -84,6 +87,9 @@ fn elimination(a: &Tensor) -> (Tensor, Tensor) {
     let below = |x: &Tensor| x.narrow(1, first, rows - first);
     let (left, order) = elimination(&a.narrow(2, 0, first));
     let right = a.narrow(2, first, columns - first).rows_in(&order);
+    if right.is_mistake() {
+        return (right.clone(), right);
+    }
     let upper = left.narrow(1, 0, first);
     let top = forward(&upper.with_ones(), &right.narrow(1, 0, first));
     let (rest, again) = elimination(&(below(&right) - below(&left).matmul(&top)));

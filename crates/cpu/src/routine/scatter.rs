@@ -1,0 +1,85 @@
+//! Rows added at positions, in their order whoever adds them: threads share out the rows that are added to, or the batch.
+
+use std::slice;
+
+use panoply_ir::DType;
+use panoply_ir::routine::ScatterAdd;
+
+use super::{Shared, copy};
+use crate::pool::Pool;
+
+/// Elements from which the addition is divided among threads.
+const PARALLEL_ELEMS: usize = 1 << 14;
+/// Threads that go through all positions, each for rows of its own.
+const MOST_PARTS: usize = 8;
+
+/// A type whose elements are added; integers wrap.
+pub trait Element: Copy {
+    /// The sum.
+    fn plus(self, other: Self) -> Self;
+}
+
+macro_rules! element {
+    ($($ty:ty: $plus:expr;)*) => {$(
+        impl Element for $ty {
+            #[inline(always)]
+            fn plus(self, other: $ty) -> $ty {
+                let plus: fn($ty, $ty) -> $ty = $plus;
+                plus(self, other)
+            }
+        }
+    )*};
+}
+
+element! {
+    f32: |a, b| a + b;
+    f64: |a, b| a + b;
+    i32: i32::wrapping_add;
+    i64: i64::wrapping_add;
+}
+
+/// Adds the rows.
+///
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn add<T: Element>(pool: &Pool, of: &ScatterAdd, buffers: &[*mut u8]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match of.positions {
+            DType::I32 => add_at::<T, i32>(pool, of, buffers),
+            _ => add_at::<T, i64>(pool, of, buffers),
+        }
+    }
+}
+
+unsafe fn add_at<T: Element, I: Copy + Sync + TryInto<usize>>(pool: &Pool, of: &ScatterAdd, buffers: &[*mut u8]) {
+    let ScatterAdd { batch, length, count, columns, .. } = *of;
+    let [array, rows, output] = [0, 2, 3].map(|at| Shared(buffers[at]));
+    let (table, added) = (length * columns, count * columns);
+    // SAFETY: the caller's promise: the routine's buffers are as long as it says, and the output is apart from the others.
+    let positions = unsafe {
+        copy(pool, array.0, output.0, batch * table * size_of::<T>());
+        slice::from_raw_parts(buffers[1].cast::<I>(), count)
+    };
+    let parts = if batch * added < PARALLEL_ELEMS { 1 } else { pool.threads().min(MOST_PARTS) };
+    let by_batch = batch >= parts;
+    let share = |whole: usize, part: usize| whole * part / parts..whole * (part + 1) / parts;
+    pool.run(parts, &|part| {
+        let (batch, own) = if by_batch { (share(batch, part), 0..length) } else { (0..batch, share(length, part)) };
+        for b in batch {
+            // SAFETY: as above; no other thread has these rows of the output.
+            let (rows, output) = unsafe {
+                let rows = rows.at(b * added * size_of::<T>()).cast::<T>();
+                let output = output.at((b * table + own.start * columns) * size_of::<T>()).cast::<T>();
+                (slice::from_raw_parts(rows, added), slice::from_raw_parts_mut(output, own.len() * columns))
+            };
+            for (position, row) in positions.iter().zip(rows.chunks_exact(columns)) {
+                let Ok(position) = (*position).try_into() else { continue };
+                if own.contains(&position) {
+                    let to = &mut output[(position - own.start) * columns..][..columns];
+                    to.iter_mut().zip(row).for_each(|(to, row)| *to = to.plus(*row));
+                }
+            }
+        }
+    });
+}
