@@ -17,7 +17,7 @@ use std::ptr;
 
 use panoply_device::Result;
 use panoply_ir::kernel::Access;
-use panoply_ir::routine::{Routine, ScatterAdd, Sort};
+use panoply_ir::routine::{Routine, Scatter, Sort};
 use panoply_ir::{DType, bf16, f16};
 
 use crate::pool::Pool;
@@ -57,9 +57,9 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::Cholesky(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Lu(of) => is_whole(of.dtype) && of.size <= i32::MAX as usize && !routine.is_empty(),
         Routine::Qr(of) => is_whole(of.dtype) && of.columns <= of.rows && !routine.is_empty(),
-        Routine::ScatterAdd(of) => {
+        Routine::Scatter(of) => {
             let at = matches!(of.positions, DType::I32 | DType::I64);
-            at && adder(of.dtype).is_some() && !routine.is_empty()
+            at && putter(of).is_some() && !routine.is_empty()
         }
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
@@ -89,14 +89,18 @@ fn sorter(dtype: DType) -> Option<unsafe fn(&Pool, &Sort, &[*mut u8])> {
     }
 }
 
-/// What adds rows of a type at positions.
-fn adder(dtype: DType) -> Option<unsafe fn(&Pool, &ScatterAdd, &[*mut u8])> {
-    match dtype {
-        DType::F32 => Some(scatter::add::<f32>),
-        DType::F64 => Some(scatter::add::<f64>),
-        DType::I32 => Some(scatter::add::<i32>),
-        DType::I64 => Some(scatter::add::<i64>),
-        _ => None,
+/// What puts rows of a type at positions.
+fn putter(of: &Scatter) -> Option<unsafe fn(&Pool, &Scatter, &[*mut u8])> {
+    match (of.dtype, of.dtype.bytes()) {
+        (DType::F32, _) if of.adds => Some(scatter::add::<f32>),
+        (DType::F64, _) if of.adds => Some(scatter::add::<f64>),
+        (DType::I32, _) if of.adds => Some(scatter::add::<i32>),
+        (DType::I64, _) if of.adds => Some(scatter::add::<i64>),
+        _ if of.adds => None,
+        (_, 1) => Some(scatter::replace::<u8>),
+        (_, 2) => Some(scatter::replace::<u16>),
+        (_, 4) => Some(scatter::replace::<u32>),
+        _ => Some(scatter::replace::<u64>),
     }
 }
 
@@ -115,7 +119,7 @@ pub fn can_end(routine: &Routine) -> bool {
         Routine::Gemm(gemm) => gemm::can_end(gemm),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => false,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     }
 }
@@ -137,7 +141,7 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
         Routine::Gemm(gemm) => gemm::is_shallow(gemm) && is_whole(gemm.dtype),
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => false,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => false,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     };
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
@@ -203,7 +207,7 @@ pub unsafe fn run_through(
             Routine::Qr(of) if of.dtype == DType::F64 => qr::qr::<f64>(pool, isa, of, buffers),
             Routine::Qr(of) => qr::qr::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
-            Routine::ScatterAdd(of) => adder(of.dtype).expect("only what is offered is run")(pool, of, buffers),
+            Routine::Scatter(of) => putter(of).expect("only what is offered is run")(pool, of, buffers),
         }
     }
     Ok(())

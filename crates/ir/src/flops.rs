@@ -35,7 +35,7 @@ pub fn of(routine: &Routine) -> Option<u64> {
             let square = times(&[4, of.batch, of.columns, of.columns])?;
             square.checked_mul((3 * of.rows).saturating_sub(of.columns) as u64).map(|sum| sum / 3)
         }
-        Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => None,
+        Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
     }
 }
 

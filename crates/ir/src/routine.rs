@@ -22,7 +22,7 @@ pub use conv::{Conv, ConvAxis};
 pub use factor::{Cholesky, Lu, Qr, Triangular};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
-pub use scatter::ScatterAdd;
+pub use scatter::Scatter;
 pub use sort::Sort;
 
 use crate::dtype::{DType, Scalar};
@@ -58,8 +58,8 @@ pub enum Routine {
     Lu(Lu),
     /// Orthonormal columns by Householder's reflections. Buffers: matrix (In), its Q (Out).
     Qr(Qr),
-    /// Rows added at positions. Buffers: array, positions, rows (In), output (Out).
-    ScatterAdd(ScatterAdd),
+    /// Rows put at positions. Buffers: array, positions, rows (In), output (Out).
+    Scatter(Scatter),
 }
 
 /// A buffer of a routine.
@@ -101,7 +101,7 @@ impl Routine {
             Routine::Cholesky(_) => "cholesky",
             Routine::Lu(_) => "lu",
             Routine::Qr(_) => "qr",
-            Routine::ScatterAdd(_) => "scatter_add",
+            Routine::Scatter(_) => "scatter",
         }
     }
 
@@ -112,7 +112,7 @@ impl Routine {
             Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
             Routine::Attention(_) | Routine::AttentionGradient(_) => true,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => true,
-            Routine::ScatterAdd(of) => of.dtype.is_float(),
+            Routine::Scatter(of) => of.adds && of.dtype.is_float(),
             Routine::Sort(_) => false,
         }
     }
@@ -133,7 +133,7 @@ impl Routine {
             Routine::Cholesky(of) => of.operand(at),
             Routine::Lu(of) => of.operand(at),
             Routine::Qr(of) => of.operand(at),
-            Routine::ScatterAdd(of) => of.operand(at),
+            Routine::Scatter(of) => of.operand(at),
         })
     }
 
@@ -149,7 +149,7 @@ impl Routine {
             ..of
         };
         let widened = match *self {
-            Routine::Gemm(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => return None,
+            Routine::Gemm(_) | Routine::Sort(_) | Routine::Scatter(_) => return None,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
@@ -180,7 +180,7 @@ impl fmt::Display for Routine {
             Routine::Cholesky(of) => of.fmt(f),
             Routine::Lu(of) => of.fmt(f),
             Routine::Qr(of) => of.fmt(f),
-            Routine::ScatterAdd(of) => of.fmt(f),
+            Routine::Scatter(of) => of.fmt(f),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Functions where they bend: on the axes, at infinities, beside NaN and in halves; by hand and by the standard library.
 
-use panoply_tensor::{DType, Device, Order, Tensor, eval};
+use panoply_tensor::{DType, Device, Order, Put, Tensor, eval};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -96,5 +96,101 @@ fn ranks_that_differ_and_rows_that_are_not_there() {
         let (first, places) = none.top_k(3, 1);
         eval(&[&none.sort(1, Order::Ascending), &none.argsort(1, Order::Descending), &first, &places]).unwrap();
         assert_eq!(places.shape().unwrap().dims(), [0, 3]);
+    });
+}
+
+#[test]
+fn powers_of_the_program_are_those_of_numbers() {
+    on_cpu(|| {
+        let given = [0.0f32, -0.0, 1.5, -2.5, 1e-3, 300.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+        let x = vector(&given);
+        for exponent in [-2.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.0, 4.5] {
+            let found = numbers(&x.powf(exponent));
+            for (x, found) in given.into_iter().zip(found) {
+                let expected = f64::from(x).powf(exponent);
+                let same = found == expected && found.is_sign_negative() == expected.is_sign_negative();
+                let near = (found - expected).abs() <= 1e-6 * expected.abs();
+                assert!(same || near || (found.is_nan() && expected.is_nan()), "{x} to the {exponent}: {found}");
+            }
+            let slopes = numbers(&x.powf(exponent).sum(..).gradients(&[&x]).unwrap()[0]);
+            let expected = exponent * 1.5f64.powf(exponent - 1.0);
+            assert!((slopes[2] - expected).abs() <= 1e-6 * expected.abs(), "{exponent}: {}", slopes[2]);
+        }
+    });
+}
+
+#[test]
+fn much_is_put_as_little_is() {
+    const LENGTH: usize = 400;
+    on_cpu(|| {
+        let count = 300;
+        let place = |i: usize| (i * 7919 % (LENGTH + 9)) as i32 / 2 * 2 - 4;
+        let weight = |i: usize| ((i * 31) % 17) as f64;
+        let x: Vec<f64> = (0..LENGTH).map(|i| i as f64 * 0.25).collect();
+        let values: Vec<f64> = (0..count).map(|i| 1000.0 + i as f64).collect();
+        let (mut sums, mut replaced, mut last) = (x.clone(), x.clone(), vec![None; LENGTH]);
+        for (i, value) in values.iter().enumerate() {
+            if let Some(at) = usize::try_from(place(i)).ok().filter(|at| *at < LENGTH) {
+                (sums[at], replaced[at], last[at]) = (sums[at] + value, *value, Some(i));
+            }
+        }
+        let places = Tensor::from_slice(&(0..count).map(place).collect::<Vec<i32>>(), [count]);
+        let (x, values) = (Tensor::from_slice(&x, [LENGTH]), Tensor::from_slice(&values, [count]));
+        let weights = Tensor::from_slice(&(0..LENGTH).map(weight).collect::<Vec<f64>>(), [LENGTH]);
+        assert_eq!(numbers(&x.index_put(&[&places], &values, Put::Add)), sums);
+        let put = x.index_put(&[&places], &values, Put::Replace);
+        assert_eq!(numbers(&put), replaced);
+        let slopes = (put * weights).sum(..).gradients(&[&x, &values]).unwrap();
+        let kept = |i: usize| if last[i].is_none() { weight(i) } else { 0.0 };
+        assert_eq!(numbers(&slopes[0]), (0..LENGTH).map(kept).collect::<Vec<f64>>());
+        let of = |i: usize| last.iter().position(|last| *last == Some(i)).map_or(0.0, weight);
+        assert_eq!(numbers(&slopes[1]), (0..count).map(of).collect::<Vec<f64>>());
+    });
+}
+
+#[test]
+fn distances_and_their_slopes_far_out() {
+    on_cpu(|| {
+        let point = |i: usize, far: f64| far + ((i * 7919) % 997) as f64 / 997.0;
+        for (rows, others, far) in [(40, 70, 0.0), (40, 3, 0.0), (9, 12, 4096.0)] {
+            let x: Vec<f64> = (0..rows * 5).map(|i| f64::from(point(i, far) as f32)).collect();
+            let y: Vec<f64> = (0..others * 5).map(|i| f64::from(point(i + 1, far) as f32)).collect();
+            let tensors = [(&x, rows), (&y, others)]
+                .map(|(x, rows)| Tensor::from_slice(&x.iter().map(|x| *x as f32).collect::<Vec<f32>>(), [rows, 5]));
+            let distances = tensors[0].cdist(&tensors[1], 2.0);
+            let slopes = distances.square().sum(..).gradients(&[&tensors[0], &tensors[1]]).unwrap();
+            let (found, mut flow) = (numbers(&distances), [vec![0.0; x.len()], vec![0.0; y.len()]]);
+            for (i, j) in (0..rows).flat_map(|i| (0..others).map(move |j| (i, j))) {
+                let apart: Vec<f64> = (0..5).map(|k| x[i * 5 + k] - y[j * 5 + k]).collect();
+                let expected = apart.iter().map(|d| d * d).sum::<f64>().sqrt();
+                assert!((found[i * others + j] - expected).abs() <= 1e-5, "({i}, {j}) of {rows} and {others}");
+                for (k, apart) in apart.into_iter().enumerate() {
+                    flow[0][i * 5 + k] += 2.0 * apart;
+                    flow[1][j * 5 + k] -= 2.0 * apart;
+                }
+            }
+            for (slope, flow) in slopes.iter().zip(flow) {
+                let worst = numbers(slope).iter().zip(&flow).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(worst <= 1e-4, "{worst} of {rows} and {others}, {far} away");
+            }
+        }
+    });
+}
+
+#[test]
+fn parts_of_equal_length_beside_others() {
+    on_cpu(|| {
+        let x = Tensor::iota(2 * 6 * 7).cast(DType::F32).reshape([2, 6, 7]);
+        let (mean, largest) = (numbers(&x.adaptive_average_pool([3, 4])), numbers(&x.adaptive_max_pool([3, 4])));
+        let part = |p: usize, n: usize, parts: usize| p * n / parts..((p + 1) * n).div_ceil(parts);
+        for (at, (b, p, q)) in (0..2).flat_map(|b| (0..12).map(move |i| (b, i / 4, i % 4))).enumerate() {
+            let columns = part(q, 7, 4);
+            let of: Vec<f64> = part(p, 6, 3)
+                .flat_map(|row| columns.clone().map(move |column| ((b * 6 + row) * 7 + column) as f64))
+                .collect();
+            let expected = of.iter().sum::<f64>() / of.len() as f64;
+            assert!((mean[at] - expected).abs() < 1e-4, "{at}: {} instead of {expected}", mean[at]);
+            assert_eq!(largest[at], of.iter().copied().fold(0.0, f64::max), "{at}");
+        }
     });
 }

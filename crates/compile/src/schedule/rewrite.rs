@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
+use panoply_ir::interpret::scalar;
 use panoply_ir::{DType, Scalar, Shape};
 
 /// A graph that grows.
@@ -98,6 +99,10 @@ impl Rewriter {
             Op::Const(value) => Some(*value),
             Op::Reshape | Op::Permute(_) | Op::Expand | Op::Slice(_) | Op::After => input(),
             Op::Pad(_) => input().filter(|value| value.bits == 0),
+            Op::Alu(alu @ (Alu::Add | Alu::Sub | Alu::Mul | Alu::Neg)) => {
+                let operands: Option<Vec<Scalar>> = node.inputs.iter().map(|id| self.uniform[id.index()]).collect();
+                operands.map(|operands| scalar::alu(*alu, &operands))
+            }
             Op::Leaf(_) | Op::Slot(_) | Op::Iota | Op::Alu(_) | Op::Cast | Op::Bitcast | Op::Reduce(..) => None,
             Op::Scan(..) | Op::MatMul | Op::Gather(_) | Op::ScatterAdd(_) | Op::Write(_) => None,
             Op::Call(..) | Op::Kernel(..) => None,
@@ -140,7 +145,7 @@ impl Rewriter {
                 (long.len() < axes.len()).then(|| self.add(shorter, &node.inputs, node.shape.clone(), node.dtype))
             }
             (Op::Scan(_, axis), Some(input)) if input.shape.dims()[*axis] == 1 => first,
-            (Op::Alu(alu), Some(_)) => self.identity(*alu, node),
+            (Op::Alu(alu), Some(_)) => self.identity(*alu, node).or_else(|| self.power(*alu, node)),
             _ => None,
         }
     }
@@ -239,6 +244,38 @@ impl Rewriter {
         }
     }
 
+    /// A power that a few products, a quotient or a root come to, within the few last places that powers are promised to.
+    fn power(&mut self, alu: Alu, node: &Node) -> Option<NodeId> {
+        let &[x, exponent] = &node.inputs[..] else { return None };
+        let exponent = if alu == Alu::Pow { self.uniform[exponent.index()]?.to_f64() } else { return None };
+        let mut of = |alu: Alu, inputs: &[NodeId]| self.add(Op::Alu(alu), inputs, node.shape.clone(), node.dtype);
+        if exponent == 2.0 {
+            return Some(of(Alu::Mul, &[x, x]));
+        }
+        // Of halves, a power is rounded once, these would be twice.
+        let whole = matches!(node.dtype, DType::F32 | DType::F64);
+        if whole && exponent == 3.0 {
+            let square = of(Alu::Mul, &[x, x]);
+            return Some(of(Alu::Mul, &[square, x]));
+        }
+        if exponent == -1.0 {
+            let one = self.fill(Scalar::from_f64(node.dtype, 1.0), &node.shape);
+            return Some(self.add(Op::Alu(Alu::Div), &[one, x], node.shape.clone(), node.dtype));
+        }
+        if exponent != 0.5 {
+            return None;
+        }
+        // Unlike the root, the power of -0 is 0 and that of -inf is inf.
+        let number = |value: f64| Scalar::from_f64(node.dtype, value);
+        let [zero, least, most] =
+            [0.0, f64::NEG_INFINITY, f64::INFINITY].map(|value| self.fill(number(value), &node.shape));
+        let mut of = |alu: Alu, inputs: &[NodeId], dtype| self.add(Op::Alu(alu), inputs, node.shape.clone(), dtype);
+        let positive = of(Alu::Add, &[x, zero], node.dtype);
+        let root = of(Alu::Sqrt, &[positive], node.dtype);
+        let is_least = of(Alu::Eq, &[x, least], DType::Bool);
+        Some(of(Alu::Select, &[is_least, most, root], node.dtype))
+    }
+
     /// What a node with elements is when one of its inputs has none.
     fn without_empty_inputs(&mut self, node: &Node) -> Option<NodeId> {
         let empty = |id: &NodeId| self.node(*id).shape.elems() == 0;
@@ -308,6 +345,19 @@ fn without_dead(graph: &Graph) -> Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn powers_by_small_numbers_are_products() {
+        let mut rewriter = Rewriter::default();
+        let x = rewriter.add(Op::Leaf(0), &[], [3], DType::F32);
+        let [four, one] = [4.0, 1.0].map(|value| rewriter.fill(Scalar::from_f64(DType::F32, value), &[3].into()));
+        let three = rewriter.add(Op::Alu(Alu::Sub), &[four, one], [3], DType::F32);
+        let cube = rewriter.add(Op::Alu(Alu::Pow), &[x, three], [3], DType::F32);
+        let square = rewriter.add(Op::Alu(Alu::Mul), &[x, x], [3], DType::F32);
+        assert_eq!(cube, rewriter.add(Op::Alu(Alu::Mul), &[square, x], [3], DType::F32));
+        let fourth = rewriter.add(Op::Alu(Alu::Pow), &[x, four], [3], DType::F32);
+        assert_eq!(rewriter.node(fourth).op, Op::Alu(Alu::Pow));
+    }
 
     #[test]
     fn a_slice_of_what_was_padded_very_often_is_one_of_what_that_was() {

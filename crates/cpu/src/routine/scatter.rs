@@ -1,14 +1,14 @@
-//! Rows added at positions, in their order whoever adds them: threads share out the rows that are added to, or the batch.
+//! Rows put at positions, in their order whoever puts them: threads share out the rows that are there before, or the batch.
 
 use std::slice;
 
 use panoply_ir::DType;
-use panoply_ir::routine::ScatterAdd;
+use panoply_ir::routine::Scatter;
 
 use super::{Shared, copy};
 use crate::pool::Pool;
 
-/// Elements from which the addition is divided among threads.
+/// Elements from which the work is divided among threads.
 const PARALLEL_ELEMS: usize = 1 << 14;
 /// Threads that go through all positions, each for rows of its own.
 const MOST_PARTS: usize = 8;
@@ -42,26 +42,45 @@ element! {
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn add<T: Element>(pool: &Pool, of: &ScatterAdd, buffers: &[*mut u8]) {
+pub unsafe fn add<T: Element>(pool: &Pool, of: &Scatter, buffers: &[*mut u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { put(pool, of, buffers, T::plus) }
+}
+
+/// Puts the rows in place of others.
+///
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn replace<T: Copy>(pool: &Pool, of: &Scatter, buffers: &[*mut u8]) {
+    // SAFETY: the caller's promise.
+    unsafe { put(pool, of, buffers, |_: T, new| new) }
+}
+
+unsafe fn put<T: Copy>(pool: &Pool, of: &Scatter, buffers: &[*mut u8], combine: impl Fn(T, T) -> T + Sync) {
     // SAFETY: the caller's promise.
     unsafe {
         match of.positions {
-            DType::I32 => add_at::<T, i32>(pool, of, buffers),
-            _ => add_at::<T, i64>(pool, of, buffers),
+            DType::I32 => put_at::<T, i32>(pool, of, buffers, combine),
+            _ => put_at::<T, i64>(pool, of, buffers, combine),
         }
     }
 }
 
-unsafe fn add_at<T: Element, I: Copy + Sync + TryInto<usize>>(pool: &Pool, of: &ScatterAdd, buffers: &[*mut u8]) {
-    let ScatterAdd { batch, length, count, columns, .. } = *of;
+unsafe fn put_at<T: Copy, I: Copy + Sync + TryInto<usize>>(
+    pool: &Pool,
+    of: &Scatter,
+    buffers: &[*mut u8],
+    combine: impl Fn(T, T) -> T + Sync,
+) {
+    let Scatter { batch, length, count, columns, .. } = *of;
     let [array, rows, output] = [0, 2, 3].map(|at| Shared(buffers[at]));
-    let (table, added) = (length * columns, count * columns);
+    let (table, put) = (length * columns, count * columns);
     // SAFETY: the caller's promise: the routine's buffers are as long as it says, and the output is apart from the others.
     let positions = unsafe {
         copy(pool, array.0, output.0, batch * table * size_of::<T>());
         slice::from_raw_parts(buffers[1].cast::<I>(), count)
     };
-    let parts = if batch * added < PARALLEL_ELEMS { 1 } else { pool.threads().min(MOST_PARTS) };
+    let parts = if batch * put < PARALLEL_ELEMS { 1 } else { pool.threads().min(MOST_PARTS) };
     let by_batch = batch >= parts;
     let share = |whole: usize, part: usize| whole * part / parts..whole * (part + 1) / parts;
     pool.run(parts, &|part| {
@@ -69,15 +88,15 @@ unsafe fn add_at<T: Element, I: Copy + Sync + TryInto<usize>>(pool: &Pool, of: &
         for b in batch {
             // SAFETY: as above; no other thread has these rows of the output.
             let (rows, output) = unsafe {
-                let rows = rows.at(b * added * size_of::<T>()).cast::<T>();
+                let rows = rows.at(b * put * size_of::<T>()).cast::<T>();
                 let output = output.at((b * table + own.start * columns) * size_of::<T>()).cast::<T>();
-                (slice::from_raw_parts(rows, added), slice::from_raw_parts_mut(output, own.len() * columns))
+                (slice::from_raw_parts(rows, put), slice::from_raw_parts_mut(output, own.len() * columns))
             };
             for (position, row) in positions.iter().zip(rows.chunks_exact(columns)) {
                 let Ok(position) = (*position).try_into() else { continue };
                 if own.contains(&position) {
                     let to = &mut output[(position - own.start) * columns..][..columns];
-                    to.iter_mut().zip(row).for_each(|(to, row)| *to = to.plus(*row));
+                    to.iter_mut().zip(row).for_each(|(to, row)| *to = combine(*to, *row));
                 }
             }
         }

@@ -92,6 +92,9 @@ pub trait Machine: Sized + 'static {
     /// A register of i32, to which products of pairs of i16 are added.
     type Words: Vector<Elem = i32>;
 
+    /// How many f16 it converts at once; 0 if it has no instruction for that.
+    const HALVES: usize;
+
     /// The loop, compiled for this set.
     fn compile<B: Body>() -> VecFn;
 
@@ -112,7 +115,7 @@ pub trait Body: 'static {
 }
 
 macro_rules! machine {
-    ($(#[$doc:meta])* $name:ident, math: $math:ty, $single:ty, $double:ty, $words:ty $(, $features:literal)?) => {
+    ($(#[$doc:meta])* $name:ident, math: $math:ty, $single:ty, $double:ty, $words:ty, halves: $halves:literal $(, $features:literal)?) => {
         $(#[$doc])*
         pub struct $name;
 
@@ -121,6 +124,7 @@ macro_rules! machine {
             type Single = $single;
             type Double = $double;
             type Words = $words;
+            const HALVES: usize = $halves;
 
             fn compile<B: Body>() -> VecFn {
                 $(#[target_feature(enable = $features)])?
@@ -150,7 +154,8 @@ machine!(
     math: math::Portable,
     Lanes<f32, 4, false>,
     Lanes<f64, 2, false>,
-    Words
+    Words,
+    halves: 0
 );
 
 #[cfg(target_arch = "aarch64")]
@@ -160,7 +165,8 @@ machine!(
     math: math::Fused,
     Lanes<f32, 4, true>,
     Lanes<f64, 2, true>,
-    Words
+    Words,
+    halves: 0
 );
 
 #[cfg(target_arch = "x86_64")]
@@ -178,7 +184,8 @@ mod x86 {
         __m256,
         __m256d,
         Words8,
-        "avx2,fma,bmi1,bmi2,lzcnt,popcnt"
+        halves: 8,
+        "f16c,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
     machine!(
@@ -188,6 +195,7 @@ mod x86 {
         __m512,
         __m512d,
         Words16,
+        halves: 16,
         "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
@@ -198,6 +206,7 @@ mod x86 {
         __m512,
         __m512d,
         Words16,
+        halves: 16,
         "avx512bf16,avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
@@ -208,11 +217,13 @@ mod x86 {
         __m512,
         __m512d,
         Words16AtOnce,
+        halves: 16,
         "avx512vnni,avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
     pub fn has_avx2() -> bool {
         is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("f16c")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")

@@ -238,7 +238,7 @@ pub struct Atomic {
 }
 
 /// A combination over the lanes of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Collective {
     /// How.
     pub op: CollectiveOp,
@@ -248,6 +248,8 @@ pub struct Collective {
     pub round: Round,
     /// The value that changes nothing.
     pub identity: u64,
+    /// The loop of a reduction.
+    pub reduce: Option<VecFn>,
     /// The parts.
     pub value: Src,
     /// A slot for a reduction or broadcast, a register for a scan.

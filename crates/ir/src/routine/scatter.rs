@@ -1,29 +1,31 @@
-//! Rows added at positions.
+//! Rows put at positions.
 
 use std::fmt;
 
 use super::{Operand, product};
 use crate::dtype::DType;
 
-/// A copy of an array with rows added to it: `output[b, positions[i], c] += rows[b, i, c]`, i in order. What is at a position
-/// outside is dropped.
+/// A copy of an array with rows put into it: `output[b, positions[i], c] += rows[b, i, c]` or `=`, i in order. What is at a
+/// position outside is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ScatterAdd {
+pub struct Scatter {
     /// The elements.
     pub dtype: DType,
     /// What positions are: i32 or i64.
     pub positions: DType,
-    /// Parts that rows are added to alike.
+    /// Whether rows are added to what is there, or take its place.
+    pub adds: bool,
+    /// Parts that rows are put into alike.
     pub batch: usize,
     /// Rows of the array.
     pub length: usize,
-    /// Rows that are added.
+    /// Rows that are put.
     pub count: usize,
     /// Elements of a row.
     pub columns: usize,
 }
 
-impl ScatterAdd {
+impl Scatter {
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {
         let array = product(&[self.batch, self.length, self.columns]);
         match at {
@@ -36,9 +38,10 @@ impl ScatterAdd {
     }
 }
 
-impl fmt::Display for ScatterAdd {
+impl fmt::Display for Scatter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ScatterAdd { dtype, positions, batch, length, count, columns } = self;
-        write!(f, "{dtype} {batch}×{count}×{columns} into {length} rows at {positions}")
+        let Scatter { dtype, positions, adds, batch, length, count, columns } = self;
+        let how = if *adds { "added to" } else { "in place of" };
+        write!(f, "{dtype} {batch}×{count}×{columns} {how} {length} rows at {positions}")
     }
 }

@@ -99,6 +99,12 @@ impl Tensor {
         number - self
     }
 
+    /// x to a power of the program, for which a square, cube, root or reciprocal costs no more than that. [`Tensor::pow`] takes a tensor.
+    #[track_caller]
+    pub fn powf(&self, exponent: f64) -> Tensor {
+        if self.is_mistake() { self.clone() } else { self.pow(&self.literal(exponent)) }
+    }
+
     /// x times x.
     #[track_caller]
     pub fn square(&self) -> Tensor {

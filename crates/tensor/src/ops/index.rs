@@ -6,7 +6,7 @@
 use panoply_ir::builder::Builder;
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::{Access, AtomicOp, Builtin, Guard, Kernel};
-use panoply_ir::routine::{Routine, ScatterAdd};
+use panoply_ir::routine::{Routine, Scatter};
 use panoply_ir::{Alu, DType, Error, Shape, Type};
 
 use crate::call::Operation;
@@ -32,6 +32,17 @@ const MUCH: usize = 1 << 16;
 fn scattered(operands: [&Tensor; 3], axis: usize) -> Tensor {
     let [x, ..] = operands;
     Tensor::primitive(Op::ScatterAdd(axis), &operands, x.0.shape.clone(), x.dtype())
+}
+
+/// Rows, those at places replaced by the last that is put there.
+#[track_caller]
+fn replaced([rows, places, values]: [&Tensor; 3]) -> Tensor {
+    let (length, mut column) = (rows.0.shape.dims()[0], vec![1; rows.0.shape.rank()]);
+    column[0] = length;
+    let none = Tensor::full([length], -1i32);
+    let [last] = Tensor::kernel(last_writers, &[&none, places], [[length].into()], places.0.shape.elems());
+    let hit = last.ge(&last.literal(0.0)).reshaped(column.into());
+    values.index_select(0, &last).where_(&hit, rows)
 }
 
 impl Tensor {
@@ -179,7 +190,7 @@ impl Tensor {
                 return mistake;
             }
         }
-        let (count, length) = (places.0.shape.elems(), self.0.shape.dims()[0]);
+        let count = places.0.shape.elems();
         let places = places.reshaped([count].into());
         let values = values.expanded(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
         // Where nothing is put both are the same.
@@ -189,12 +200,17 @@ impl Tensor {
         if let Err(mistake) = places.counted(op) {
             return mistake;
         }
-        let none = Tensor::full([length], -1i32);
-        let [last] = Tensor::kernel(last_writers, &[&none, &places], [[length].into()], count);
-        let mut column = vec![1; self.0.shape.rank()];
-        column[0] = length;
-        let hit = last.ge(&last.literal(0.0)).reshaped(column.into());
-        values.index_select(0, &last).where_(&hit, self)
+        if !self.is_put_whole(0, &places) {
+            return replaced([self, &places, &values]);
+        }
+        let operation = Operation {
+            name: "index_put",
+            body: |operands, ()| [replaced(operands)],
+            gradient: None,
+            routine: |[x, places, _], ()| Some(x.putting(0, places, false)),
+        };
+        let [whole] = operation.on([self, &places, &values], ());
+        whole
     }
 
     /// Elements at positions along an axis, which is replaced by the axes of `positions` (i32 or i64). Out of range: zero.
@@ -226,25 +242,32 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message));
         }
         let lengths = [self, positions, rows].iter().any(|x| (0..x.0.shape.rank()).any(|axis| x.live(axis).is_some()));
-        let columns: usize = dims[axis + 1..].iter().product();
-        let (elems, count) = (self.0.shape.elems(), positions.0.shape.elems());
-        if lengths || columns >= MANY_COLUMNS || elems.saturating_mul(count) < MUCH {
+        if lengths || !self.is_put_whole(axis, positions) {
             return scattered([self, positions, rows], axis);
         }
         let operation = Operation {
             name: "scatter add",
             body: |[x, positions, rows], axis| [scattered([x, positions, rows], *axis)],
             gradient: None,
-            routine: |[x, positions, _], axis| {
-                let (dims, dtype) = (x.0.shape.dims(), x.dtype());
-                let (batch, columns) = (dims[..*axis].iter().product(), dims[axis + 1..].iter().product());
-                let (length, count) = (dims[*axis], positions.0.shape.elems());
-                let positions = positions.dtype();
-                Some(Routine::ScatterAdd(ScatterAdd { dtype, positions, batch, length, count, columns }))
-            },
+            routine: |[x, positions, _], axis| Some(x.putting(*axis, positions, true)),
         };
         let [sum] = operation.on([self, positions, rows], axis);
         sum
+    }
+
+    /// Whether there is so much to put, and of so few columns, that a routine is better at it than kernels.
+    fn is_put_whole(&self, axis: usize, positions: &Tensor) -> bool {
+        let columns: usize = self.0.shape.dims()[axis + 1..].iter().product();
+        let pairs = self.0.shape.elems().saturating_mul(positions.0.shape.elems());
+        columns < MANY_COLUMNS && pairs >= MUCH
+    }
+
+    /// The routine that puts rows at positions.
+    fn putting(&self, axis: usize, positions: &Tensor, adds: bool) -> Routine {
+        let (dims, dtype) = (self.0.shape.dims(), self.dtype());
+        let (batch, columns) = (dims[..axis].iter().product(), dims[axis + 1..].iter().product());
+        let (length, count) = (dims[axis], positions.0.shape.elems());
+        Routine::Scatter(Scatter { dtype, positions: positions.dtype(), adds, batch, length, count, columns })
     }
 
     /// `self` with `part` in place of what stands from `position` on along an axis; the other lengths are equal. `position` is

@@ -149,25 +149,72 @@ impl Tensor {
             let note = "it takes matrices of floats of one type with equally long rows, and a power above 0";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
-        self.in_single(|x| (x.unsqueeze(-2) - other.cast(x.dtype()).unsqueeze(-3)).abs().magnitude(power))
+        self.in_single(|x| {
+            let other = other.cast(x.dtype());
+            if power == 2.0 { x.euclidean(&other) } else { x.apart(&other, power) }
+        })
     }
 
-    /// What magnitudes along the last axis, which goes away, come to with this power.
+    /// Euclid's distances. What flows back is by products; both are seen from where the others are, far from which they would cancel.
     #[track_caller]
-    fn magnitude(&self, power: f64) -> Tensor {
+    fn euclidean(&self, other: &Tensor) -> Tensor {
+        let rank = self.0.shape.rank().max(other.0.shape.rank());
+        let dims = |x: &Tensor| [&vec![1; rank - x.0.shape.rank()], x.0.shape.dims()].concat();
+        let [ours, theirs] = [self, other].map(dims);
+        let leading = |dims: &[usize]| Shape::from(&dims[..rank - 2]);
+        let lengths = [self, other].iter().any(|x| (0..x.0.shape.rank()).any(|axis| x.live(axis).is_some()));
+        let batch = match leading(&ours).broadcast(&leading(&theirs)) {
+            Ok(batch) if !lengths => batch,
+            _ => return self.apart(other, 2.0),
+        };
+        let whole = |x: &Tensor, dims: &[usize]| x.expanded(&Shape::new([batch.dims(), &dims[rank - 2..]].concat()));
+        Tensor::call_with_gradient(
+            "cdist",
+            [&whole(self, &ours), &whole(other, &theirs)],
+            (),
+            |[x, other], ()| x.apart(other, 2.0),
+            |[x, other], distances, g, ()| {
+                let (zero, one) = (g.literal(0.0), g.literal(1.0));
+                let none = distances.eq(&zero);
+                let pull = zero.where_(&none, &(g / one.where_(&none, distances)));
+                let middle = other.detach().mean_keep(-2);
+                let (x, other) = (x - &middle, other - &middle);
+                let flow =
+                    |x: &Tensor, pull: &Tensor, other: &Tensor| x * pull.sum(-1).unsqueeze(-1) - pull.matmul(other);
+                [Some(flow(&x, &pull, &other)), Some(flow(&other, &pull.t(), &x))]
+            },
+        )
+    }
+
+    /// Distances by a power, one after the other.
+    #[track_caller]
+    fn apart(&self, other: &Tensor, power: f64) -> Tensor {
+        // Turned first and negated then, rows that all others are compared with are stored side by side.
+        let (apart, axis) = if self.0.shape.dims().last() <= other.0.shape.dims().iter().rev().nth(1) {
+            (self.unsqueeze(-1) + (-other.t()).unsqueeze(-3), -2)
+        } else {
+            (self.unsqueeze(-2) - other.unsqueeze(-3), -1)
+        };
+        if power == 2.0 { apart.magnitude(power, axis) } else { apart.abs().magnitude(power, axis) }
+    }
+
+    /// What magnitudes along an axis, which goes away, come to with this power.
+    #[track_caller]
+    fn magnitude(&self, power: f64, axis: isize) -> Tensor {
         if power == f64::INFINITY {
-            return self.max(-1);
+            return self.max(axis);
         }
         if power == 1.0 {
-            return self.sum(-1);
+            return self.sum(axis);
         }
-        let (power, root) = (self.literal(power), self.literal(1.0 / power));
         // At distance 0 the slope is 0, not what a root's would be.
         let (zero, one) = (self.literal(0.0), self.literal(1.0));
-        let none = self.eq(&zero);
-        let sum = zero.where_(&none, &one.where_(&none, self).pow(&power)).sum(-1);
-        let none = sum.eq(&zero);
-        zero.where_(&none, &one.where_(&none, &sum).pow(&root))
+        let pow = |x: &Tensor, power: f64| {
+            let none = x.eq(&zero);
+            zero.where_(&none, &one.where_(&none, x).powf(power))
+        };
+        let sum = if power == 2.0 { (self * self).sum(axis) } else { pow(self, power).sum(axis) };
+        pow(&sum, 1.0 / power)
     }
 
     /// What is wrong with two operands that should be vectors.

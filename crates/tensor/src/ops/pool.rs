@@ -77,12 +77,25 @@ impl Tensor {
         if let Err(mistake) = self.is_whole("adaptive pool", rank - N..rank) {
             return mistake;
         }
-        let mut pooled = self.clone();
-        for (along, parts) in sizes.into_iter().enumerate() {
+        // Parts of equal length lie apart, and are combined at once.
+        let (outer, lengths) = self.0.shape.dims().split_at(rank - N);
+        let even = |along: usize| lengths[along].is_multiple_of(sizes[along]);
+        let split = |along: usize| {
+            if even(along) { [sizes[along], lengths[along] / sizes[along]] } else { [lengths[along], 1] }
+        };
+        let apart: Vec<usize> = outer.iter().copied().chain((0..N).flat_map(split)).collect();
+        let parts: Vec<usize> = (0..N).map(|along| rank - N + 2 * along + 1).collect();
+        let length: usize = (0..N).map(|along| split(along)[1]).product();
+        let kept: Vec<usize> = outer.iter().copied().chain((0..N).map(|along| split(along)[0])).collect();
+        let mut pooled = self.reshaped(apart.into()).reduced(op, parts).reshaped(kept.into());
+        if op == ReduceOp::Sum && length > 1 {
+            pooled = &pooled / pooled.literal(length as f64);
+        }
+        for along in (0..N).filter(|along| !even(*along)) {
             if pooled.is_mistake() {
                 return pooled;
             }
-            pooled = pooled.parts_along(rank - N + along, parts, op);
+            pooled = pooled.parts_along(rank - N + along, sizes[along], op);
         }
         pooled
     }

@@ -4,7 +4,7 @@
 //! take it, and a loop on those that have not left it. A condition that compares an affine index with a value all lanes
 //! share keeps a range of lanes, which costs nothing when it is all of them.
 
-use panoply_ir::kernel::{Block, Expr, ExprId, LocalId};
+use panoply_ir::kernel::{Block, Builtin, Expr, ExprId, LocalId, Op, Space};
 use panoply_ir::{Alu, DType, Type};
 
 use super::lanes::{Sink, slot_of};
@@ -19,6 +19,9 @@ impl State<'_> {
         if self.shape(condition) == Shape::Uniform {
             return self.jump_over(condition, then, otherwise, place);
         }
+        if otherwise.is_empty() && self.is_first_of_group(condition) && self.stores_alike(then) {
+            return self.block(then, Place::Then(number));
+        }
         let outer = self.region();
         let taken = self.mask();
         let rest = self.split(condition, outer.mask, taken, !otherwise.is_empty());
@@ -31,6 +34,29 @@ impl State<'_> {
         self.emit(Instr::Enter { mask: outer.mask, if_empty: outer.end });
         self.end();
         self.forget_all();
+    }
+
+    /// Whether a condition surely holds for one lane of the region: the first of a group of which none has left.
+    fn is_first_of_group(&self, condition: ExprId) -> bool {
+        let Expr::Alu(Alu::Eq, args) = self.kernel.exprs.get(condition) else { return false };
+        let [left, right] = [0, 1].map(|at| self.kernel.exprs.get(args[at]));
+        let first = left == Expr::Builtin(Builtin::LocalId(0)) && right == Expr::Index(0);
+        let mut leaves = false;
+        if first {
+            self.kernel.walk(&mut |stmt| leaves |= matches!(stmt.op, Op::Return));
+        }
+        first && !leaves && self.region().mask == Mask::ROOT
+    }
+
+    /// Whether a block does the same on any of its lanes as on all: it stores one value at one place.
+    fn stores_alike(&self, block: &Block) -> bool {
+        block.iter().all(|stmt| match &stmt.op {
+            Op::Store { mem, index, value, .. } => {
+                let shared = matches!(self.kernel.mem(*mem).space, Space::Buffer(_));
+                shared && [index, value].into_iter().all(|id| self.shape(*id) == Shape::Uniform)
+            }
+            _ => false,
+        })
     }
 
     /// A branch that all lanes take together.

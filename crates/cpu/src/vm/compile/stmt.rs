@@ -240,7 +240,8 @@ impl State<'_> {
                 (dst, Held::Lanes(Value::of(dst)))
             }
         };
-        self.emit(Instr::Collective(Box::new(Collective { op, lane, round, identity, value, result: dst })));
+        let reduce = if let CollectiveOp::Reduce(by) = op { Some((self.ops.reduce)(by, lane, round)) } else { None };
+        self.emit(Instr::Collective(Box::new(Collective { op, lane, round, identity, reduce, value, result: dst })));
         self.bind(result, vec![held]);
     }
 

@@ -1,8 +1,7 @@
 //! Combinations over the lanes of a group, in the order that [`CollectiveOp`] and the interpreter have: reductions by
 //! halves, which is also what SIMD is good at, scans in order of the linear local id.
 
-use std::mem::MaybeUninit;
-use std::slice;
+use std::ptr;
 
 use panoply_ir::kernel::{CollectiveOp, ReduceOp};
 
@@ -41,24 +40,18 @@ impl Runner<'_> {
         let all = self.now.dense && self.now.lo == 0 && self.now.hi == items;
         let side_by_side = collective.value.step as usize == size_of::<T>();
         match collective.op {
-            CollectiveOp::Reduce(op) => {
+            CollectiveOp::Reduce(_) => {
                 let there = |lane: usize| (self.now.lo..self.now.hi).contains(&lane) && self.is_active(lane);
                 let mut copied = Vec::new();
-                let given: &[T] = if all && side_by_side {
-                    // SAFETY: the value has a lane for each work-item, and nothing changes them here.
-                    unsafe { slice::from_raw_parts(self.address(collective.value, 0).cast::<T>(), items) }
+                let given = if all && side_by_side {
+                    self.address(collective.value, 0).cast_const()
                 } else {
                     copied.extend((0..items).map(|lane| if there(lane) { read(lane) } else { so_far }));
-                    &copied
+                    copied.as_ptr().cast()
                 };
-                let total = match (op, collective.round) {
-                    (ReduceOp::Sum, Round::None) => halved(given, T::add),
-                    (ReduceOp::Prod, Round::None) => halved(given, T::mul),
-                    (ReduceOp::Max, Round::None) => halved(given, T::max),
-                    (ReduceOp::Min, Round::None) => halved(given, T::min),
-                    (op, rounding) => halved(given, |a, b| round(apply(op, a, b), rounding)),
-                };
-                write(0, total);
+                let reduce = collective.reduce.expect("a reduction has its loop");
+                // SAFETY: there is a lane for each work-item, and the result is one.
+                unsafe { reduce(items, self.address(collective.result, 0), given, ptr::null(), ptr::null()) };
             }
             CollectiveOp::InclusiveScan(op) if all && side_by_side && collective.round == Round::None => {
                 let given = self.address(collective.value, 0).cast::<T>();
@@ -109,38 +102,6 @@ unsafe fn scan<T: Copy>(given: *const T, scanned: *mut T, count: usize, mut so_f
             *scanned.add(at) = so_far;
         }
     }
-}
-
-/// The combination of lanes by halves.
-#[inline(always)]
-fn halved<T: Copy>(given: &[T], combine: impl Fn(T, T) -> T) -> T {
-    /// Lanes that need no allocation: half of what a block usually has.
-    const HALF: usize = 512;
-    let mut width = given.len().next_power_of_two() / 2;
-    if width == 0 {
-        return given[0];
-    }
-    let (mut few, mut many) = ([const { MaybeUninit::uninit() }; HALF], Vec::new());
-    let kept = match few.get_mut(..width) {
-        Some(kept) => kept,
-        None => {
-            many.resize(width, MaybeUninit::uninit());
-            &mut many
-        }
-    };
-    let (low, high) = given.split_at(width);
-    let pairs = kept.iter_mut().zip(low).zip(high);
-    pairs.for_each(|((kept, low), high)| *kept = MaybeUninit::new(combine(*low, *high)));
-    let alone = kept.iter_mut().zip(low).skip(high.len());
-    alone.for_each(|(kept, low)| *kept = MaybeUninit::new(*low));
-    // SAFETY: all of them were just given values.
-    let kept = unsafe { slice::from_raw_parts_mut(kept.as_mut_ptr().cast::<T>(), width) };
-    while width > 1 {
-        width /= 2;
-        let (low, high) = kept[..2 * width].split_at_mut(width);
-        low.iter_mut().zip(&*high).for_each(|(low, high)| *low = combine(*low, *high));
-    }
-    kept[0]
 }
 
 fn plain<T>(value: T, _: Round) -> T {

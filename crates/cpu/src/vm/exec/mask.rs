@@ -3,7 +3,7 @@
 //! A mask is a range of lanes, and bytes that say which of the range are meant unless it is dense. Its ends are always
 //! active lanes. Bytes outside the range mean nothing.
 
-use std::{ptr, slice};
+use std::ptr;
 
 use super::Runner;
 use crate::vm::ops::mask::Extent;
@@ -57,8 +57,8 @@ impl Lanes {
 enum Kept {
     Range(usize, usize),
     AllBut(usize),
-    /// The values wrap, or the block has rows: each lane must be compared.
-    EachLane,
+    /// The values wrap, or the block has rows that differ.
+    Unknown,
 }
 
 impl Runner<'_> {
@@ -140,9 +140,13 @@ impl Runner<'_> {
                     self.fill_bytes(to, lane, lane + 1, 0);
                     self.scan(to, lanes.lo, lanes.hi);
                 }
-                Kept::EachLane => {
+                Kept::Unknown => {
                     self.materialise(from, to, lanes);
-                    self.compare_each(lanes, range, self.bytes(to, 0), |byte, holds| *byte &= u8::from(holds));
+                    self.by_runs(lanes, range, |lo, hi, holds| {
+                        if !holds {
+                            self.fill_bytes(to, lo, hi, 0);
+                        }
+                    });
                     self.scan(to, lanes.lo, lanes.hi);
                 }
             },
@@ -157,20 +161,40 @@ impl Runner<'_> {
             unsafe { ptr::write_bytes(self.address(dst, lo), u8::from(holds), hi - lo) }
         };
         match self.kept(lanes, range) {
-            Kept::Range(lo, hi) => {
-                let (lo, hi) = if lo < hi { (lo, hi) } else { (lanes.lo, lanes.lo) };
-                fill(lanes.lo, lo, false);
-                fill(lo, hi, true);
-                fill(hi, lanes.hi, false);
-            }
-            Kept::AllBut(lane) => {
-                fill(lanes.lo, lanes.hi, true);
-                fill(lane, lane + 1, false);
-            }
-            Kept::EachLane => {
-                self.compare_each(lanes, range, self.address(dst, 0), |byte, holds| *byte = u8::from(holds));
-            }
+            Kept::Unknown if self.compare_plane(dst, range, fill) => {}
+            Kept::Unknown => self.by_runs(lanes, range, fill),
+            kept => kept.tell(lanes.lo, lanes.hi, fill),
         }
+    }
+
+    /// A comparison along one axis of a block with rows, which is made once for all rows or all columns; whether it was one.
+    fn compare_plane(&self, dst: Src, range: &Range, fill: impl Fn(usize, usize, bool)) -> bool {
+        let ([width, height, depth], Lanes { lo, hi, .. }) = (self.shape, self.now);
+        if depth > 1 || lo > 0 || hi < width * height {
+            return false;
+        }
+        let (base, bound) = (self.get(range.at.base), self.get(range.bound));
+        let [along, across, _] = range.at.strides.map(|stride| self.get(stride));
+        let (count, stride) = match (along, across) {
+            (0, stride) => (height, stride),
+            (stride, 0) => (width, stride),
+            _ => return false,
+        };
+        let kept = range.kept_of_run(0, count, [base, stride], bound);
+        if matches!(kept, Kept::Unknown) {
+            return false;
+        }
+        if along == 0 {
+            kept.tell(0, height, |from, to, holds| fill(from * width, to * width, holds));
+            return true;
+        }
+        kept.tell(0, width, fill);
+        let first = self.address(dst, 0);
+        for row in 1..height {
+            // SAFETY: the register has a byte for each lane, and rows are apart.
+            unsafe { ptr::copy_nonoverlapping(first, self.address(dst, row * width), width) };
+        }
+        true
     }
 
     fn narrow_by_lanes(&mut self, from: Mask, to: Mask, lanes: Lanes, value: Src, holds: bool) {
@@ -222,103 +246,36 @@ impl Runner<'_> {
         }
     }
 
-    /// Compares lane by lane and notes the outcome in the lane's byte.
-    fn compare_each(&self, lanes: Lanes, range: &Range, bytes: *mut u8, note: impl Fn(&mut u8, bool)) {
+    /// Compares run by run: from which lane on and before which one a comparison has which outcome.
+    fn by_runs(&self, lanes: Lanes, range: &Range, tell: impl Fn(usize, usize, bool)) {
         let bound = self.get(range.bound);
         self.runs(&range.at, lanes, |lane, n, first, stride| {
-            // SAFETY: the lanes have bytes, which nothing else refers to.
-            let bytes = unsafe { slice::from_raw_parts_mut(bytes.add(lane), n) };
-            for (i, byte) in bytes.iter_mut().enumerate() {
-                let index = first.wrapping_add(stride.wrapping_mul(i as u64));
-                note(byte, holds(range.compare, index, bound, range.signed));
+            match range.kept_of_run(lane, n, [first, stride], bound) {
+                Kept::Unknown => (0..n).for_each(|i| {
+                    let index = first.wrapping_add(stride.wrapping_mul(i as u64));
+                    tell(lane + i, lane + i + 1, holds(range.compare, index, bound, range.signed));
+                }),
+                kept => kept.tell(lane, lane + n, &tell),
             }
         });
     }
 
     /// What a comparison leaves, if that can be told from the ends of the range.
     fn kept(&self, lanes: Lanes, range: &Range) -> Kept {
-        let Range { at, compare, signed, .. } = *range;
-        let bound = self.get(range.bound);
-        let widen = |bits: u64| if signed { i128::from(bits as i64) } else { i128::from(bits) };
-        let limits = if signed { i128::from(i64::MIN)..=i128::from(i64::MAX) } else { 0..=i128::from(u64::MAX) };
-        let (base, bound) = (widen(self.get(at.base)), widen(bound));
-        let strides = at.strides.map(|stride| i128::from(self.get(stride) as i64));
         let Lanes { lo, hi, .. } = lanes;
-        let (least, most) = if self.flat {
-            let (a, b) = (base + strides[0] * lo as i128, base + strides[0] * (hi - 1) as i128);
-            (a.min(b), a.max(b))
-        } else {
-            let reach: [i128; 3] = std::array::from_fn(|d| strides[d] * (self.shape[d] - 1) as i128);
-            (
-                base + reach.iter().map(|reach| (*reach).min(0)).sum::<i128>(),
-                base + reach.iter().map(|reach| (*reach).max(0)).sum::<i128>(),
-            )
-        };
-        if !limits.contains(&least) || !limits.contains(&most) {
-            return Kept::EachLane;
+        let (at, bound) = (range.at, self.get(range.bound));
+        let (base, strides) = (self.get(at.base), at.strides.map(|stride| self.get(stride)));
+        if self.flat {
+            let first = base.wrapping_add(strides[0].wrapping_mul(lo as u64));
+            let wraps = strides[0] as i64 as i128 * lo as i128 + range.value(base) != range.value(first);
+            return if wraps { Kept::Unknown } else { range.kept_of_run(lo, hi - lo, [first, strides[0]], bound) };
         }
-        // Everything is a question of being below a limit, or of being one value.
-        let (limit, below) = match compare {
-            Compare::Below => (bound, true),
-            Compare::AtMost => (bound + 1, true),
-            Compare::AtLeast => (bound, false),
-            Compare::Above => (bound + 1, false),
-            Compare::Is | Compare::IsNot => return self.one(lanes, base, strides[0], [least, most], compare, bound),
-        };
-        if most < limit {
-            return if below { Kept::Range(lo, hi) } else { Kept::Range(lo, lo) };
-        }
-        if least >= limit {
-            return if below { Kept::Range(lo, lo) } else { Kept::Range(lo, hi) };
-        }
-        if !self.flat {
-            return Kept::EachLane;
-        }
-        // The stride is not 0, or one of the cases above would have held.
-        let stride = strides[0];
-        let clamp = |lane: i128| lane.clamp(lo as i128, hi as i128) as usize;
-        if stride > 0 {
-            let first_above = clamp((limit - base + stride - 1).div_euclid(stride));
-            if below { Kept::Range(lo, first_above) } else { Kept::Range(first_above, hi) }
-        } else {
-            let first_below = clamp((base - limit).div_euclid(-stride) + 1);
-            if below { Kept::Range(first_below, hi) } else { Kept::Range(lo, first_below) }
-        }
-    }
-
-    /// What is left by being, or not being, one value.
-    fn one(
-        &self,
-        lanes: Lanes,
-        base: i128,
-        stride: i128,
-        [least, most]: [i128; 2],
-        compare: Compare,
-        bound: i128,
-    ) -> Kept {
-        let Lanes { lo, hi, .. } = lanes;
-        let is = compare == Compare::Is;
-        let none = if is { Kept::Range(lo, lo) } else { Kept::Range(lo, hi) };
-        if bound < least || bound > most {
-            return none;
-        }
-        if least == most {
-            return if is { Kept::Range(lo, hi) } else { Kept::Range(lo, lo) };
-        }
-        if !self.flat {
-            return Kept::EachLane;
-        }
-        let distance = bound - base;
-        if distance % stride != 0 {
-            return none;
-        }
-        let lane = (distance / stride) as usize;
-        match (is, lane) {
-            (true, lane) => Kept::Range(lane, lane + 1),
-            (false, lane) if lane == lo => Kept::Range(lo + 1, hi),
-            (false, lane) if lane == hi - 1 => Kept::Range(lo, hi - 1),
-            (false, lane) => Kept::AllBut(lane),
-        }
+        let reach: [i128; 3] = std::array::from_fn(|d| i128::from(strides[d] as i64) * (self.shape[d] - 1) as i128);
+        let end =
+            |far: fn(i128, i128) -> i128| range.value(base) + reach.iter().map(|reach| far(*reach, 0)).sum::<i128>();
+        let ends = [end(i128::min), end(i128::max)];
+        let all = if range.fits(&ends) { range.of_all(ends, range.value(bound)) } else { None };
+        all.map_or(Kept::Unknown, |holds| if holds { Kept::Range(lo, hi) } else { Kept::Range(lo, lo) })
     }
 
     pub(super) fn minus(&mut self, from: Mask, take: Mask, to: Mask) {
@@ -355,6 +312,91 @@ impl Runner<'_> {
         }
         self.keep(*current, Lanes::default());
         self.now = Lanes::default();
+    }
+}
+
+impl Kept {
+    /// From which lane on and before which one a comparison of all from `lo` on and before `hi` has which outcome.
+    #[inline(always)]
+    fn tell(self, lo: usize, hi: usize, tell: impl Fn(usize, usize, bool)) {
+        let (from, to, within) = match self {
+            Kept::Range(from, to) if from < to => (from, to, true),
+            Kept::Range(..) => (lo, lo, true),
+            Kept::AllBut(lane) => (lane, lane + 1, false),
+            Kept::Unknown => unreachable!("it was asked before"),
+        };
+        for (from, to, holds) in [(lo, from, !within), (from, to, within), (to, hi, !within)] {
+            if from < to {
+                tell(from, to, holds);
+            }
+        }
+    }
+}
+
+impl Range {
+    fn value(&self, bits: u64) -> i128 {
+        if self.signed { i128::from(bits as i64) } else { i128::from(bits) }
+    }
+
+    /// Whether values up to these ends are what 64 bits hold of them.
+    fn fits(&self, ends: &[i128; 2]) -> bool {
+        let limits = if self.signed { i64::MIN.into()..=i64::MAX.into() } else { 0..=i128::from(u64::MAX) };
+        ends.iter().all(|end| limits.contains(end))
+    }
+
+    /// What holds for all values between two, if one thing does.
+    fn of_all(&self, [least, most]: [i128; 2], bound: i128) -> Option<bool> {
+        let same = |at_least: bool, at_most: bool| (at_least == at_most).then_some(at_least);
+        match self.compare {
+            Compare::Below => same(least < bound, most < bound),
+            Compare::AtMost => same(least <= bound, most <= bound),
+            Compare::AtLeast => same(least >= bound, most >= bound),
+            Compare::Above => same(least > bound, most > bound),
+            Compare::Is | Compare::IsNot if bound < least || bound > most => Some(self.compare == Compare::IsNot),
+            Compare::Is | Compare::IsNot => (least == most).then_some(self.compare == Compare::Is),
+        }
+    }
+
+    /// What a comparison leaves of `n` lanes from one on, whose values begin with one and are a distance apart.
+    #[inline(always)]
+    fn kept_of_run(&self, lo: usize, n: usize, [first, stride]: [u64; 2], bound: u64) -> Kept {
+        let (hi, first, stride, bound) = (lo + n, self.value(first), i128::from(stride as i64), self.value(bound));
+        let last = first + stride * (n - 1) as i128;
+        let ends = [first.min(last), first.max(last)];
+        let none = Kept::Range(lo, lo);
+        if !self.fits(&ends) {
+            return Kept::Unknown;
+        }
+        if let Some(holds) = self.of_all(ends, bound) {
+            return if holds { Kept::Range(lo, hi) } else { none };
+        }
+        // The stride is not 0, or the same would hold for all.
+        let steps = |distance: i128| if stride == 1 { distance } else { distance.div_euclid(stride.abs()) };
+        let lane = |steps: i128| lo + steps.clamp(0, n as i128) as usize;
+        let (limit, below) = match self.compare {
+            Compare::Below => (bound, true),
+            Compare::AtMost => (bound + 1, true),
+            Compare::AtLeast => (bound, false),
+            Compare::Above => (bound + 1, false),
+            Compare::Is | Compare::IsNot => {
+                let is = self.compare == Compare::Is;
+                let at = lane((bound - first) / stride);
+                return match ((bound - first) % stride == 0, is) {
+                    (false, true) => none,
+                    (false, false) => Kept::Range(lo, hi),
+                    (true, true) => Kept::Range(at, at + 1),
+                    (true, false) => Kept::AllBut(at),
+                };
+            }
+        };
+        // Everything else is a question of being below a limit.
+        if stride > 0 {
+            let first_above = lane(steps(limit - first + stride - 1));
+            if below { Kept::Range(lo, first_above) } else { Kept::Range(first_above, hi) }
+        } else {
+            let first_below = lane(steps(first - limit) + 1);
+            if below { Kept::Range(first_below, hi) } else { Kept::Range(lo, first_below) }
+        }
     }
 }
 

@@ -1,14 +1,70 @@
 //! Loops that change the type of lanes.
 
 use std::marker::PhantomData;
+use std::slice;
 
 use super::half;
 use super::loops::{Unary, V};
-use crate::vm::isa::{Machine, VecFn};
+use crate::vm::isa::{Body, Machine, VecFn};
 use crate::vm::lane::{Lane, Round};
 
 /// Rust's `as`.
 struct As<A, R>(PhantomData<(A, R)>);
+
+/// A conversion of one lane as Rust's `as`.
+trait To<R>: Copy {
+    fn to(self) -> R;
+}
+
+macro_rules! as_is {
+    ($($a:ident => $($r:ident)*;)*) => {$($(
+        impl To<$r> for $a {
+            #[inline(always)]
+            fn to(self) -> $r {
+                self as $r
+            }
+        }
+    )*)*};
+}
+
+as_is! {
+    i8 => u16 u32 u64 f32 f64;
+    i16 => u8 u32 u64 f32 f64;
+    i32 => u8 u16 u64 f32 f64;
+    i64 => u8 u16 u32 f32 f64;
+    u8 => u16 u32 u64 f32 f64;
+    u16 => u8 u32 u64 f32 f64;
+    u32 => u8 u16 u64 f32 f64;
+    u64 => u8 u16 u32 f32 f64;
+    f32 => f64;
+    f64 => f32;
+}
+
+/// Of a float `as` an integer LLVM makes code for each lane; of comparisons and a conversion that cannot fail, vectors.
+macro_rules! within {
+    ($($a:ident => $($r:ident $largest:expr)*;)*) => {$($(
+        impl To<$r> for $a {
+            #[inline(always)]
+            fn to(self) -> $r {
+                /// The largest that is an integer of the type.
+                const LARGEST: $a = $largest;
+                let number = if self.is_nan() { 0.0 } else { self };
+                let number = if number < $r::MIN as $a { $r::MIN as $a } else { number };
+                let within = if number > LARGEST { LARGEST } else { number };
+                // SAFETY: it lies between the smallest and the largest.
+                let integer: $r = unsafe { within.to_int_unchecked() };
+                if number > LARGEST { $r::MAX } else { integer }
+            }
+        }
+    )*)*};
+}
+
+within! {
+    f32 => i8 127.0 i16 32767.0 i32 2_147_483_520.0 i64 9_223_371_487_098_961_920.0
+        u8 255.0 u16 65535.0 u32 4_294_967_040.0 u64 18_446_742_974_197_923_840.0;
+    f64 => i8 127.0 i16 32767.0 i32 2_147_483_647.0 i64 9_223_372_036_854_774_784.0
+        u8 255.0 u16 65535.0 u32 4_294_967_295.0 u64 18_446_744_073_709_549_568.0;
+}
 
 macro_rules! casts {
     ($($a:ident => $($r:ident)*;)*) => {
@@ -18,7 +74,7 @@ macro_rules! casts {
                 type R = $r;
                 #[inline(always)]
                 fn apply<M: Machine>(a: $a) -> $r {
-                    a as $r
+                    a.to()
                 }
             }
         )*)*
@@ -70,19 +126,38 @@ macro_rules! conversions {
 }
 
 conversions! {
-    RoundF16 |a: f32| -> f32 { half::f16_to_f32(half::f32_to_f16(a)) }
     RoundBf16 |a: f32| -> f32 { half::bf16_to_f32(half::f32_to_bf16(a)) }
-    WidenF16 |a: u16| -> f32 { half::f16_to_f32(a) }
     WidenBf16 |a: u16| -> f32 { half::bf16_to_f32(a) }
-    NarrowF16 |a: f32| -> u16 { half::f32_to_f16(a) }
     NarrowBf16 |a: f32| -> u16 { half::f32_to_bf16(a) }
+}
+
+macro_rules! conversions_of_f16 {
+    ($($name:ident $from:ty => $to:ty, $run:ident;)*) => {$(
+        struct $name;
+        impl Body for $name {
+            #[inline(always)]
+            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+                // SAFETY: the caller promises `n` aligned lanes on both sides that do not overlap.
+                let (from, to) = unsafe {
+                    (slice::from_raw_parts(a.cast::<$from>(), n), slice::from_raw_parts_mut(dst.cast::<$to>(), n))
+                };
+                half::$run::<M>(from, to);
+            }
+        }
+    )*};
+}
+
+conversions_of_f16! {
+    RoundF16 f32 => f32, round_f16;
+    WidenF16 u16 => f32, widen_f16;
+    NarrowF16 f32 => u16, narrow_f16;
 }
 
 /// Rounds f32 lanes to a narrower type, leaving them f32.
 pub fn round<M: Machine>(to: Round) -> Option<VecFn> {
     match to {
         Round::None => None,
-        Round::F16 => Some(M::compile::<V<RoundF16>>()),
+        Round::F16 => Some(M::compile::<RoundF16>()),
         Round::BF16 => Some(M::compile::<V<RoundBf16>>()),
     }
 }
@@ -91,7 +166,7 @@ pub fn round<M: Machine>(to: Round) -> Option<VecFn> {
 pub fn widen<M: Machine>(from: Round) -> Option<VecFn> {
     match from {
         Round::None => None,
-        Round::F16 => Some(M::compile::<V<WidenF16>>()),
+        Round::F16 => Some(M::compile::<WidenF16>()),
         Round::BF16 => Some(M::compile::<V<WidenBf16>>()),
     }
 }
@@ -100,7 +175,30 @@ pub fn widen<M: Machine>(from: Round) -> Option<VecFn> {
 pub fn narrow<M: Machine>(to: Round) -> Option<VecFn> {
     match to {
         Round::None => None,
-        Round::F16 => Some(M::compile::<V<NarrowF16>>()),
+        Round::F16 => Some(M::compile::<NarrowF16>()),
         Round::BF16 => Some(M::compile::<V<NarrowBf16>>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::To;
+
+    #[test]
+    fn floats_become_integers_as_in_rust() {
+        macro_rules! check {
+            ($a:ident: $($r:ident)*) => {
+                let ends = [0.0, -0.0, 0.5, -0.9, 1e30, -1e30, $a::MAX, $a::MIN, $a::INFINITY, $a::NEG_INFINITY, $a::NAN];
+                let powers = (0..70).flat_map(|power| {
+                    let x = $a::powi(2.0, power);
+                    [x, x.next_down(), x.next_up(), x - 1.0, -x, -x.next_down(), -x.next_up(), 1.0 - x]
+                });
+                for x in ends.into_iter().chain(powers) {
+                    $(assert_eq!(To::<$r>::to(x), x as $r, "{x} as {}", stringify!($r));)*
+                }
+            };
+        }
+        check!(f32: i8 i16 i32 i64 u8 u16 u32 u64);
+        check!(f64: i8 i16 i32 i64 u8 u16 u32 u64);
     }
 }

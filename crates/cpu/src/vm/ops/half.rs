@@ -1,4 +1,7 @@
-//! f16 and bf16 in terms of f32 bits, free of branches so that loops over them are vectorised.
+//! f16 and bf16 in terms of f32 bits, free of branches so that loops over them are vectorised, and f16 by the instructions that
+//! machines have for it. Those change some bits of NaNs, which are therefore left to the others: every machine has the same answers.
+
+use crate::vm::isa::Machine;
 
 /// The value of an f16. Exact.
 #[inline(always)]
@@ -44,6 +47,89 @@ pub fn f32_to_bf16(value: f32) -> u16 {
     (if bits & 0x7fff_ffff > 0xff << 23 { nan } else { rounded }) as u16
 }
 
+macro_rules! in_vectors {
+    ($($(#[$doc:meta])* $name:ident: $from:ty => $to:ty, $one:expr;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name<M: Machine>(from: &[$from], to: &mut [$to]) {
+            let one: fn($from) -> $to = $one;
+            let mut done = 0;
+            #[cfg(target_arch = "x86_64")]
+            while M::HALVES > 0 && done + M::HALVES <= from.len() {
+                let (from, to) = (&from[done..][..M::HALVES], &mut to[done..][..M::HALVES]);
+                // SAFETY: as many lanes as the machine converts at once lie on both sides, and it can.
+                if !unsafe { x86::$name::<M>(from.as_ptr(), to.as_mut_ptr()) } {
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to = one(*from));
+                }
+                done += M::HALVES;
+            }
+            to[done..].iter_mut().zip(&from[done..]).for_each(|(to, from)| *to = one(*from));
+        }
+    )*};
+}
+
+in_vectors! {
+    /// [`f16_to_f32`] of all lanes.
+    widen_f16: u16 => f32, f16_to_f32;
+    /// [`f32_to_f16`] of all lanes.
+    narrow_f16: f32 => u16, f32_to_f16;
+    /// The nearest f16 of all lanes, as f32.
+    round_f16: f32 => f32, |value| f16_to_f32(f32_to_f16(value));
+}
+
+/// As many lanes as a machine converts at once, in its own instructions. False, with nothing said of the result, if one is NaN.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use crate::vm::isa::Machine;
+
+    const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
+
+    /// # Safety
+    /// The machine has the instructions, and as many lanes lie on both sides.
+    #[inline(always)]
+    pub unsafe fn widen_f16<M: Machine>(from: *const u16, to: *mut f32) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if M::HALVES == 16 {
+                let wide = _mm512_cvtph_ps(_mm256_loadu_si256(from.cast()));
+                _mm512_storeu_ps(to, wide);
+                return _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide) == 0;
+            }
+            let wide = _mm256_cvtph_ps(_mm_loadu_si128(from.cast()));
+            _mm256_storeu_ps(to, wide);
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(wide, wide)) == 0
+        }
+    }
+
+    /// # Safety
+    /// As [`widen_f16`].
+    #[inline(always)]
+    pub unsafe fn narrow_f16<M: Machine>(from: *const f32, to: *mut u16) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if M::HALVES == 16 {
+                let wide = _mm512_loadu_ps(from);
+                _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<NEAREST>(wide));
+                return _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide) == 0;
+            }
+            let wide = _mm256_loadu_ps(from);
+            _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<NEAREST>(wide));
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(wide, wide)) == 0
+        }
+    }
+
+    /// # Safety
+    /// As [`widen_f16`].
+    #[inline(always)]
+    pub unsafe fn round_f16<M: Machine>(from: *const f32, to: *mut f32) -> bool {
+        let mut narrow = [0; 16];
+        // SAFETY: the caller's promise, and there are at most 16.
+        unsafe { narrow_f16::<M>(from, narrow.as_mut_ptr()) && widen_f16::<M>(narrow.as_ptr(), to) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use panoply_ir::{bf16, f16};
@@ -85,6 +171,37 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_machine_converts_alike() {
+        use crate::vm::isa::Isa;
+        use crate::vm::lane::Round;
+        use crate::vm::ops::Ops;
+
+        // Numbers near every f16, NaNs of every kind among them, in vectors of their own and beside numbers.
+        let halves: Vec<u16> = (0..=u16::MAX).chain((0..=u16::MAX).map(|i| i.wrapping_mul(40_503))).collect();
+        let near = |bits: &u16| f16_to_f32(*bits).to_bits().wrapping_add(u32::from(*bits) % 0x3001);
+        let wide: Vec<f32> = halves.iter().map(|bits| f32::from_bits(near(bits))).collect();
+        for isa in Isa::available() {
+            let ops = Ops::of(isa);
+            let [widen, narrow, round] = [ops.widen, ops.narrow, ops.round].map(|f| f(Round::F16).expect("a loop"));
+            let (mut widened, mut narrowed) = (vec![0u32; halves.len()], vec![0u16; halves.len()]);
+            let mut rounded = vec![0u32; halves.len()];
+            let (n, none) = (halves.len(), std::ptr::null());
+            // SAFETY: all have as many lanes.
+            unsafe {
+                widen(n, widened.as_mut_ptr().cast(), halves.as_ptr().cast(), none, none);
+                narrow(n, narrowed.as_mut_ptr().cast(), wide.as_ptr().cast(), none, none);
+                round(n, rounded.as_mut_ptr().cast(), wide.as_ptr().cast(), none, none);
+            }
+            for at in 0..n {
+                assert_eq!(widened[at], f16_to_f32(halves[at]).to_bits(), "{isa}: {:#x}", halves[at]);
+                let narrow = f32_to_f16(wide[at]);
+                assert_eq!(narrowed[at], narrow, "{isa}: {:#x}", wide[at].to_bits());
+                assert_eq!(rounded[at], f16_to_f32(narrow).to_bits(), "{isa}: {:#x}", wide[at].to_bits());
             }
         }
     }

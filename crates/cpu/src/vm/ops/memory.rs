@@ -166,6 +166,12 @@ impl<T: Word> Body for Collect<T> {
                     let rows = dst.chunks_exact_mut(width).enumerate();
                     rows.for_each(|(row, out)| copy_lanes(out, slice::from_raw_parts(first(row), width), nothing));
                 }
+                (_, -1) => {
+                    for (row, out) in dst.chunks_exact_mut(width).enumerate() {
+                        let from = slice::from_raw_parts(first(row).wrapping_sub(width - 1), width);
+                        out.iter_mut().zip(from.iter().rev()).for_each(|(out, from)| *out = *from);
+                    }
+                }
                 _ => {
                     for (row, out) in dst.chunks_exact_mut(width).enumerate() {
                         let from = first(row);

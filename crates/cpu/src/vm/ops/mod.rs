@@ -1,7 +1,7 @@
 //! The loops of the vector machine: each written once, compiled for every instruction set.
 //!
 //! In reading order: [`number`] (what an operation means for one lane), [`half`] (16-bit floats), [`loops`] (all lanes,
-//! by the way the operands come), [`quotient`], [`alu`], [`pair`], [`convert`], [`memory`] and [`mask`] (the tables).
+//! by the way the operands come), [`quotient`], [`alu`], [`pair`], [`convert`], [`memory`], [`mask`] and [`reduce`] (the tables).
 
 pub mod alu;
 pub mod convert;
@@ -12,8 +12,10 @@ pub mod memory;
 pub mod number;
 pub mod pair;
 mod quotient;
+pub mod reduce;
 
 use panoply_ir::Alu;
+use panoply_ir::kernel::ReduceOp;
 
 use self::alu::Mode;
 use self::mask::Combine;
@@ -47,6 +49,8 @@ pub struct Ops {
     pub mask: fn(Combine) -> VecFn,
     /// The loop that finds where a mask holds.
     pub extent: fn() -> VecFn,
+    /// Loops that combine lanes into one, rounding each result.
+    pub reduce: fn(ReduceOp, Lane, Round) -> VecFn,
 }
 
 impl Ops {
@@ -63,6 +67,7 @@ impl Ops {
             iota: memory::iota::<M>,
             mask: mask::find::<M>,
             extent: mask::extent::<M>,
+            reduce: reduce::find::<M>,
         }
     }
 
