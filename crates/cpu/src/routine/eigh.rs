@@ -127,22 +127,37 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
         for (at, from) in order.iter().enumerate() {
             *values.at(0).cast::<T>().add(at) = T::of(diagonal[*from] / scale);
         }
-        // Both are free again: the columns that are turned back take their place.
+        // What the matrix was in is free again.
         let columns = Panels::<T>::new(matrix.at(0, 0), size, size);
-        columns.each(pool, 0..columns.count(), |panel| {
-            simd::run(
-                isa,
-                Columns { from: turned, order: &order[columns.columns(panel)], size, to: columns.at(panel, 0) },
-            );
-            for of in 0..reflections.count() {
-                let (vectors, together) = (reflections.at(of, 0).cast_const(), together.at(of, 0).cast_const());
-                let rows = reflections.columns(of).end;
-                simd::run(isa, Turn { vectors, together, rows, target: columns.at(panel, 0), backwards: false });
-            }
-        });
+        turned_back(pool, isa, [&reflections, &together, &columns], turned, &order);
         columns.store(pool, vectors);
     }
     true
+}
+
+/// The columns that reflections make of rows in an order.
+///
+/// # Safety
+/// The instruction set is available; all are as large as the matrix.
+unsafe fn turned_back<T: Real>(
+    pool: &Pool,
+    isa: Isa,
+    [reflections, together, columns]: [&Panels<T>; 3],
+    from: Rows<T>,
+    order: &[usize],
+) {
+    columns.each(pool, 0..columns.count(), |panel| {
+        let target = columns.at(panel, 0);
+        // SAFETY: the caller's promise; panels are apart.
+        unsafe {
+            simd::run(isa, Columns { from, order: &order[columns.columns(panel)], size: order.len(), to: target });
+            for of in 0..reflections.count() {
+                let (vectors, together) = (reflections.at(of, 0).cast_const(), together.at(of, 0).cast_const());
+                let rows = reflections.columns(of).end;
+                simd::run(isa, Turn { vectors, together, rows, target, backwards: false });
+            }
+        }
+    });
 }
 
 /// The largest magnitude, NaN if something is no finite number.

@@ -5,6 +5,7 @@
 //! Cuppen's Divide and Conquer Algorithm, 1994, for what stays.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use panoply_ir::DType;
 use panoply_ir::routine::{Gemm, Layout};
@@ -32,60 +33,83 @@ pub unsafe fn vectors<T: Real>(
     beside: &mut [f64],
 ) -> Option<Vec<usize>> {
     let size = diagonal.len();
-    let mut depth = 0;
-    while (size >> depth) + usize::from(size & ((1 << depth) - 1) != 0) > LEAF {
-        depth += 1;
-    }
+    let depth = (0..).find(|depth| size.div_ceil(1 << depth) <= LEAF).expect("halves end");
     let bound = |part: usize, depth: u32| (part * size) >> depth;
     let torn: Vec<f64> = beside.to_vec();
     for at in (1..1 << depth).map(|part| bound(part, depth)) {
         diagonal[at - 1] -= torn[at - 1].abs();
         diagonal[at] -= torn[at - 1].abs();
     }
-    let numbers = [diagonal.as_mut_ptr(), beside.as_mut_ptr()].map(|start| Shared(start.cast()));
-    let part = |of: Shared, range: Range<usize>| {
-        let start = of.at(range.start * size_of::<f64>()).cast::<f64>();
-        // SAFETY: the range is of a vector as long as the matrix, and no other thread has it.
-        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
-    };
-    let mut found = vec![false; 1 << depth];
-    let all_found = Shared(found.as_mut_ptr().cast());
-    in_numbers(pool, 1 << depth, size * LEAF * LEAF, |leaf| {
-        let rows = bound(leaf, depth)..bound(leaf + 1, depth);
-        for row in rows.clone() {
-            // SAFETY: the caller's promise; leaves are apart.
-            unsafe { std::slice::from_raw_parts_mut(vectors.at(row, 0), size) }.fill(T::default());
-        }
-        let [diagonal, beside] = numbers.map(|of| part(of, rows.clone()));
-        // SAFETY: as above; each leaf has a place of its own to say whether it succeeded.
-        unsafe {
-            let found = &mut *all_found.at(leaf).cast::<bool>();
-            simd::run(isa, Leaf { diagonal, beside, vectors: vectors.from(rows.start, rows.start), found });
-        }
-    });
+    let leaf = |leaf: usize| bound(leaf, depth)..bound(leaf + 1, depth);
+    // SAFETY: the caller's promise; leaves are apart.
+    unsafe { leaves(pool, isa, vectors, [&mut *diagonal, beside], 1 << depth, leaf) }.then_some(())?;
+    let values = Numbers(Shared(diagonal.as_mut_ptr().cast()));
     for depth in (0..depth).rev() {
-        let count = 1 << depth;
         let merge = |number: usize| {
             let rows = bound(number, depth)..bound(number + 1, depth);
             let split = bound(2 * number + 1, depth + 1) - rows.start;
-            let merge = Merge {
-                pool,
-                isa,
-                split,
-                torn: torn[rows.start + split - 1],
-                values: part(numbers[0], rows.clone()),
-                vectors: vectors.from(rows.start, rows.start),
-                gathered: gathered.at(rows.start, 0),
-                shares: shares.from(rows.start, 0),
-            };
+            let (torn, start) = (torn[rows.start + split - 1], rows.start);
+            let (vectors, shares) = (vectors.from(start, start), shares.from(start, 0));
             // SAFETY: the caller's promise; parts are apart.
-            unsafe { merge.run() };
+            unsafe {
+                let values = values.part(rows);
+                Merge { pool, isa, split, torn, values, vectors, gathered: gathered.at(start, 0), shares }.run();
+            }
         };
+        let count = 1 << depth;
         if count < pool.threads() { (0..count).for_each(merge) } else { in_numbers(pool, count, PARALLEL_FLOPS, merge) }
     }
     let mut order: Vec<usize> = (0..size).collect();
     order.sort_by(|a, b| diagonal[*a].total_cmp(&diagonal[*b]));
-    found.iter().all(|found| *found).then_some(order)
+    Some(order)
+}
+
+/// The vectors of so many leaves, zeros beside them; whether all were found.
+///
+/// # Safety
+/// As [`vectors`]; leaves are apart.
+unsafe fn leaves<T: Real>(
+    pool: &Pool,
+    isa: Isa,
+    vectors: Rows<T>,
+    numbers: [&mut [f64]; 2],
+    count: usize,
+    leaf: impl Fn(usize) -> Range<usize> + Sync,
+) -> bool {
+    let size = numbers[0].len();
+    let missing = AtomicBool::new(false);
+    let numbers = numbers.map(|of| Numbers(Shared(of.as_mut_ptr().cast())));
+    in_numbers(pool, count, size * LEAF * LEAF, |number| {
+        let rows = leaf(number);
+        let mut found = false;
+        // SAFETY: the caller's promise.
+        unsafe {
+            for row in rows.clone() {
+                std::slice::from_raw_parts_mut(vectors.at(row, 0), size).fill(T::default());
+            }
+            let [diagonal, beside] = numbers.map(|of| of.part(rows.clone()));
+            let vectors = vectors.from(rows.start, rows.start);
+            simd::run(isa, Leaf { diagonal, beside, vectors, found: &mut found });
+        }
+        missing.fetch_or(!found, Ordering::Relaxed);
+    });
+    !missing.into_inner()
+}
+
+/// Numbers of which threads have parts.
+#[derive(Clone, Copy)]
+struct Numbers(Shared);
+
+impl Numbers {
+    /// A part.
+    ///
+    /// # Safety
+    /// There are as many numbers, and nobody else uses these.
+    unsafe fn part<'a>(self, range: Range<usize>) -> &'a mut [f64] {
+        let start = self.0.at(range.start * size_of::<f64>()).cast::<f64>();
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(start, range.len()) }
+    }
 }
 
 /// Two neighbouring parts of which the vectors are known.
@@ -205,23 +229,23 @@ impl<T: Real> Merge<'_, T> {
         let (count, isa) = (poles.len(), self.isa);
         let weights: Vec<f64> = z.iter().map(|z| z * z).collect();
         let (mut origins, mut distances) = (vec![0.0; count], vec![0.0; count]);
-        let places = [&mut origins[..], &mut distances, z].map(|of| Shared(of.as_mut_ptr().cast()));
+        let places = [&mut origins[..], &mut distances, z].map(|of| Numbers(Shared(of.as_mut_ptr().cast())));
         let range = |number: usize| number * ROOTS..count.min((number + 1) * ROOTS);
-        // SAFETY: ranges are apart and within as many numbers.
-        let part = |of: Shared, range: Range<usize>| unsafe {
-            std::slice::from_raw_parts_mut(of.at(range.start * size_of::<f64>()).cast::<f64>(), range.len())
-        };
         in_numbers(self.pool, count.div_ceil(ROOTS), 32 * count * count, |number| {
-            let [origins, distances] = [0, 1].map(|of| part(places[of], range(number)));
-            let find = Find { of: Secular { poles, weights: &weights }, first: number * ROOTS, origins, distances };
-            // SAFETY: the caller's promise.
-            unsafe { simd::run(isa, find) };
+            // SAFETY: the caller's promise; ranges are apart.
+            unsafe {
+                let [origins, distances] = [0, 1].map(|of| places[of].part(range(number)));
+                let of = Secular { poles, weights: &weights };
+                simd::run(isa, Find { of, first: number * ROOTS, origins, distances });
+            }
         });
         let roots = Roots { origins: &origins, distances: &distances };
         in_numbers(self.pool, count.div_ceil(ROOTS), 8 * count * count, |number| {
-            let exact = Exact { poles, roots, first: number * ROOTS, z: part(places[2], range(number)) };
-            // SAFETY: the caller's promise.
-            unsafe { simd::run(isa, exact) };
+            // SAFETY: as above.
+            unsafe {
+                let z = places[2].part(range(number));
+                simd::run(isa, Exact { poles, roots, first: number * ROOTS, z });
+            }
         });
         [origins, distances]
     }
