@@ -32,7 +32,8 @@ pub(crate) fn kernels(
         Routine::AttentionGradient(of) => attention::gradient(of, results, target, accuracy).map(Vec::from),
         Routine::Gemm(_) | Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => None,
         Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
-        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => None,
+        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => None,
+        Routine::Qr(_) | Routine::Eigh(_) => None,
     }
 }
 

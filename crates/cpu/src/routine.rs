@@ -2,6 +2,7 @@
 
 mod attention;
 mod conv;
+mod eigh;
 mod factor;
 mod format;
 mod gemm;
@@ -9,6 +10,7 @@ mod lu;
 mod panel;
 mod pool;
 mod qr;
+mod reflections;
 mod scatter;
 mod sort;
 mod tile;
@@ -57,6 +59,7 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::Cholesky(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Lu(of) => is_whole(of.dtype) && of.size <= i32::MAX as usize && !routine.is_empty(),
         Routine::Qr(of) => is_whole(of.dtype) && of.columns <= of.rows && !routine.is_empty(),
+        Routine::Eigh(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Scatter(of) => {
             let at = matches!(of.positions, DType::I32 | DType::I64);
             at && putter(of).is_some() && !routine.is_empty()
@@ -120,7 +123,8 @@ pub fn can_end(routine: &Routine) -> bool {
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
         Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => false,
-        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
+        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
+        Routine::Qr(_) | Routine::Eigh(_) => false,
     }
 }
 
@@ -142,7 +146,8 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
         Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => false,
-        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
+        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
+        Routine::Qr(_) | Routine::Eigh(_) => false,
     };
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
 }
@@ -206,6 +211,8 @@ pub unsafe fn run_through(
             Routine::Lu(of) => lu::lu::<f32>(pool, isa, of, buffers),
             Routine::Qr(of) if of.dtype == DType::F64 => qr::qr::<f64>(pool, isa, of, buffers),
             Routine::Qr(of) => qr::qr::<f32>(pool, isa, of, buffers),
+            Routine::Eigh(of) if of.dtype == DType::F64 => eigh::eigh::<f64>(pool, isa, of, buffers),
+            Routine::Eigh(of) => eigh::eigh::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
             Routine::Scatter(of) => putter(of).expect("only what is offered is run")(pool, of, buffers),
         }

@@ -29,6 +29,9 @@ pub trait Real: Number + PartialOrd {
     /// The number nearest to this.
     fn of(value: f64) -> Self;
 
+    /// The same number.
+    fn wide(self) -> f64;
+
     /// Their difference.
     fn sub(a: Self, b: Self) -> Self;
 
@@ -67,6 +70,11 @@ macro_rules! real {
             #[inline(always)]
             fn of(value: f64) -> $ty {
                 value as $ty
+            }
+
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                self.into()
             }
 
             #[inline(always)]

@@ -35,6 +35,8 @@ pub fn of(routine: &Routine) -> Option<u64> {
             let square = times(&[4, of.batch, of.columns, of.columns])?;
             square.checked_mul((3 * of.rows).saturating_sub(of.columns) as u64).map(|sum| sum / 3)
         }
+        // A tridiagonal matrix of it, 4/3 · size³, the vectors of that, about as many, and what the reflections make of them, 2 · size³.
+        Routine::Eigh(of) => times(&[14, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
     }
 }

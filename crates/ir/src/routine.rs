@@ -19,7 +19,7 @@ use std::fmt;
 pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
-pub use factor::{Cholesky, Lu, Qr, Triangular};
+pub use factor::{Cholesky, Eigh, Lu, Qr, Triangular};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
 pub use scatter::Scatter;
@@ -58,6 +58,8 @@ pub enum Routine {
     Lu(Lu),
     /// Orthonormal columns by Householder's reflections. Buffers: matrix (In), its Q (Out).
     Qr(Qr),
+    /// Eigenvectors and eigenvalues of symmetric matrices. Buffers: matrix (In); vectors, values (Out).
+    Eigh(Eigh),
     /// Rows put at positions. Buffers: array, positions, rows (In), output (Out).
     Scatter(Scatter),
 }
@@ -101,6 +103,7 @@ impl Routine {
             Routine::Cholesky(_) => "cholesky",
             Routine::Lu(_) => "lu",
             Routine::Qr(_) => "qr",
+            Routine::Eigh(_) => "eigh",
             Routine::Scatter(_) => "scatter",
         }
     }
@@ -111,7 +114,8 @@ impl Routine {
             Routine::Gemm(gemm) => gemm.dtype.is_float(),
             Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
             Routine::Attention(_) | Routine::AttentionGradient(_) => true,
-            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => true,
+            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
+            Routine::Qr(_) | Routine::Eigh(_) => true,
             Routine::Scatter(of) => of.adds && of.dtype.is_float(),
             Routine::Sort(_) => false,
         }
@@ -133,6 +137,7 @@ impl Routine {
             Routine::Cholesky(of) => of.operand(at),
             Routine::Lu(of) => of.operand(at),
             Routine::Qr(of) => of.operand(at),
+            Routine::Eigh(of) => of.operand(at),
             Routine::Scatter(of) => of.operand(at),
         })
     }
@@ -150,7 +155,8 @@ impl Routine {
         };
         let widened = match *self {
             Routine::Gemm(_) | Routine::Sort(_) | Routine::Scatter(_) => return None,
-            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => return None,
+            Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => return None,
+            Routine::Qr(_) | Routine::Eigh(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
             Routine::ConvFilters(of) => Routine::ConvFilters(conv(of)),
@@ -180,6 +186,7 @@ impl fmt::Display for Routine {
             Routine::Cholesky(of) => of.fmt(f),
             Routine::Lu(of) => of.fmt(f),
             Routine::Qr(of) => of.fmt(f),
+            Routine::Eigh(of) => of.fmt(f),
             Routine::Scatter(of) => of.fmt(f),
         }
     }

@@ -178,6 +178,39 @@ fn reflections_neither_overflow_nor_vanish() {
     });
 }
 
+/// By Leibniz' sum over all orders of the rows.
+#[test]
+fn determinants_have_the_sign_of_the_order_of_their_rows() {
+    fn expanded(a: &[f64], n: usize) -> f64 {
+        if n == 0 {
+            return 1.0;
+        }
+        let minor = |c: usize| (n..n * n).filter(|at| at % n != c).map(|at| a[at]).collect::<Vec<f64>>();
+        (0..n).map(|c| if c % 2 == 0 { a[c] } else { -a[c] } * expanded(&minor(c), n - 1)).sum()
+    }
+    on_cpu(|| {
+        for n in [1, 2, 3, 4, 6] {
+            let a = random(&[5, n, n]).cast(DType::F64);
+            let want: Vec<f64> = a.to_vec::<f64>().unwrap().chunks_exact(n * n).map(|a| expanded(a, n)).collect();
+            let (sign, logarithm) = a.slogdet();
+            let (sign, logarithm) = (sign.to_vec::<f64>().unwrap(), logarithm.to_vec::<f64>().unwrap());
+            for (at, have) in a.determinant().to_vec::<f64>().unwrap().into_iter().enumerate() {
+                let want = want[at];
+                assert!((have - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {have} for {want}");
+                let again = sign[at] * logarithm[at].exp();
+                assert!((again - want).abs() <= 1e-12 * want.abs().max(1.0), "{n}: {again} for {want}");
+            }
+        }
+        // Every row one place down: n - 1 changes of places.
+        for n in [2, 33, 100] {
+            let rows = Tensor::eye(n, DType::F32);
+            let moved = Tensor::concat([rows.narrow(0, 1, n - 1), rows.narrow(0, 0, 1)], 0);
+            assert_eq!(moved.determinant().item().unwrap(), if n % 2 == 0 { -1.0 } else { 1.0 }, "{n}");
+        }
+        assert_eq!(Tensor::zeros([3, 3], DType::F32).determinant().item().unwrap(), 0.0);
+    });
+}
+
 type Loss = fn(&Tensor) -> Tensor;
 
 /// The second derivative along a direction by differences of the first, in f64.
@@ -186,7 +219,8 @@ fn gradients_have_gradients() {
     on_cpu(|| {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed(8).normal([4, 4]).cast(DType::F64);
-        let losses: [(&str, Loss); 6] = [
+        let losses: [(&str, Loss); 7] = [
+            ("determinant", |x| x.determinant().sin().sum(..) + x.slogdet().1.exp().sum(..)),
             ("eigenvalues", |x| (x + x.t()).eigh().0.exp().sum(..)),
             ("eigenvectors", |x| {
                 let (values, vectors) = (x + x.t()).eigh();

@@ -2,13 +2,13 @@
 //! behind it by three products. The product of all reflections is made the same way from the end. Each panel stands in scratch memory by
 //! itself, a few vectors wide, so that threads share nothing but what they read.
 //!
-//! Source: Schreiber and Van Loan, A Storage-Efficient WY Representation for Products of Householder Transformations, 1989; Joffrain,
-//! Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
+//! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, section 5.2.
 
 use panoply_ir::routine::Qr;
 
 use super::Shared;
-use super::panel::{PANEL, Panels, each_matrix, subtract};
+use super::panel::{PANEL, Panels, each_matrix};
+use super::reflections::{Together, Turn, across};
 use super::tile::Product;
 use crate::pool::Pool;
 use crate::simd::{self, Real, Task};
@@ -120,8 +120,7 @@ struct Reflect<T> {
     panel: *mut T,
     rows: usize,
     count: usize,
-    /// With V of all vectors, minus the inverse of L, ones on the diagonal and Vᵀ·V below: the first reflection and then the others are
-    /// I - V·L⁻¹·Vᵀ, the last one first I - V·L⁻ᵀ·Vᵀ.
+    /// As [`Together`] makes it.
     together: *mut T,
 }
 
@@ -129,37 +128,14 @@ impl<T: Real> Task for Reflect<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let Reflect { panel, rows, count, together } = self;
-        let mut inner = [T::default(); PANEL * PANEL];
         // SAFETY: the caller's promise.
         unsafe {
             (0..count).for_each(|column| reflect::<T, M>(panel, rows, column));
             for row in 0..count {
                 (row + 1..PANEL).for_each(|c| *panel.add(row * PANEL + c) = T::default());
             }
-            across(panel, rows, panel, inner.as_mut_ptr()).run::<M>(PANEL, PANEL);
-            for row in 0..PANEL {
-                let mine = together.add(row * PANEL);
-                (0..PANEL).for_each(|c| *mine.add(c) = if c == row { T::of(-1.0) } else { T::default() });
-                for before in 0..row {
-                    subtract::<T, M>(mine, inner[row * PANEL + before], together.add(before * PANEL), PANEL);
-                }
-            }
+            Together { vectors: panel, rows, together }.run::<M>();
         }
-    }
-}
-
-/// Vᵀ·X of vectors and what stands beside them.
-fn across<T>(vectors: *const T, rows: usize, beside: *const T, result: *mut T) -> Product<T> {
-    Product {
-        left: vectors,
-        left_row: 1,
-        left_column: PANEL,
-        right: beside,
-        right_row: PANEL,
-        depth: rows,
-        result,
-        result_row: PANEL,
-        adds: false,
     }
 }
 
@@ -198,50 +174,5 @@ unsafe fn reflect<T: Real, M: Machine>(panel: *mut T, rows: usize, column: usize
             adds: true,
         };
         moved.run::<M>(rows, PANEL);
-    }
-}
-
-/// What the reflections of a panel do to another one.
-struct Turn<T> {
-    vectors: *const T,
-    together: *const T,
-    rows: usize,
-    target: *mut T,
-    /// Whether the last reflection comes first.
-    backwards: bool,
-}
-
-impl<T: Real> Task for Turn<T> {
-    #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
-        let Turn { vectors, together, rows, target, backwards } = self;
-        let (mut shares, mut turned) = ([T::default(); PANEL * PANEL], [T::default(); PANEL * PANEL]);
-        let (shares, turned) = (shares.as_mut_ptr(), turned.as_mut_ptr());
-        let product = Product {
-            left: together,
-            left_row: if backwards { 1 } else { PANEL },
-            left_column: if backwards { PANEL } else { 1 },
-            right: shares.cast_const(),
-            right_row: PANEL,
-            depth: PANEL,
-            result: turned,
-            result_row: PANEL,
-            adds: false,
-        };
-        // SAFETY: the caller's promise.
-        unsafe {
-            across(vectors, rows, target, shares).run::<M>(PANEL, PANEL);
-            product.run::<M>(PANEL, PANEL);
-            let moved = Product {
-                left: vectors,
-                left_row: PANEL,
-                left_column: 1,
-                right: turned.cast_const(),
-                result: target,
-                adds: true,
-                ..product
-            };
-            moved.run::<M>(rows, PANEL);
-        }
     }
 }

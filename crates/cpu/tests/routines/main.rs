@@ -2,6 +2,7 @@
 //!
 //! The definitions are loops over all indices and share nothing with the routines.
 
+mod eigh;
 mod factors;
 
 use panoply_cpu::pool::Pool;

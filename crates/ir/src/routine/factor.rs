@@ -58,6 +58,18 @@ pub struct Qr {
     pub columns: usize,
 }
 
+/// The eigenvectors of symmetric matrices `[batch, size, size]` as columns, each of length 1 and of either sign, and the eigenvalues
+/// `[batch, size]`, the smallest first. NaN for a matrix that holds NaN or an infinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Eigh {
+    /// Type of all elements.
+    pub dtype: DType,
+    /// Matrices.
+    pub batch: usize,
+    /// Rows and columns of each.
+    pub size: usize,
+}
+
 impl Triangular {
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {
         let sides = product(&[self.batch, self.size, self.columns]);
@@ -101,6 +113,25 @@ impl Qr {
             1 => Some(Operand::written("q", self.dtype, elems)),
             _ => None,
         }
+    }
+}
+
+impl Eigh {
+    pub(super) fn operand(&self, at: usize) -> Option<Operand> {
+        let elems = product(&[self.batch, self.size, self.size]);
+        match at {
+            0 => Some(Operand::read("matrix", self.dtype, elems)),
+            1 => Some(Operand::written("vectors", self.dtype, elems)),
+            2 => Some(Operand::written("values", self.dtype, product(&[self.batch, self.size]))),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Eigh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Eigh { dtype, batch, size } = self;
+        write!(f, "{dtype} {batch}×{size}×{size}")
     }
 }
 

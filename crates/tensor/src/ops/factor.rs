@@ -153,7 +153,7 @@ impl Tensor {
         }
     }
 
-    /// The determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs independent columns.
+    /// The determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs a regular matrix.
     #[track_caller]
     pub fn determinant(&self) -> Tensor {
         match self.pivots("determinant") {
@@ -171,15 +171,17 @@ impl Tensor {
         }
     }
 
-    /// The diagonal of R, and the determinant of Q.
+    /// The diagonal of U, and the sign of the order of the rows.
     #[track_caller]
     fn pivots(&self, op: &str) -> Result<(Tensor, Tensor), Tensor> {
-        self.matrices(op, true)?;
-        let (_, r) = self.qr();
-        let [sign] =
-            Operation { name: "sign of q", body: |[a], ()| [sign_of_q(a)], gradient: None, routine: |_, ()| None }
-                .on_batches([&self.detach()], ());
-        Ok((r.diagonal(), sign))
+        let size = self.matrices(op, true)?;
+        let [packed, order] = lu::eliminated(self);
+        let (one, minus) = (self.literal(1.0), self.literal(-1.0));
+        // Each two rows that have changed places turn the sign.
+        let places = Tensor::iota(size);
+        let turned = minus.where_(&order.unsqueeze(-1).gt(&order.unsqueeze(-2)), &one);
+        let signs = turned.where_(&places.gt(&places.unsqueeze(1)), &one);
+        Ok((packed.diagonal(), signs.prod(-1).prod(-1)))
     }
 
     /// Whether this is matrices of a type that can be factored, square ones if they must be; the length of the last axis.
@@ -378,21 +380,6 @@ fn reflectors(a: &Tensor) -> Vec<Tensor> {
 /// With reflections v₁, v₂ … in the columns of V their product is I - V·T·Vᵀ: the inverse of Tᵀ, which is lower triangular.
 fn accumulated(v: &Tensor) -> Tensor {
     v.t().matmul(v).tril(-1) + Tensor::eye(v.0.shape.dims()[2], v.dtype())
-}
-
-/// The determinants of the Q of square matrices: each reflection that is one turns the sign.
-fn sign_of_q(a: &Tensor) -> Tensor {
-    let (dims, minus) = (a.0.shape.dims(), a.literal(-1.0));
-    let lead = Shape::from(&dims[..dims.len() - 2]);
-    if a.batch() == 0 {
-        return Tensor::zeros(lead, a.dtype());
-    }
-    let found = reflectors(&a.reshaped([&[a.batch()], &dims[dims.len() - 2..]].concat().into()));
-    let signs = found.iter().map(|v| {
-        let heads = v.narrow(-2, 0, v.0.shape.dims()[2]).diagonal();
-        minus.where_(&heads.ne(&a.literal(0.0)), &a.literal(1.0)).prod(-1)
-    });
-    signs.reduce(|x, y| x * y).expect("there is a column").reshaped(lead)
 }
 
 /// The Q of `[batch, m, n]`, m ≥ n: the product of the reflections, applied to the first columns of the identity.

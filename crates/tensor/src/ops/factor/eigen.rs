@@ -1,7 +1,8 @@
-//! Eigenvalues of symmetric matrices by Jacobi's rotations: to rounding beside the largest, the same on every device, and slower than
-//! other methods from some hundred rows on, since one work-group does a whole matrix.
+//! Eigenvalues of symmetric matrices: a routine where a device has one, and Jacobi's rotations elsewhere: to rounding beside the largest, the
+//! same on every device, and slower than other methods from some hundred rows on, since one work-group does a whole matrix.
 
 use panoply_ir::Shape;
+use panoply_ir::routine::{self, Routine};
 
 use super::{kernels, number};
 use crate::call::Operation;
@@ -22,23 +23,24 @@ impl Tensor {
             return (mistake.clone(), mistake);
         }
         let symmetric = (self + self.t()) * self.literal(0.5);
-        let vectors = symmetric.eigenvectors();
+        let [vectors, values] = symmetric.decomposed();
         // How a value moves does not depend on how its vector does; how that changes, does.
         let values = Tensor::call_with_gradient(
             "eigenvalues",
-            [&symmetric, &vectors],
+            [&symmetric, &vectors, &values.detach()],
             (),
-            |[a, vectors], ()| (a.matmul(vectors) * vectors).sum(-2),
-            |[_, vectors], _, g, ()| [Some((vectors * g.unsqueeze(-2)).matmul(&vectors.t())), None],
+            |[_, _, values], ()| values.clone(),
+            |[_, vectors, _], _, g, ()| [Some((vectors * g.unsqueeze(-2)).matmul(&vectors.t())), None, None],
         );
         (values, vectors)
     }
 
+    /// The vectors, and the values without a gradient.
     #[track_caller]
-    fn eigenvectors(&self) -> Tensor {
-        let [vectors] = Operation {
+    fn decomposed(&self) -> [Tensor; 2] {
+        Operation {
             name: "eigh",
-            body: |[a], ()| [turned(a)],
+            body: |[a], ()| turned(a),
             gradient: Some(|[a], vectors, g, ()| {
                 let values = (a.matmul(vectors) * vectors).sum(-2);
                 let apart = values.unsqueeze(-2) - values.unsqueeze(-1);
@@ -49,18 +51,21 @@ impl Tensor {
                 let flow = vectors.matmul(&zero.where_(&same, &inner)).matmul(&vectors.t());
                 [Some((&flow + flow.t()) * a.literal(0.5))]
             }),
-            routine: |_, ()| None,
+            routine: |[a], ()| {
+                let size = a.0.shape.dims()[a.0.shape.rank() - 1];
+                Some(Routine::Eigh(routine::Eigh { dtype: a.dtype(), batch: a.batch(), size }))
+            },
         }
-        .on_batches([self], ());
-        vectors
+        .on_batches([self], ())
     }
 }
 
-/// The eigenvectors of symmetric matrices, that of the smallest value first.
-fn turned(a: &Tensor) -> Tensor {
+/// The eigenvectors of symmetric matrices and their values, the smallest first.
+fn turned(a: &Tensor) -> [Tensor; 2] {
     let (dims, size) = (a.0.shape.clone(), a.0.shape.dims()[a.0.shape.rank() - 1]);
+    let lead = Shape::from(&dims.dims()[..dims.rank() - 1]);
     if a.batch() == 0 {
-        return a.clone();
+        return [a.clone(), Tensor::zeros(lead, a.dtype())];
     }
     let whole = Shape::from([a.batch(), size, size]);
     let even = size.next_multiple_of(2);
@@ -77,6 +82,8 @@ fn turned(a: &Tensor) -> Tensor {
         [whole.clone(), whole.clone(), turns],
         a.batch() * kernels::BLOCK,
     );
-    let order = left.diagonal().argsort(-1, Order::Ascending);
-    vectors.take_along(&order.unsqueeze(-2).expanded(&whole), -1).reshaped(dims)
+    let values = left.diagonal();
+    let order = values.argsort(-1, Order::Ascending);
+    let vectors = vectors.take_along(&order.unsqueeze(-2).expanded(&whole), -1);
+    [vectors.reshaped(dims), values.take_along(&order, -1).reshaped(lead)]
 }

@@ -1,0 +1,103 @@
+//! Reflections I - v·vᵀ whose vectors are the columns of a panel, and what all of them together do to another panel, by three products.
+//!
+//! Source: Schreiber and Van Loan, A Storage-Efficient WY Representation for Products of Householder Transformations, 1989; Joffrain,
+//! Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
+
+use super::panel::{PANEL, subtract};
+use super::tile::Product;
+use crate::simd::{Real, Task};
+use crate::vm::isa::Machine;
+
+/// How the reflections of a panel act together.
+pub struct Together<T> {
+    /// The vectors, zeros in columns that are none.
+    pub vectors: *const T,
+    /// Rows of the panel.
+    pub rows: usize,
+    /// With V of all vectors, minus the inverse of L, ones on the diagonal and Vᵀ·V below: the first reflection and then the others are
+    /// I - V·L⁻¹·Vᵀ, the last one first I - V·L⁻ᵀ·Vᵀ.
+    pub together: *mut T,
+}
+
+impl<T: Real> Task for Together<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let Together { vectors, rows, together } = self;
+        let mut inner = [T::default(); PANEL * PANEL];
+        // SAFETY: the caller's promise.
+        unsafe {
+            across(vectors, rows, vectors, inner.as_mut_ptr()).run::<M>(PANEL, PANEL);
+            for row in 0..PANEL {
+                let mine = together.add(row * PANEL);
+                (0..PANEL).for_each(|c| *mine.add(c) = if c == row { T::of(-1.0) } else { T::default() });
+                for before in 0..row {
+                    subtract::<T, M>(mine, inner[row * PANEL + before], together.add(before * PANEL), PANEL);
+                }
+            }
+        }
+    }
+}
+
+/// Vᵀ·X of vectors and what stands beside them.
+pub fn across<T>(vectors: *const T, rows: usize, beside: *const T, result: *mut T) -> Product<T> {
+    Product {
+        left: vectors,
+        left_row: 1,
+        left_column: PANEL,
+        right: beside,
+        right_row: PANEL,
+        depth: rows,
+        result,
+        result_row: PANEL,
+        adds: false,
+    }
+}
+
+/// What the reflections of a panel do to another one.
+pub struct Turn<T> {
+    /// The vectors as columns of a panel.
+    pub vectors: *const T,
+    /// As [`Together`] makes it.
+    pub together: *const T,
+    /// Rows of both panels.
+    pub rows: usize,
+    /// The other one.
+    pub target: *mut T,
+    /// Whether the last reflection comes first.
+    pub backwards: bool,
+}
+
+impl<T: Real> Task for Turn<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let Turn { vectors, together, rows, target, backwards } = self;
+        let (mut shares, mut turned) = ([T::default(); PANEL * PANEL], [T::default(); PANEL * PANEL]);
+        let (shares, turned) = (shares.as_mut_ptr(), turned.as_mut_ptr());
+        let product = Product {
+            left: together,
+            left_row: if backwards { 1 } else { PANEL },
+            left_column: if backwards { PANEL } else { 1 },
+            right: shares.cast_const(),
+            right_row: PANEL,
+            depth: PANEL,
+            result: turned,
+            result_row: PANEL,
+            adds: false,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            across(vectors, rows, target, shares).run::<M>(PANEL, PANEL);
+            product.run::<M>(PANEL, PANEL);
+            let moved = Product {
+                left: vectors,
+                left_row: PANEL,
+                left_column: 1,
+                right: turned.cast_const(),
+                result: target,
+                adds: true,
+                ..product
+            };
+            moved.run::<M>(rows, PANEL);
+        }
+    }
+}
