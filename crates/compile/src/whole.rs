@@ -31,7 +31,7 @@ pub(crate) fn kernels(
         Routine::Attention(of) => attention::output(of, results, target, accuracy).map(|kernel| vec![kernel]),
         Routine::AttentionGradient(of) => attention::gradient(of, results, target, accuracy).map(Vec::from),
         Routine::Gemm(_) | Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => None,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => None,
+        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) | Routine::Fourier(_) => None,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => None,
     }
 }

@@ -4,6 +4,7 @@ mod attention;
 mod conv;
 mod factor;
 mod format;
+pub(crate) mod fourier;
 mod gemm;
 mod lu;
 mod panel;
@@ -61,6 +62,7 @@ pub fn offers(routine: &Routine) -> bool {
             let at = matches!(of.positions, DType::I32 | DType::I64);
             at && adder(of.dtype).is_some() && !routine.is_empty()
         }
+        Routine::Fourier(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -116,6 +118,7 @@ pub fn can_end(routine: &Routine) -> bool {
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
         Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => false,
+        Routine::Fourier(_) => false,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     }
 }
@@ -138,6 +141,7 @@ pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
         Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
         Routine::Attention(_) | Routine::AttentionGradient(_) => false,
         Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => false,
+        Routine::Fourier(_) => false,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => false,
     };
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
@@ -203,6 +207,8 @@ pub unsafe fn run_through(
             Routine::Qr(of) if of.dtype == DType::F64 => qr::qr::<f64>(pool, isa, of, buffers),
             Routine::Qr(of) => qr::qr::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
+            Routine::Fourier(of) if of.dtype == DType::F64 => fourier::transform::<f64>(pool, isa, of, buffers),
+            Routine::Fourier(of) => fourier::transform::<f32>(pool, isa, of, buffers),
             Routine::ScatterAdd(of) => adder(of.dtype).expect("only what is offered is run")(pool, of, buffers),
         }
     }

@@ -35,6 +35,7 @@ pub fn of(routine: &Routine) -> Option<u64> {
             let square = times(&[4, of.batch, of.columns, of.columns])?;
             square.checked_mul((3 * of.rows).saturating_sub(of.columns) as u64).map(|sum| sum / 3)
         }
+        Routine::Fourier(of) => of.flops(),
         Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => None,
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! A routine is an offer, never a need: whoever plans one holds the generated kernels as fallback and as oracle. A matrix
 //! product is a primitive of the graph and becomes a [`Gemm`] where one is offered. Everything else is a
-//! [`Call`](crate::graph::Call) that names the routine doing the same as its body: the call's inputs and outputs are the
-//! routine's buffers, row-major, inputs first. One more routine is a variant here with its operands, its name in a call of
+//! [`Call`](crate::graph::Call) that names the routine doing the same as its body: the call's first inputs and all its outputs are the
+//! routine's buffers, row-major, inputs first; inputs behind those are needed by the body alone. One more routine is a variant here with its operands, its name in a call of
 //! `tensor`, and whoever offers it.
 
 mod attention;
 mod conv;
 mod factor;
+mod fourier;
 mod gemm;
 mod pool;
 mod scatter;
@@ -20,6 +21,7 @@ pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
 pub use factor::{Cholesky, Lu, Qr, Triangular};
+pub use fourier::{Fourier, FourierKind};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
 pub use scatter::ScatterAdd;
@@ -60,6 +62,8 @@ pub enum Routine {
     Qr(Qr),
     /// Rows added at positions. Buffers: array, positions, rows (In), output (Out).
     ScatterAdd(ScatterAdd),
+    /// Fourier transforms. Buffers: input (In), output (Out).
+    Fourier(Fourier),
 }
 
 /// A buffer of a routine.
@@ -102,6 +106,7 @@ impl Routine {
             Routine::Lu(_) => "lu",
             Routine::Qr(_) => "qr",
             Routine::ScatterAdd(_) => "scatter_add",
+            Routine::Fourier(_) => "fourier",
         }
     }
 
@@ -112,6 +117,7 @@ impl Routine {
             Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) | Routine::MaxPoolGradient(_) => true,
             Routine::Attention(_) | Routine::AttentionGradient(_) => true,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => true,
+            Routine::Fourier(_) => true,
             Routine::ScatterAdd(of) => of.dtype.is_float(),
             Routine::Sort(_) => false,
         }
@@ -134,7 +140,13 @@ impl Routine {
             Routine::Lu(of) => of.operand(at),
             Routine::Qr(of) => of.operand(at),
             Routine::ScatterAdd(of) => of.operand(at),
+            Routine::Fourier(of) => of.operand(at),
         })
+    }
+
+    /// How many buffers it reads: the first ones.
+    pub fn reads(&self) -> usize {
+        self.operands().filter(|operand| operand.access == Access::In).count()
     }
 
     /// The same with f32 in place of f16 or bf16, for devices that only do that; none of what is a primitive of the graph, or
@@ -149,7 +161,7 @@ impl Routine {
             ..of
         };
         let widened = match *self {
-            Routine::Gemm(_) | Routine::Sort(_) | Routine::ScatterAdd(_) => return None,
+            Routine::Gemm(_) | Routine::Sort(_) | Routine::ScatterAdd(_) | Routine::Fourier(_) => return None,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) | Routine::Qr(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
@@ -181,6 +193,7 @@ impl fmt::Display for Routine {
             Routine::Lu(of) => of.fmt(f),
             Routine::Qr(of) => of.fmt(f),
             Routine::ScatterAdd(of) => of.fmt(f),
+            Routine::Fourier(of) => of.fmt(f),
         }
     }
 }
