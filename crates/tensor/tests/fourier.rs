@@ -146,7 +146,16 @@ fn the_routine_agrees_with_matrix_products() {
     }
 }
 
-/// One for each shape; what a routine does not read is not made.
+#[test]
+fn no_examples_have_no_transforms() {
+    on_cpu(|| {
+        let [none] = Tensor::vmap([&Tensor::zeros([0, 131], DType::F32)], |[x]| [x.rfft(0)]);
+        assert_eq!(none.shape().unwrap().dims(), [0, 66, 2]);
+        assert!(numbers(&none).is_empty());
+    });
+}
+
+/// What a routine does not read is not made.
 #[test]
 fn tables_are_made_for_who_reads_them() {
     let used = || Device::get("cpu").unwrap().stats().allocated;

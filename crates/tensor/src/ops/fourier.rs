@@ -7,8 +7,8 @@
 //! passes over memory. A length with a larger prime factor becomes a convolution of a power of two. The tables are made
 //! in f64 when a plan reads them, and kept; as they are data, a body of [`Tensor::call`] cannot have a transform inside.
 //!
-//! Sums of 256 terms round more than butterflies do: of 65536 random numbers the largest error is 1.3e-6 of the root of the
-//! mean square in f32 and 2.5e-15 in f64; ACCURACY
+//! Of 65536 random numbers the largest error of butterflies is 7.1e-7 of the root of the mean square in f32 and 2.1e-15 in f64, where
+//! PyTorch has 8.2e-7 and 1.6e-15. Sums of 256 terms round more: 1.3e-6 and 2.5e-15.
 //!
 //! Sources: Cooley and Tukey, An Algorithm for the Machine Calculation of Complex Fourier Series, 1965; Bluestein, A Linear
 //! Filtering Approach to the Computation of the Discrete Fourier Transform, 1970.
@@ -257,9 +257,12 @@ fn body([x, table]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Tens
     if scale == 1.0 { sums } else { &sums * sums.literal(scale) }
 }
 
-/// The first of equal tables.
+/// The first of equal tables; zeros where there is none, because nothing is transformed.
 fn one_of(tables: &Tensor) -> Tensor {
     let (axes, dims) = (tables.0.shape.rank() - 1, tables.0.shape.dims());
+    if dims.contains(&0) {
+        return Tensor::zeros([dims[axes]], tables.dtype());
+    }
     (0..axes).fold(tables.clone(), |table, axis| table.narrow(axis as isize, 0, 1)).reshaped([dims[axes]].into())
 }
 
