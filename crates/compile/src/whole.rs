@@ -34,6 +34,7 @@ pub(crate) fn kernels(
         Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => None,
         Routine::Qr(_) | Routine::Eigh(_) => None,
+        Routine::Fourier(_) => None,
     }
 }
 

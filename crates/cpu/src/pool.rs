@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use web_time::Instant;
 
+use crate::routine::fourier::Transforms;
 use crate::scratch::Scratch;
 
 /// How long a thread with nothing to do keeps looking before it sleeps. Waking a sleeper takes about as long.
@@ -59,6 +60,7 @@ pub struct Pool {
     /// Held by the one caller whose job the workers may be in.
     taken: AtomicBool,
     scratch: Scratch,
+    transforms: Transforms,
 }
 
 impl Pool {
@@ -75,7 +77,13 @@ impl Pool {
             thread::Builder::new().name(format!("panoply-cpu-{number}")).spawn(move || shared.serve()).ok()
         };
         let workers = (1..threads).map_while(start).collect();
-        Pool { shared, workers, taken: AtomicBool::new(false), scratch: Scratch::default() }
+        Pool {
+            shared,
+            workers,
+            taken: AtomicBool::new(false),
+            scratch: Scratch::default(),
+            transforms: Transforms::default(),
+        }
     }
 
     /// A pool with one thread for each core this process may use (its affinity mask and control group are honoured).
@@ -86,6 +94,11 @@ impl Pool {
     /// Memory for what its parts work in.
     pub(crate) fn scratch(&self) -> &Scratch {
         &self.scratch
+    }
+
+    /// How Fourier transforms of lengths that were asked for are done.
+    pub(crate) fn transforms(&self) -> &Transforms {
+        &self.transforms
     }
 
     /// Bytes it keeps for the parts of later jobs to work in.

@@ -5,6 +5,7 @@ mod conv;
 mod eigh;
 mod factor;
 mod format;
+pub(crate) mod fourier;
 mod gemm;
 mod lu;
 mod panel;
@@ -64,6 +65,7 @@ pub fn offers(routine: &Routine) -> bool {
             let at = matches!(of.positions, DType::I32 | DType::I64);
             at && putter(of).is_some() && !routine.is_empty()
         }
+        Routine::Fourier(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -118,14 +120,7 @@ pub struct Epilogue<'a> {
 
 /// Whether a routine can let its first result go through something part by part.
 pub fn can_end(routine: &Routine) -> bool {
-    match routine {
-        Routine::Gemm(gemm) => gemm::can_end(gemm),
-        Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
-        Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => false,
-        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
-        Routine::Qr(_) | Routine::Eigh(_) => false,
-    }
+    matches!(routine, Routine::Gemm(gemm) if gemm::can_end(gemm))
 }
 
 /// Bytes of a result up to which it is still in some cache when the routine is done.
@@ -141,14 +136,7 @@ const CACHED_BYTES: u64 = 32 << 20;
 pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
     let result = routine.operands().find(|operand| operand.access == Access::Out);
     let bytes = result.and_then(|result| Some(result.elems? * result.dtype.bytes() as u64));
-    let fast = match routine {
-        Routine::Gemm(gemm) => gemm::is_shallow(gemm) && is_whole(gemm.dtype),
-        Routine::Conv(_) | Routine::ConvInput(_) | Routine::ConvFilters(_) => false,
-        Routine::Attention(_) | Routine::AttentionGradient(_) => false,
-        Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => false,
-        Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => false,
-        Routine::Qr(_) | Routine::Eigh(_) => false,
-    };
+    let fast = matches!(routine, Routine::Gemm(gemm) if gemm::is_shallow(gemm) && is_whole(gemm.dtype));
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
 }
 
@@ -215,6 +203,8 @@ pub unsafe fn run_through(
             Routine::Eigh(of) => eigh::eigh::<f32>(pool, isa, of, buffers),
             Routine::Sort(sort) => sorter(sort.dtype).expect("only what is offered is run")(pool, sort, buffers),
             Routine::Scatter(of) => putter(of).expect("only what is offered is run")(pool, of, buffers),
+            Routine::Fourier(of) if of.dtype == DType::F64 => fourier::transform::<f64>(pool, isa, of, buffers),
+            Routine::Fourier(of) => fourier::transform::<f32>(pool, isa, of, buffers),
         }
     }
     Ok(())

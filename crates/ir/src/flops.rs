@@ -38,6 +38,7 @@ pub fn of(routine: &Routine) -> Option<u64> {
         // A tridiagonal matrix of it, 4/3 · size³, the vectors of that, about as many, and what the reflections make of them, 2 · size³.
         Routine::Eigh(of) => times(&[14, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         Routine::Gemm(_) | Routine::MaxPoolGradient(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
+        Routine::Fourier(of) => of.flops(),
     }
 }
 

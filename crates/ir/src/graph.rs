@@ -116,7 +116,8 @@ pub struct Call {
     pub name: String,
     /// What it does.
     pub body: Graph,
-    /// What a device may offer that does the same: its buffers are the inputs, then all outputs of the body, row-major.
+    /// What a device may offer that does the same: its buffers are the first inputs, then all outputs of the body, row-major.
+    /// Inputs behind those are what the body alone needs, such as tables.
     pub routine: Option<Routine>,
     hash: u128,
 }

@@ -183,12 +183,12 @@ fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType),
     Ok((node.shape.clone(), node.dtype))
 }
 
-/// Whether a routine's buffers are the inputs and outputs of a body.
+/// Whether a routine's buffers are the first inputs and all outputs of a body.
 fn offered(routine: &Routine, body: &Graph, inputs: &[&Node]) -> Result<(), String> {
     let outputs = body.outputs.iter().map(|output| body.node(*output));
-    let given = inputs.iter().copied().map(|node| (Access::In, node)).chain(outputs.map(|node| (Access::Out, node)));
-    let given: Vec<(Access, &Node)> = given.collect();
-    rule(routine.operands().count() == given.len(), "a routine's buffers are a call's inputs and outputs")?;
+    let read = inputs.iter().copied().take(routine.reads()).map(|node| (Access::In, node));
+    let given: Vec<(Access, &Node)> = read.chain(outputs.map(|node| (Access::Out, node))).collect();
+    rule(routine.operands().count() == given.len(), "a routine's buffers are a call's first inputs and its outputs")?;
     for (operand, (access, node)) in routine.operands().zip(given) {
         let elems = node.shape.elems() as u64;
         let fits = operand.access == access

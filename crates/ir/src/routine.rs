@@ -2,13 +2,14 @@
 //!
 //! A routine is an offer, never a need: whoever plans one holds the generated kernels as fallback and as oracle. A matrix
 //! product is a primitive of the graph and becomes a [`Gemm`] where one is offered. Everything else is a
-//! [`Call`](crate::graph::Call) that names the routine doing the same as its body: the call's inputs and outputs are the
-//! routine's buffers, row-major, inputs first. One more routine is a variant here with its operands, its name in a call of
+//! [`Call`](crate::graph::Call) that names the routine doing the same as its body: the call's first inputs and all its outputs are the
+//! routine's buffers, row-major, inputs first; inputs behind those are needed by the body alone. One more routine is a variant here with its operands, its name in a call of
 //! `tensor`, and whoever offers it.
 
 mod attention;
 mod conv;
 mod factor;
+mod fourier;
 mod gemm;
 mod pool;
 mod scatter;
@@ -20,6 +21,7 @@ pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
 pub use factor::{Cholesky, Eigh, Lu, Qr, Triangular};
+pub use fourier::{Fourier, FourierKind};
 pub use gemm::{Gemm, Layout};
 pub use pool::{Pool, PoolAxis};
 pub use scatter::Scatter;
@@ -62,6 +64,8 @@ pub enum Routine {
     Eigh(Eigh),
     /// Rows put at positions. Buffers: array, positions, rows (In), output (Out).
     Scatter(Scatter),
+    /// Fourier transforms. Buffers: input (In), output (Out).
+    Fourier(Fourier),
 }
 
 /// A buffer of a routine.
@@ -105,6 +109,7 @@ impl Routine {
             Routine::Qr(_) => "qr",
             Routine::Eigh(_) => "eigh",
             Routine::Scatter(_) => "scatter",
+            Routine::Fourier(_) => "fourier",
         }
     }
 
@@ -117,6 +122,7 @@ impl Routine {
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
             Routine::Qr(_) | Routine::Eigh(_) => true,
             Routine::Scatter(of) => of.adds && of.dtype.is_float(),
+            Routine::Fourier(_) => true,
             Routine::Sort(_) => false,
         }
     }
@@ -139,7 +145,13 @@ impl Routine {
             Routine::Qr(of) => of.operand(at),
             Routine::Eigh(of) => of.operand(at),
             Routine::Scatter(of) => of.operand(at),
+            Routine::Fourier(of) => of.operand(at),
         })
+    }
+
+    /// How many buffers it reads: the first ones.
+    pub fn reads(&self) -> usize {
+        self.operands().filter(|operand| operand.access == Access::In).count()
     }
 
     /// The same with f32 in place of f16 or bf16, for devices that only do that; none of what is a primitive of the graph, or
@@ -157,6 +169,7 @@ impl Routine {
             Routine::Gemm(_) | Routine::Sort(_) | Routine::Scatter(_) => return None,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => return None,
             Routine::Qr(_) | Routine::Eigh(_) => return None,
+            Routine::Fourier(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvInput(of) => Routine::ConvInput(conv(of)),
             Routine::ConvFilters(of) => Routine::ConvFilters(conv(of)),
@@ -188,6 +201,7 @@ impl fmt::Display for Routine {
             Routine::Qr(of) => of.fmt(f),
             Routine::Eigh(of) => of.fmt(f),
             Routine::Scatter(of) => of.fmt(f),
+            Routine::Fourier(of) => of.fmt(f),
         }
     }
 }

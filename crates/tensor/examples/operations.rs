@@ -47,13 +47,14 @@ fn measure(part: &str) -> Result<()> {
         (random(&[8, 64, 56, 56])?, random(&[64, 64, 3, 3])?, random(&[64, 1, 3, 3])?, random(&[128, 64, 1, 1])?);
     let (sound, filters1, volume, filters3) =
         (random(&[16, 64, 1024])?, random(&[64, 64, 5])?, random(&[4, 16, 32, 32, 32])?, random(&[16, 16, 3, 3, 3])?);
-    let (complex, queries, heads, table, logits, many) = (
+    let (complex, queries, heads, table, logits, many, spectra) = (
         random(&[1024, 1024, 2])?,
         random(&[1 << 20])?,
         random(&[8, 8, 512, 64])?,
         random(&[50000, 256])?,
         random(&[4096, 1000])?,
         random(&[1024, 16, 16])?,
+        random(&[4096, 513, 2])?,
     );
     let mut below = |most: f64, shape: &[usize]| done((random(shape)?.abs() * most).cast(DType::I32));
     let (rows_at, along) = (below(4095.0, &[8192])?, below(1023.0, &[4096, 1024])?);
@@ -254,6 +255,9 @@ fn measure(part: &str) -> Result<()> {
         ("fft2", vec![&complex], false, |x| x[0].fft2()),
         ("rfft rows", vec![&big], false, |x| x[0].rfft(-1)),
         ("rfft 1000", vec![&logits], false, |x| x[0].rfft(-1)),
+        ("irfft rows", vec![&spectra], false, |x| x[0].irfft(1024, -1)),
+        ("fft long", vec![&complex], false, |x| x[0].reshape([1 << 20, 2]).fft(0)),
+        ("fft prime", vec![&complex], false, |x| x[0].reshape([1 << 20, 2]).narrow(0, 0, 1_000_003).fft(0)),
         ("cholesky", vec![&definite], true, |x| x[0].cholesky()),
         ("inverse", vec![&definite], true, |x| x[0].inverse()),
         ("solve", vec![&definite, &square512], true, |x| x[0].solve(&x[1])),

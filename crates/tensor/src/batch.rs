@@ -156,7 +156,7 @@ impl Batch {
                 return Tensor::step(Source::Checkpoint(*from), &inputs, shape, node.dtype, None);
             }
             Source::Mistake(_) => return one.clone(),
-            Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) => {
+            Source::Host(_) | Source::Table(_) | Source::Slot(..) | Source::Value | Source::Input(_) => {
                 unreachable!("what is given depends on nothing")
             }
         };

@@ -21,7 +21,7 @@ use panoply_runtime::{Device, Storage};
 use crate::dim::{self, Dim, Live, Part, Parts, Pattern};
 use crate::plan_cache::{self, Ready};
 use crate::random::Rng;
-use crate::realize::{Function, Given, Leaf, Number, eval, inputs_first};
+use crate::realize::{Function, Given, Leaf, Number, eval, inputs_first, tabulated};
 use crate::tensor::{Node, Source, Tensor};
 
 /// Shapes that a function is kept for; at more, the one not used for longest goes.
@@ -354,7 +354,12 @@ fn compute_held(results: &[Tensor], trace: u64) -> Result<()> {
         Source::Op(_) | Source::Call(..) | Source::Detach | Source::Checkpoint(_) => {
             held(tensor) && tensor.0.value.get().is_none() && !tensor.0.inputs.is_empty()
         }
-        Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => false,
+        Source::Host(_)
+        | Source::Table(_)
+        | Source::Slot(..)
+        | Source::Value
+        | Source::Input(_)
+        | Source::Mistake(_) => false,
     };
     eval(&reached.into_iter().filter(pending).collect::<Vec<&Tensor>>())
 }
@@ -402,17 +407,19 @@ impl Trace {
     }
 
     fn replay(&self, given: &[Tensor], generators: &[Rng]) -> Result<Vec<Tensor>> {
-        let leaf = |leaf: &Leaf| match leaf {
-            Leaf::Held(storage) => storage.clone(),
-            Leaf::Given(n) => given[*n].0.value.get().expect("what is given has a value").clone(),
-        };
         let number = |number: &Number| match number {
             Number::Held(value) => *value,
             Number::Given(n) => given[*n].number().expect("a number stays one"),
             Number::Word(word) => word.from(&generators[word.generator.1]),
         };
         let ready = self.ready(self.spent(given))?;
-        let leaves: Vec<Storage> = self.leaves.iter().map(leaf).collect();
+        let leaf = |(at, leaf): (usize, &Leaf)| match leaf {
+            Leaf::Held(storage) => Ok(storage.clone()),
+            Leaf::Table(table, _) if ready.reads(at) => tabulated(&self.device, table),
+            Leaf::Table(_, nothing) => Ok(nothing.clone()),
+            Leaf::Given(n) => Ok(given[*n].0.value.get().expect("what is given has a value").clone()),
+        };
+        let leaves: Vec<Storage> = self.leaves.iter().enumerate().map(leaf).collect::<Result<_>>()?;
         let slots: Vec<Scalar> = self.slots.iter().map(number).collect();
         let values = ready.run(&self.device, leaves, &slots)?;
         Ok(self.results.iter().map(|result| result.tensor(given, &values)).collect())
@@ -435,7 +442,7 @@ impl Trace {
         };
         let spent = |(at, leaf): (usize, &Leaf)| match leaf {
             Leaf::Given(n) if alone(*n) && !stays(*n) => Some(at as u32),
-            Leaf::Given(_) | Leaf::Held(_) => None,
+            Leaf::Given(_) | Leaf::Held(_) | Leaf::Table(..) => None,
         };
         let spent = self.leaves.iter().enumerate().filter_map(spent).collect();
         // Who held one before has let go of it after the last use.

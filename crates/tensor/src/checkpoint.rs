@@ -51,7 +51,7 @@ impl Tensor {
                 _ if is_input(tensor) => {}
                 _ if is_captured(tensor) => captured.push(tensor),
                 Source::Slot(..) => from.push(tensor),
-                Source::Host(_) => captured.push(tensor),
+                Source::Host(_) | Source::Table(_) => captured.push(tensor),
                 _ => {}
             }
         }
@@ -103,7 +103,12 @@ fn rebuilt(to: &Tensor, mut moved: NodeMap<Tensor>) -> Tensor {
             Source::Detach => Source::Detach,
             Source::Checkpoint(from) => Source::Checkpoint(*from),
             // Given, not made.
-            Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
+            Source::Host(_)
+            | Source::Table(_)
+            | Source::Slot(..)
+            | Source::Value
+            | Source::Input(_)
+            | Source::Mistake(_) => {
                 moved.insert(at(tensor), tensor.clone());
                 continue;
             }

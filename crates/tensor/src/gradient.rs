@@ -162,9 +162,12 @@ fn op_name(tensor: &Tensor) -> String {
         Source::Detach => "detach".to_string(),
         Source::Checkpoint(_) => "checkpoint".to_string(),
         Source::Call(body, _) => body.call.name.clone(),
-        Source::Host(_) | Source::Slot(..) | Source::Value | Source::Input(_) | Source::Mistake(_) => {
-            "a given value".to_string()
-        }
+        Source::Host(_)
+        | Source::Table(_)
+        | Source::Slot(..)
+        | Source::Value
+        | Source::Input(_)
+        | Source::Mistake(_) => "a given value".to_string(),
     }
 }
 

@@ -38,9 +38,11 @@ impl MemoryPlan {
             });
             leaves.collect::<BTreeSet<u32>>().into_iter().collect()
         };
-        let Traced { graph, leaves, .. } = Traced::spending(&device, &waiting, spent)?;
-        let inputs = leaves.iter().map(panoply_runtime::Storage::bytes).sum();
-        let (outputs, scratch) = plan_cache::memory(&device, graph)?;
+        let mut traced = Traced::spending(&device, &waiting, spent)?;
+        let ready = plan_cache::find(&device, std::mem::take(&mut traced.graph))?;
+        traced.tabulate(&device, |leaf| ready.reads(leaf))?;
+        let inputs = traced.leaves.iter().map(panoply_runtime::Storage::bytes).sum();
+        let (outputs, scratch) = ready.memory();
         Ok(MemoryPlan { inputs, outputs, scratch })
     }
 

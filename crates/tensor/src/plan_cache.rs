@@ -161,6 +161,12 @@ impl Memory {
 }
 
 impl Ready {
+    /// Whether the plan reads the n-th leaf, or writes it over.
+    pub fn reads(&self, leaf: usize) -> bool {
+        let is = |n: u32| n as usize == leaf;
+        self.plan.buffers.iter().any(|buffer| matches!(buffer.role, Role::Leaf(n) | Role::Spent(n) if is(n)))
+    }
+
     /// Runs the plan and gives its outputs; another plan for the same, if a routine of it failed and is offered no more.
     pub fn run(&self, device: &Device, leaves: Vec<Storage>, slots: &[Scalar]) -> Result<Vec<Storage>> {
         if let Some(instead) = self.instead.get() {
@@ -180,6 +186,12 @@ impl Ready {
             }
             done => done.map(|()| memory.outputs(&self.plan)),
         }
+    }
+
+    /// Bytes of the plan's outputs and of what it needs in between.
+    pub fn memory(&self) -> (u64, u64) {
+        let outputs = self.plan.buffers.iter().filter(|buffer| matches!(buffer.role, Role::Output));
+        (outputs.map(|buffer| buffer.bytes()).sum(), self.plan.arenas.iter().sum())
     }
 
     fn run_on(&self, device: &Device, memory: &Memory, slots: &[Scalar]) -> Result<()> {
@@ -305,13 +317,6 @@ fn arguments<'a>(kernel: &Kernel, args: &[PlanArg], buffers: &'a [Storage], slot
 /// Whether a kernel gives the same when it runs again.
 fn repeats(kernel: &Kernel) -> bool {
     kernel.mems.iter().all(|mem| mem.space != Space::Buffer(Access::InOut))
-}
-
-/// Bytes of a graph's outputs and of what it needs in between. It is planned if it was not.
-pub(crate) fn memory(device: &Device, graph: Graph) -> Result<(u64, u64)> {
-    let ready = find(device, graph)?;
-    let outputs = ready.plan.buffers.iter().filter(|buffer| matches!(buffer.role, Role::Output));
-    Ok((outputs.map(|buffer| buffer.bytes()).sum(), ready.plan.arenas.iter().sum()))
 }
 
 /// The plan of a graph. It is made if it is not there.

@@ -160,16 +160,20 @@ pub fn eval(roots: &[&Tensor]) -> Result<()> {
 pub(crate) fn eval_on(device: &Device, roots: &[&Tensor], spent: impl FnOnce(&Reached<'_>) -> Vec<u32>) -> Result<()> {
     // Data need no plan.
     for root in roots {
-        if let Source::Host(bytes) = &root.0.source {
-            upload(device, &root.0, bytes)?;
+        match &root.0.source {
+            Source::Host(bytes) => drop(upload(device, &root.0, bytes)?),
+            Source::Table(_) => drop(tabulated(device, root)?),
+            _ => {}
         }
     }
     let roots: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
     if roots.is_empty() {
         return Ok(());
     }
-    let traced = Traced::spending(device, &roots, spent)?;
-    let values = plan_cache::find(device, traced.graph)?.run(device, traced.leaves, &traced.slots)?;
+    let mut traced = Traced::spending(device, &roots, spent)?;
+    let ready = plan_cache::find(device, std::mem::take(&mut traced.graph))?;
+    traced.tabulate(device, |leaf| ready.reads(leaf))?;
+    let values = ready.run(device, traced.leaves, &traced.slots)?;
     for (root, storage) in traced.roots.iter().zip(values) {
         let _ = root.0.value.set(storage);
     }
@@ -186,15 +190,19 @@ pub struct Traced<'a> {
     pub slots: Vec<Scalar>,
     /// One tensor for each output.
     pub roots: Vec<&'a Tensor>,
+    /// Tables that are not made yet, and which leaves they are.
+    tables: Vec<(usize, Tensor)>,
 }
 
 impl<'a> Traced<'a> {
     /// The part of the roots' history that has no value yet, with its leaves on the device.
     pub fn new(device: &Device, roots: &[&'a Tensor]) -> Result<Traced<'a>> {
-        Traced::spending(device, roots, |_| Vec::new())
+        let mut traced = Traced::spending(device, roots, |_| Vec::new())?;
+        traced.tabulate(device, |_| true)?;
+        Ok(traced)
     }
 
-    /// The same where some leaves are spent: which is asked of what was traced.
+    /// The same where some leaves are spent, which is asked of what was traced, and tables are not made.
     pub(crate) fn spending(
         device: &Device,
         roots: &[&'a Tensor],
@@ -204,8 +212,16 @@ impl<'a> Traced<'a> {
         let asked = tracer.ask(roots);
         tracer.graph.spent =
             spent(&Reached { order: &order, graph: &tracer.graph, leaves: &tracer.leaves, ids: &tracer.ids });
-        let Tracer { graph, leaves, slots, .. } = tracer;
-        Ok(Traced { graph, leaves, slots, roots: asked })
+        let Tracer { graph, leaves, slots, tables, .. } = tracer;
+        Ok(Traced { graph, leaves, slots, roots: asked, tables })
+    }
+
+    /// Makes the tables that a plan reads; no memory stands for the others.
+    pub(crate) fn tabulate(&mut self, device: &Device, reads: impl Fn(usize) -> bool) -> Result<()> {
+        for (leaf, table) in self.tables.drain(..).filter(|(leaf, _)| reads(*leaf)) {
+            self.leaves[leaf] = tabulated(device, &table)?;
+        }
+        Ok(())
     }
 }
 
@@ -235,6 +251,8 @@ pub(crate) struct Function {
 /// Whose the buffer behind an [`Op::Leaf`] is.
 pub(crate) enum Leaf {
     Held(Storage),
+    /// Made once a plan reads it; what stands for it until then.
+    Table(Tensor, Storage),
     /// The n-th of what is given.
     Given(usize),
 }
@@ -267,8 +285,13 @@ impl Function {
         let outputs = &tracer.graph.outputs;
         let which = |result: &&Tensor| outputs.iter().position(|output| *output == tracer.ids[&Arc::as_ptr(&result.0)]);
         let which = results.iter().map(|result| which(result).expect("every result was asked for")).collect();
-        let Tracer { graph, leaves, slots, ties, .. } = tracer;
+        let Tracer { graph, leaves, slots, ties, tables, .. } = tracer;
         let mut leaves: Vec<Leaf> = leaves.into_iter().map(Leaf::Held).collect();
+        for (at, table) in tables {
+            if let Leaf::Held(nothing) = &leaves[at] {
+                leaves[at] = Leaf::Table(table, nothing.clone());
+            }
+        }
         let mut slots: Vec<Number> = slots.into_iter().map(Number::Held).collect();
         for tie in ties {
             match tie {
@@ -306,6 +329,8 @@ struct Tracer<'d> {
     leaves: Vec<Storage>,
     slots: Vec<Scalar>,
     ties: Vec<Tie>,
+    /// Leaves that are tables, which are not made yet.
+    tables: Vec<(usize, Tensor)>,
     ids: NodeMap<NodeId>,
 }
 
@@ -325,6 +350,7 @@ impl<'d> Tracer<'d> {
             leaves: Vec::new(),
             slots: Vec::new(),
             ties: Vec::new(),
+            tables: Vec::new(),
             ids: NodeMap::with_capacity_and_hasher(order.len(), Default::default()),
         };
         tracer.graph.nodes.reserve(order.len());
@@ -360,6 +386,7 @@ impl<'d> Tracer<'d> {
             (Source::Call(body, output), None) => Op::Call(body.call.clone(), *output),
             (Source::Slot(value, word), None) => self.drawn(tensor, *value, *word)?,
             (Source::Host(bytes), None) => self.upload(node, bytes)?,
+            (Source::Table(_), None) => self.table(tensor)?,
             (Source::Detach | Source::Checkpoint(_), None) => Op::Reshape,
             (Source::Input(n), None) => self.input(tensor, *n)?,
             (Source::Value, None) => unreachable!("a given value is there from the start"),
@@ -414,14 +441,35 @@ impl<'d> Tracer<'d> {
     }
 
     fn upload(&mut self, node: &Node, bytes: &Mutex<Option<Arc<[u8]>>>) -> Result<Op> {
-        let device = match self.scene {
-            Scene::Run(device) => device,
-            Scene::Given(given) => given.device,
-            Scene::Describe(name) => return Err(holds_data(name)),
-        };
-        let storage = upload(device, node, bytes)?;
+        let storage = upload(self.device()?, node, bytes)?;
         self.leaf(storage)
     }
+
+    /// A leaf without memory until the plan is known.
+    fn table(&mut self, tensor: &Tensor) -> Result<Op> {
+        let nothing = self.device()?.allocate(0)?;
+        self.tables.push((self.leaves.len(), tensor.clone()));
+        self.leaf(nothing)
+    }
+
+    fn device(&self) -> Result<&'d Device> {
+        match self.scene {
+            Scene::Run(device) => Ok(device),
+            Scene::Given(given) => Ok(given.device),
+            Scene::Describe(name) => Err(holds_data(name)),
+        }
+    }
+}
+
+/// A table's numbers on a device, worked out if they are not there.
+pub(crate) fn tabulated(device: &Device, tensor: &Tensor) -> Result<Storage> {
+    let Source::Table(table) = &tensor.0.source else { unreachable!("it is asked of tables") };
+    if let Some(storage) = tensor.0.value.get() {
+        return Ok(storage.clone());
+    }
+    let storage = device.upload(&table.bytes(tensor.dtype())?)?;
+    // Another thread may have been first; its numbers are the same.
+    Ok(tensor.0.value.get_or_init(|| storage).clone())
 }
 
 /// Brings a node's bytes to a device, once.

@@ -1,5 +1,6 @@
 //! What an operation depends on besides its inputs, as a key.
 
+use panoply_ir::routine::FourierKind;
 use panoply_ir::{DType, Shape};
 
 /// What an operation depends on besides its inputs: numbers, shapes and what is made of them.
@@ -30,6 +31,7 @@ settings! {
     f32: |x| x.to_bits().into();
     f64: |x| x.to_bits();
     DType: |x| x as u64;
+    FourierKind: |x| x as u64;
 }
 
 impl Settings for () {

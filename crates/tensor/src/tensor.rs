@@ -14,6 +14,7 @@ use panoply_runtime::{Device, Storage};
 use crate::call::Body;
 use crate::dim::{self, Live};
 use crate::mistake::Mistake;
+use crate::ops::fourier::Table;
 use crate::random::Word;
 use crate::realize::inputs_first;
 
@@ -53,6 +54,8 @@ pub(crate) enum Source {
     Op(Op),
     /// Bytes of the host, until they are on the device.
     Host(Mutex<Option<Arc<[u8]>>>),
+    /// Numbers that the host works out once a plan reads them.
+    Table(Table),
     /// A number passed at launch; with which word of a generator it is, if a function under trace drew it.
     Slot(Scalar, Option<Word>),
     /// A value that was given; `value` is set from the start.

@@ -1,11 +1,26 @@
 //! Fourier transforms of many lengths: the sums of their definition in f64, waves of known frequency, and there and back.
 
 use std::f64::consts::TAU;
+use std::sync::{PoisonError, RwLock};
 
-use panoply_tensor::{DType, Device, Rng, Tensor};
+use panoply_tensor::{Accuracy, DType, Device, Rng, Tensor, capture};
 
+/// Held by who chooses how the device computes, and by who computes.
+static ACCURACY: RwLock<()> = RwLock::new(());
+
+/// By the device's routine.
 fn on_cpu(work: impl FnOnce()) {
+    let _held = ACCURACY.read().unwrap_or_else(PoisonError::into_inner);
     Device::get("cpu").unwrap().scope(work);
+}
+
+/// By matrix products, as every other device does it.
+fn by_products(work: impl FnOnce()) {
+    let _held = ACCURACY.write().unwrap_or_else(PoisonError::into_inner);
+    let cpu = Device::get("cpu").unwrap();
+    cpu.set_accuracy(Accuracy::Exact);
+    cpu.scope(work);
+    cpu.set_accuracy(Accuracy::default());
 }
 
 fn numbers(tensor: &Tensor) -> Vec<f64> {
@@ -35,22 +50,26 @@ fn error(have: &[f64], want: &[f64]) -> f64 {
     have.iter().zip(want).map(|(have, want)| (have - want).abs()).fold(0.0, f64::max) / scale
 }
 
+/// Up to these errors of f64 and f32.
+fn any_length(limits: [f64; 2]) {
+    // One matrix, several factors, and lengths with a prime factor beyond them.
+    for n in [1, 2, 3, 4, 7, 16, 97, 127, 128, 129, 131, 144, 200, 257, 262, 1000, 1013] {
+        let x = data(n);
+        let want = sums(&x);
+        for (dtype, limit) in [DType::F64, DType::F32].into_iter().zip(limits) {
+            let transform = Tensor::from_slice(&x, [n, 2]).cast(dtype).fft(-1);
+            let worst = error(&numbers(&transform), &want);
+            assert!(worst <= limit, "{n} of {dtype}: {worst}");
+            let worst = error(&numbers(&transform.ifft(-1)), &x);
+            assert!(worst <= limit, "{n} of {dtype} and back: {worst}");
+        }
+    }
+}
+
 #[test]
 fn any_length_gives_the_sums_of_the_definition() {
-    on_cpu(|| {
-        // One matrix, several factors, and lengths with a prime factor beyond them.
-        for n in [1, 2, 3, 4, 7, 16, 97, 127, 128, 129, 131, 144, 200, 257, 262, 1000, 1013] {
-            let x = data(n);
-            let want = sums(&x);
-            for (dtype, limit) in [(DType::F64, 1e-13), (DType::F32, 2e-6)] {
-                let transform = Tensor::from_slice(&x, [n, 2]).cast(dtype).fft(-1);
-                let worst = error(&numbers(&transform), &want);
-                assert!(worst <= limit, "{n} of {dtype}: {worst}");
-                let worst = error(&numbers(&transform.ifft(-1)), &x);
-                assert!(worst <= limit, "{n} of {dtype} and back: {worst}");
-            }
-        }
-    });
+    on_cpu(|| any_length([2e-14, 1.5e-6]));
+    by_products(|| any_length([1e-13, 2e-6]));
 }
 
 #[test]
@@ -72,25 +91,87 @@ fn waves_have_one_frequency() {
     });
 }
 
+fn real_numbers() {
+    for n in [1, 2, 5, 64, 129, 300, 4096, 5003] {
+        let x = Tensor::from_slice(&data(n)[..n], [n]);
+        let frequencies = x.rfft(-1);
+        assert_eq!(frequencies.shape().unwrap().dims(), [n / 2 + 1, 2]);
+        let whole = Tensor::complex(&x, &x.zeros_like()).fft(0).narrow(0, 0, n / 2 + 1);
+        let worst = error(&numbers(&frequencies), &numbers(&whole));
+        assert!(worst < 1e-14, "{n}: {worst}");
+        let worst = error(&numbers(&frequencies.irfft(n, -1)), &numbers(&x));
+        assert!(worst < 1e-13, "{n}: {worst}");
+    }
+}
+
 #[test]
 fn real_numbers_come_back() {
+    on_cpu(real_numbers);
+    by_products(real_numbers);
+}
+
+/// The same of every transform, along every axis, and of what flows back, twice.
+#[test]
+fn the_routine_agrees_with_matrix_products() {
+    let transforms: [fn(&Tensor) -> Tensor; 8] = [
+        |x| x.fft(1),
+        |x| x.ifft(-2),
+        |x| x.fft2().fft(0),
+        |x| x.real().rfft(1),
+        |x| x.real().rfft(-1),
+        |x| x.irfft(18, 1),
+        |x| x.irfft(13, -1),
+        |x| x.real().rfft2().ifft(0).irfft2(7),
+    ];
+    let all = || -> Vec<Vec<f64>> {
+        let x = Tensor::from_slice(&data(3 * 10 * 4 * 7), [3, 10, 4, 7, 2]);
+        let each = transforms.iter().flat_map(|transform| {
+            let (x, y) = (&x, transform(&x));
+            let slope = (&y * &y * &y).sum(..).gradients(&[x]).unwrap().remove(0);
+            let second = (&slope * &slope).sum(..).gradients(&[x]).unwrap().remove(0);
+            let moved = y.jvp(&[x], &[&(x * x)]).unwrap();
+            let [each] = Tensor::vmap([x], |[x]| [transform(&x.unsqueeze(0)) * 2.0]);
+            let both = capture(|[x]: [&Tensor; 1]| [transform(&(x * 3.0))]);
+            let [first, again] = [x.clone(), x * 2.0].map(|x| both.run([&x]).unwrap()[0].clone());
+            [y, slope, second, moved, each, first, again]
+        });
+        each.map(|tensor| numbers(&tensor)).collect()
+    };
+    let (mut have, mut want) = (Vec::new(), Vec::new());
+    on_cpu(|| have = all());
+    by_products(|| want = all());
+    for (at, (have, want)) in have.iter().zip(&want).enumerate() {
+        let worst = error(have, want);
+        assert!(worst < 1e-12, "{at}: {worst}");
+    }
+}
+
+#[test]
+fn no_examples_have_no_transforms() {
     on_cpu(|| {
-        for n in [1, 2, 5, 64, 129, 300, 4096, 5003] {
-            let x = Tensor::from_slice(&data(n)[..n], [n]);
-            let frequencies = x.rfft(-1);
-            assert_eq!(frequencies.shape().unwrap().dims(), [n / 2 + 1, 2]);
-            let whole = Tensor::complex(&x, &x.zeros_like()).fft(0).narrow(0, 0, n / 2 + 1);
-            assert_eq!(numbers(&frequencies), numbers(&whole), "{n}");
-            let worst = error(&numbers(&frequencies.irfft(n, -1)), &numbers(&x));
-            assert!(worst < 1e-13, "{n}: {worst}");
-        }
+        let [none] = Tensor::vmap([&Tensor::zeros([0, 131], DType::F32)], |[x]| [x.rfft(0)]);
+        assert_eq!(none.shape().unwrap().dims(), [0, 66, 2]);
+        assert!(numbers(&none).is_empty());
+    });
+}
+
+/// What a routine does not read is not made.
+#[test]
+fn tables_are_made_for_who_reads_them() {
+    let used = || Device::get("cpu").unwrap().stats().allocated;
+    let wave = || Tensor::full([1 << 20, 2], 1f64).fft(0).narrow(0, 0, 1).sum(..);
+    let table = 32 << 20;
+    on_cpu(|| {
+        let before = used();
+        assert_eq!(wave().item().unwrap(), f64::from(2 << 20));
+        assert!(used() < before + table, "{} after {before}", used());
     });
 }
 
 /// Tables of f64 take some 32 bytes for each number.
 #[test]
 fn tables_take_no_more_than_their_room() {
-    on_cpu(|| {
+    by_products(|| {
         let device = Device::current().unwrap();
         for n in (0..9).map(|i| (1 << 20) - (i << 14)) {
             let wave = Tensor::full([n, 2], 1f64).fft(0).narrow(0, 0, 2);

@@ -240,8 +240,8 @@ fn sizes_that_nothing_holds_are_mistakes() {
             let error = told(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
-        let wave = Tensor::zeros([1 << 40], DType::F32).rfft(-1).check().unwrap_err();
-        assert!(wave.message().starts_with("this host has no "), "{wave}");
+        let wave = Tensor::zeros([1 << 40], DType::F32).rfft(-1).eval().unwrap_err();
+        assert!(wave.is_out_of_memory(), "{wave}");
         assert_eq!(a.roll(isize::MIN, 0).to_vec::<f32>().unwrap(), [1.0; 4]);
         let eight = Tensor::iota(5).roll(isize::MIN, 0).to_vec::<i32>().unwrap();
         // -2⁶³ is 2 more than a multiple of 5.

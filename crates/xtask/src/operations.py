@@ -39,7 +39,7 @@ square, square512, batch, points = given(1024, 1024), given(512, 512), given(256
 image, filters, by_channel, one_by_one = given(8, 64, 56, 56), given(64, 64, 3, 3), given(64, 1, 3, 3), given(128, 64, 1, 1)
 sound, filters1, volume, filters3 = given(16, 64, 1024), given(64, 64, 5), given(4, 16, 32, 32, 32), given(16, 16, 3, 3, 3)
 complex_, queries, heads, table = torch.view_as_complex(given(1024, 1024, 2)), given(1 << 20), given(8, 8, 512, 64), given(50000, 256)
-logits, many = given(4096, 1000), given(1024, 16, 16)
+logits, many, spectra = given(4096, 1000), given(1024, 16, 16), torch.view_as_complex(given(4096, 513, 2))
 rows_at, along, tokens, classes = below(4095, 8192), below(1023, 4096, 1024), below(49999, 64, 256), below(999, 4096)
 positive, integers, divisors = big.abs() + 0.1, (big * 1e6).int(), (big2 * 1000).int() * 2 + 1
 octets, longs, doubles, f16s, bf16s = (big.abs() * 100).to(torch.uint8), integers.long(), big.double(), big.half(), big.bfloat16()
@@ -208,6 +208,9 @@ ROWS = {
     "fft2": ([complex_], torch.fft.fft2),
     "rfft rows": ([big], torch.fft.rfft),
     "rfft 1000": ([logits], torch.fft.rfft),
+    "irfft rows": ([spectra], torch.fft.irfft),
+    "fft long": ([complex_], lambda x: torch.fft.fft(x.reshape(-1))),
+    "fft prime": ([complex_], lambda x: torch.fft.fft(x.reshape(-1)[:1000003])),
     "cholesky": ([definite], torch.linalg.cholesky),
     "inverse": ([definite], torch.linalg.inv),
     "solve": ([definite, square512], torch.linalg.solve),

@@ -41,9 +41,15 @@ struct Calls<'a> {
 
 impl Calls<'_> {
     /// What does a call; none if a routine takes it as it is.
-    fn called(&mut self, rewriter: &mut Rewriter, call: &Call, output: u32, inputs: &[NodeId]) -> Option<NodeId> {
-        if claims(call, self.offers) {
-            return None;
+    fn called(&mut self, rewriter: &mut Rewriter, call: &Arc<Call>, output: u32, inputs: &[NodeId]) -> Option<NodeId> {
+        if let Some(routine) = call.routine.filter(|routine| claims(routine, self.offers)) {
+            let reads = routine.reads();
+            return (reads < inputs.len()).then(|| {
+                // What only the body needs is not made.
+                let node = call.body.node(call.body.outputs[output as usize]);
+                let op = Op::Call(call.clone(), output);
+                rewriter.add(op, &inputs[..reads], node.shape.clone(), node.dtype)
+            });
         }
         if let Some(own) = self.own(rewriter, call, output, inputs) {
             return Some(own);
@@ -155,6 +161,6 @@ impl Calls<'_> {
 }
 
 /// Whether a routine takes a call whole. One that touches nothing of some buffer is left to the body.
-fn claims(call: &Call, offers: &dyn Fn(&Routine) -> bool) -> bool {
-    call.routine.is_some_and(|routine| !routine.is_empty() && offers(&routine))
+fn claims(routine: &Routine, offers: &dyn Fn(&Routine) -> bool) -> bool {
+    !routine.is_empty() && offers(routine)
 }

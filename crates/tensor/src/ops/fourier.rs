@@ -1,64 +1,27 @@
-//! Discrete Fourier transforms of any length, as matrix products. A complex number is a last axis of 2, real part first, as
+//! Discrete Fourier transforms of any length. A complex number is a last axis of 2, real part first, as
 //! PyTorch's `view_as_real` has it.
 //!
-//! A length is split into as few factors of at most [`LIMIT`] as will do. Each is one product with its small Fourier matrix,
+//! A device may do them whole, as [`Routine::Fourier`]; the CPU does, by butterflies. Everywhere else, and where sums shall be exact, a
+//! length is split into as few factors of at most 128 as will do. Each is one product with its small Fourier matrix,
 //! and between two of them stands one multiplication by twiddles. That is more arithmetic than butterflies and far fewer
 //! passes over memory. A length with a larger prime factor becomes a convolution of a power of two. The tables are made
-//! in f64 and kept; as they are data, a body of [`Tensor::call`] cannot have a transform inside.
+//! in f64 when a plan reads them, and kept; as they are data, a body of [`Tensor::call`] cannot have a transform inside.
 //!
-//! Sums of 256 terms round more than butterflies do: of 65536 random numbers the largest error is 1.3e-6 of the root of the
-//! mean square in f32 and 2.5e-15 in f64, where NumPy has 1.6e-7 and 1.1e-15.
+//! Of 65536 random numbers the largest error of butterflies is 7.1e-7 of the root of the mean square in f32 and 2.1e-15 in f64, where
+//! PyTorch has 8.2e-7 and 1.6e-15. Sums of 256 terms round more: 1.3e-6 and 2.5e-15.
 //!
 //! Sources: Cooley and Tukey, An Algorithm for the Machine Calculation of Complex Fourier Series, 1965; Bluestein, A Linear
 //! Filtering Approach to the Computation of the Discrete Fourier Transform, 1970.
 
-use std::collections::HashMap;
-use std::f64::consts::FRAC_PI_2;
-use std::sync::{LazyLock, Mutex, PoisonError};
+mod table;
 
-use panoply_ir::{DType, Error, Shape};
-use panoply_runtime::Device;
+use panoply_ir::routine::{Fourier, FourierKind, Routine};
+use panoply_ir::{DType, Error, Scalar};
 
-use crate::realize::on_host;
+use crate::call::Operation;
 use crate::tensor::Tensor;
-
-/// The longest transform that is one product with its matrix.
-const LIMIT: usize = 128;
-
-/// Bytes of the tables kept in this process; those used longest ago go first and are made again when they are needed.
-const CAPACITY: usize = 256 << 20;
-
-static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
-
-/// Tables that are kept.
-#[derive(Default)]
-struct Tables {
-    /// Each with when it was used last.
-    kept: HashMap<Key, (Tensor, usize)>,
-    /// How often one was asked for.
-    uses: usize,
-}
-
-type Key = (Device, DType, Table);
-
-/// The numbers of a transform of so many elements, from frequencies if it is an inverse one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Table {
-    /// For each factor its matrix, and after all but the last the twiddles.
-    Factors(usize, bool),
-    /// The chirp, and the spectrum of what the convolution is with.
-    Chirp(usize, bool),
-}
-
-impl Table {
-    /// At most so many numbers are held while it is made.
-    fn elems(self) -> usize {
-        match self {
-            Table::Factors(n, _) => n.saturating_mul(6 * factors(n).map_or(0, |factors| factors.len())),
-            Table::Chirp(n, _) => n.saturating_mul(32),
-        }
-    }
-}
+pub(crate) use table::Table;
+use table::{Reader, factors, factors_of_two, padded, table};
 
 impl Tensor {
     /// Complex numbers of their parts, which have one shape: `[…]` becomes `[…, 2]`.
@@ -111,7 +74,7 @@ impl Tensor {
     #[track_caller]
     pub fn fft(&self, axis: isize) -> Tensor {
         match self.complex_axis("fft", axis) {
-            Ok(place) => self.transformed(place, false),
+            Ok(place) => self.fourier(FourierKind::Forward, place, self.0.shape.dims()[place], 1.0),
             Err(mistake) => mistake,
         }
     }
@@ -120,7 +83,10 @@ impl Tensor {
     #[track_caller]
     pub fn ifft(&self, axis: isize) -> Tensor {
         match self.complex_axis("ifft", axis) {
-            Ok(place) => self.transformed(place, true) * self.literal(1.0 / self.0.shape.dims()[place] as f64),
+            Ok(place) => {
+                let n = self.0.shape.dims()[place];
+                self.fourier(FourierKind::Backward, place, n, 1.0 / n as f64)
+            }
             Err(mistake) => mistake,
         }
     }
@@ -133,9 +99,8 @@ impl Tensor {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
-        let complex = Tensor::complex(self, &self.zeros_like());
-        match complex.complex_axis("rfft", place as isize) {
-            Ok(_) => complex.transformed(place, false).narrow(place as isize, 0, self.0.shape.dims()[place] / 2 + 1),
+        match Tensor::complex(self, &self.zeros_like()).complex_axis("rfft", place as isize) {
+            Ok(_) => self.fourier(FourierKind::FromReal, place, self.0.shape.dims()[place], 1.0),
             Err(mistake) => mistake,
         }
     }
@@ -148,20 +113,12 @@ impl Tensor {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
-        let (count, rank) = (self.0.shape.dims()[place], self.0.shape.rank());
+        let count = self.0.shape.dims()[place];
         if length == 0 || length / 2 + 1 != count {
             let message = format!("irfft: {length} numbers have {} frequencies, not the {count} of", length / 2 + 1);
             return Tensor::mistake(Error::mistake(format!("{message} {self:?}")));
         }
-        // The others stand for themselves and for the negative frequencies.
-        let places = Tensor::iota(count);
-        let is = |frequency: usize| places.eq(&places.literal(frequency as f64));
-        let single = if length.is_multiple_of(2) { is(0).bitor(&is(length / 2)) } else { is(0) };
-        let (mut column, mut widths) = (vec![1; rank], vec![(0, 0); rank]);
-        (column[place], widths[place]) = (count, (0, length - count));
-        let weights = self.literal(1.0).where_(&single, &self.literal(2.0)).reshaped(column.into());
-        let whole = (self * weights).pad(&widths).transformed(place, true);
-        whole.real() * self.literal(1.0 / length as f64)
+        self.fourier(FourierKind::ToReal, place, length, 1.0 / length as f64)
     }
 
     /// [`Tensor::fft`] along the last two axes: `[…, m, n, 2]`.
@@ -230,9 +187,17 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(format!("{op}: {wrong}"))))
     }
 
-    /// The sums along an axis of complex numbers, inverse ones not divided by its length.
+    /// So many numbers along an axis transformed, and the result times a factor.
     #[track_caller]
-    fn transformed(&self, place: usize, inverse: bool) -> Tensor {
+    fn fourier(&self, kind: FourierKind, place: usize, length: usize, scale: f64) -> Tensor {
+        let behind = self.0.shape.rank() - 1 - place;
+        let backward = matches!(kind, FourierKind::Backward | FourierKind::ToReal);
+        let [result] = FOURIER.on_batches([self, &table(self, length, backward)], (kind, length, behind, scale));
+        result
+    }
+
+    /// The sums of complex numbers along an axis, from a table.
+    fn transformed(&self, place: usize, table: &Tensor) -> Tensor {
         let last = self.0.shape.rank() as isize - 2;
         let moved = self.transpose(place as isize, last);
         let (dims, n) = (moved.0.shape.clone(), self.0.shape.dims()[place]);
@@ -240,7 +205,23 @@ impl Tensor {
         if flat.is_mistake() {
             return flat;
         }
-        line(&flat, inverse).reshaped(dims).transpose(place as isize, last)
+        let (mut read, factors) = (Reader::of(table), factors(n));
+        let sums = match factors {
+            Some(factors) => by_factors(&flat, &factors, &mut read),
+            None => by_convolution(&flat, &mut read),
+        };
+        sums.reshaped(dims).transpose(place as isize, last)
+    }
+
+    /// Frequencies of so many real numbers along an axis, those that stand for their negatives too times a factor.
+    fn weighted(&self, place: usize, length: usize, factor: f64) -> Tensor {
+        let count = length / 2 + 1;
+        let places = Tensor::iota(count);
+        let is = |frequency: usize| places.eq(&places.literal(frequency as f64));
+        let single = if length.is_multiple_of(2) { is(0).bitor(&is(length / 2)) } else { is(0) };
+        let mut column = vec![1; self.0.shape.rank()];
+        column[place] = count;
+        self * self.literal(1.0).where_(&single, &self.literal(factor)).reshaped(column.into())
     }
 
     /// Complex numbers times others: their real parts, and their imaginary parts with the sign that each part takes.
@@ -249,38 +230,74 @@ impl Tensor {
     }
 }
 
-/// The sums of `[batch, n, 2]`. What flows back is the same with the other sign.
-#[track_caller]
-fn line(x: &Tensor, inverse: bool) -> Tensor {
-    let n = x.0.shape.dims()[1];
-    if factors(n).is_some() {
-        return Tensor::call_with_gradient(
-            "fft",
-            [x, &table(x, Table::Factors(n, inverse))],
-            inverse,
-            |[x, table], _| by_factors(x, table),
-            |_, _, g, inverse| [Some(line(g, !inverse)), None],
-        );
+/// What is transformed, how many numbers, how many axes of the input stand behind theirs, and what the result is multiplied by.
+type Rule = (FourierKind, usize, usize, f64);
+
+/// Transforms of numbers, from them and a table that only the body reads.
+const FOURIER: Operation<Rule, 2, 1> =
+    Operation { name: "fft", body: |inputs, rule| [body(inputs, rule)], gradient: Some(gradient), routine };
+
+fn body([x, table]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Tensor {
+    let place = x.0.shape.rank() - 1 - behind;
+    // Many examples have the same table.
+    let table = &one_of(table);
+    let sums = match kind {
+        FourierKind::Forward | FourierKind::Backward => x.transformed(place, table),
+        FourierKind::FromReal => {
+            let complex = Tensor::complex(x, &x.zeros_like());
+            complex.transformed(place, table).narrow(place as isize, 0, length / 2 + 1)
+        }
+        FourierKind::ToReal => {
+            // The others stand for themselves and for the negative frequencies.
+            let mut widths = vec![(0, 0); x.0.shape.rank()];
+            widths[place].1 = length - (length / 2 + 1);
+            x.weighted(place, length, 2.0).pad(&widths).transformed(place, table).real()
+        }
+    };
+    if scale == 1.0 { sums } else { &sums * sums.literal(scale) }
+}
+
+/// The first of equal tables; zeros where there is none, because nothing is transformed.
+fn one_of(tables: &Tensor) -> Tensor {
+    let (axes, dims) = (tables.0.shape.rank() - 1, tables.0.shape.dims());
+    if dims.contains(&0) {
+        return Tensor::zeros([dims[axes]], tables.dtype());
     }
-    let m = (2 * n - 1).next_power_of_two();
-    let tables = [Table::Chirp(n, inverse), Table::Factors(m, false), Table::Factors(m, true)];
-    let [chirp, there, back] = tables.map(|which| table(x, which));
-    Tensor::call_with_gradient(
-        "fft",
-        [x, &chirp, &there, &back],
-        inverse,
-        |[x, chirp, there, back], _| by_convolution(x, chirp, there, back),
-        |_, _, g, inverse| [Some(line(g, !inverse)), None, None, None],
-    )
+    (0..axes).fold(tables.clone(), |table, axis| table.narrow(axis as isize, 0, 1)).reshaped([dims[axes]].into())
+}
+
+/// What flows back is the same with the other sign. A frequency and its negative say the same of real numbers.
+fn gradient(
+    [x, _]: [&Tensor; 2],
+    _: &Tensor,
+    g: &Tensor,
+    &(kind, length, behind, scale): &Rule,
+) -> [Option<Tensor>; 2] {
+    let place = x.0.shape.rank() - 1 - behind;
+    let flow = match kind {
+        FourierKind::Forward => g.fourier(FourierKind::Backward, place, length, scale),
+        FourierKind::Backward => g.fourier(FourierKind::Forward, place, length, scale),
+        FourierKind::FromReal => g.weighted(place, length, 0.5).fourier(FourierKind::ToReal, place, length, scale),
+        FourierKind::ToReal => g.fourier(FourierKind::FromReal, place, length, scale).weighted(place, length, 2.0),
+    };
+    [Some(flow), None]
+}
+
+fn routine([x, _]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Option<Routine> {
+    let (dims, dtype) = (x.0.shape.dims(), x.dtype());
+    let (before, after) = dims.split_at(dims.len() - 1 - behind);
+    // The last axis of complex numbers is that of their parts.
+    let after = if kind == FourierKind::FromReal { &after[1..] } else { &after[1..after.len() - 1] };
+    let (outer, inner) = (before.iter().product(), after.iter().product());
+    Some(Routine::Fourier(Fourier { dtype, kind, outer, length, inner, scale: Scalar::from_f64(dtype, scale) }))
 }
 
 /// Cooley and Tukey's: with j = j₁·m + j₂ and k = k₁ + r·k₂ the sums over j₁ are r-point transforms, the rest are m-point
 /// transforms of what they give times twiddles.
-fn by_factors(x: &Tensor, table: &Tensor) -> Tensor {
+fn by_factors(x: &Tensor, factors: &[usize], read: &mut Reader<'_>) -> Tensor {
     let &[batch, n, _] = x.0.shape.dims() else { unreachable!("it has three axes") };
-    let factors = factors(n).expect("it was asked before");
     let (last, early) = factors.split_last().expect("there is a factor");
-    let (mut groups, mut rest, mut read) = (batch, n, Reader { table, at: 0 });
+    let (mut groups, mut rest) = (batch, n);
     // Parts before places: the sums over j₁ of both parts are one product from the left, which gives them and, in the place of
     // each, i times them. So twiddles are a product element by element, and nothing moves in between.
     let mut data = if early.is_empty() { x.clone() } else { x.permuted(vec![0, 2, 1]) };
@@ -293,207 +310,18 @@ fn by_factors(x: &Tensor, table: &Tensor) -> Tensor {
     }
     let sums = data.reshaped([groups, 2 * last].into()).matmul(&read.next(&[2 * last, 2 * last]));
     let count = factors.len();
-    let dims = [&[batch], &factors[..], &[2]].concat();
+    let dims = [&[batch], factors, &[2]].concat();
     let digits = [0].into_iter().chain((1..=count).rev()).chain([count + 1]);
     sums.reshaped(dims.into()).permuted(digits.collect()).reshaped([batch, n, 2].into())
 }
 
 /// Bluestein's: as j·k = (j² + k² - (k - j)²) / 2, the transform is a convolution with a chirp between two products with one.
-fn by_convolution(x: &Tensor, chirp: &Tensor, there: &Tensor, back: &Tensor) -> Tensor {
+fn by_convolution(x: &Tensor, read: &mut Reader<'_>) -> Tensor {
     let n = x.0.shape.dims()[1];
-    let m = (2 * n - 1).next_power_of_two();
-    let mut read = Reader { table: chirp, at: 0 };
+    let m = padded(n);
+    let factors = factors_of_two(m);
     let (real, signed) = (read.next(&[n, 1]), read.next(&[n, 2]));
-    let spectrum = by_factors(&x.turned(&real, &signed).pad(&[(0, 0), (0, m - n), (0, 0)]), there);
+    let spectrum = by_factors(&x.turned(&real, &signed).pad(&[(0, 0), (0, m - n), (0, 0)]), &factors, read);
     let product = spectrum.turned(&read.next(&[m, 1]), &read.next(&[m, 2]));
-    by_factors(&product, back).narrow(1, 0, n).turned(&real, &signed)
-}
-
-/// Parts of a table, one after another.
-struct Reader<'a> {
-    table: &'a Tensor,
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn next(&mut self, dims: &[usize]) -> Tensor {
-        let shape = Shape::from(dims);
-        let part = self.table.narrow(0, self.at, shape.elems());
-        self.at += shape.elems();
-        part.reshaped(shape)
-    }
-}
-
-/// Few factors of at most [`LIMIT`], about equal, whose product is n; none if n has a larger prime factor.
-fn factors(n: usize) -> Option<Vec<usize>> {
-    let (mut primes, mut rest) = (Vec::new(), n);
-    while let Some(prime) = (2..=LIMIT.min(rest)).find(|p| rest.is_multiple_of(*p)) {
-        primes.push(prime);
-        rest /= prime;
-    }
-    if rest > 1 {
-        return None;
-    }
-    (1..).find_map(|count| {
-        let mut factors = vec![1; count];
-        for prime in primes.iter().rev() {
-            *factors.iter_mut().min().expect("there is one") *= prime;
-        }
-        factors.iter().all(|factor| *factor <= LIMIT).then_some(factors)
-    })
-}
-
-/// A table for numbers like these, on their device.
-#[track_caller]
-fn table(like: &Tensor, which: Table) -> Tensor {
-    let device = match like.device().cloned().map_or_else(Device::current, Ok) {
-        Ok(device) => device,
-        Err(error) => return Tensor::mistake(error),
-    };
-    let key = (device.clone(), like.dtype(), which);
-    if let Some(known) = lock().find(&key) {
-        return known;
-    }
-    // Here it would be the end of the program.
-    if let Err(error) = on_host::<f64>(which.elems()) {
-        return Tensor::mistake(error);
-    }
-    let numbers = match which {
-        Table::Factors(n, inverse) => matrices(n, inverse),
-        Table::Chirp(n, inverse) => chirp(n, inverse),
-    };
-    let made = if like.dtype() == DType::F64 {
-        Tensor::from_slice_on(&device, &numbers, [numbers.len()])
-    } else {
-        let rounded: Vec<f32> = numbers.iter().map(|x| *x as f32).collect();
-        Tensor::from_slice_on(&device, &rounded, [rounded.len()])
-    };
-    lock().keep(key, made.clone());
-    made
-}
-
-impl Tables {
-    fn find(&mut self, key: &Key) -> Option<Tensor> {
-        self.uses += 1;
-        let (table, used) = self.kept.get_mut(key)?;
-        *used = self.uses;
-        Some(table.clone())
-    }
-
-    /// Keeps a table if it fits, and of the others what fits beside it.
-    fn keep(&mut self, key: Key, table: Tensor) {
-        let bytes = |table: &Tensor| table.0.shape.elems() * table.dtype().bytes();
-        let mut room = CAPACITY.saturating_sub(self.kept.values().map(|(table, _)| bytes(table)).sum());
-        if bytes(&table) > CAPACITY {
-            return;
-        }
-        while room < bytes(&table) {
-            let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
-            let Some((gone, _)) = oldest.and_then(|key| self.kept.remove(&key)) else { break };
-            room += bytes(&gone);
-        }
-        self.kept.insert(key, (table, self.uses));
-    }
-}
-
-fn lock() -> std::sync::MutexGuard<'static, Tables> {
-    TABLES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A complex number.
-type Complex = [f64; 2];
-
-/// exp(2πi · p / q), of the other sign unless `inverse`; exact at quarters.
-fn root(p: usize, q: usize, inverse: bool) -> Complex {
-    let (quarter, rest) = (4 * (p % q) / q, 4 * (p % q) % q);
-    let angle = |part: usize| FRAC_PI_2 * part as f64 / q as f64;
-    let [c, s] = if 2 * rest <= q {
-        [angle(rest).cos(), angle(rest).sin()]
-    } else {
-        [angle(q - rest).sin(), angle(q - rest).cos()]
-    };
-    let [c, s] = [[c, s], [-s, c], [-c, -s], [s, -c]][quarter];
-    [c, if inverse { s } else { -s }]
-}
-
-/// What [`by_factors`] reads.
-fn matrices(n: usize, inverse: bool) -> Vec<f64> {
-    let factors = factors(n).expect("it was asked before");
-    let (last, early) = factors.split_last().expect("there is a factor");
-    let (mut numbers, mut rest) = (Vec::new(), n);
-    // What part `to` of a product takes of part `from`.
-    let share = |[c, s]: Complex, to: usize, from: usize| match (to, from) {
-        (0, 1) => -s,
-        (1, 0) => s,
-        _ => c,
-    };
-    for r in early {
-        let m = rest / r;
-        for (turned, k, to) in (0..4 * r).map(|row| (row / (2 * r), row / 2 % r, row % 2)) {
-            // i times a number has its imaginary part, of the other sign, as real part.
-            let (sign, to) = if turned == 0 { (1.0, to) } else { (if to == 0 { -1.0 } else { 1.0 }, 1 - to) };
-            let places = (0..2).flat_map(|from| (0..*r).map(move |j| (from, j)));
-            numbers.extend(places.map(|(from, j)| sign * share(root(j * k, *r, inverse), to, from)));
-        }
-        for part in 0..2 {
-            let twiddle = |k: usize, j: usize| root(k * j, rest, inverse)[part];
-            numbers.extend((0..2 * r).flat_map(|row| (0..m).map(move |j| twiddle(row / 2, j))));
-        }
-        rest = m;
-    }
-    // The parts stand behind the places in what is given, and before them in sums.
-    let apart = |row: usize| if early.is_empty() { (row / 2, row % 2) } else { (row % last, row / last) };
-    for (j, from) in (0..2 * last).map(apart) {
-        numbers.extend((0..2 * last).map(|column| share(root(j * (column / 2), *last, inverse), column % 2, from)));
-    }
-    numbers
-}
-
-/// Real parts, then imaginary parts twice, with the signs that they take for a product's real and imaginary part.
-fn push(factors: &[Complex], numbers: &mut Vec<f64>) {
-    numbers.extend(factors.iter().map(|[c, _]| c));
-    numbers.extend(factors.iter().flat_map(|[_, s]| [-s, *s]));
-}
-
-/// What [`by_convolution`] reads.
-fn chirp(n: usize, inverse: bool) -> Vec<f64> {
-    let m = (2 * n - 1).next_power_of_two();
-    let square = |j: usize| (j as u128 * j as u128 % (2 * n as u128)) as usize;
-    let chirp: Vec<Complex> = (0..n).map(|j| root(square(j), 2 * n, inverse)).collect();
-    let mut filter = vec![[0.0; 2]; m];
-    for (j, [c, s]) in chirp.iter().enumerate() {
-        // The inverse one of the convolution is not divided by its length.
-        let number = [c / m as f64, -s / m as f64];
-        filter[j] = number;
-        filter[(m - j) % m] = number;
-    }
-    butterflies(&mut filter);
-    let mut numbers = Vec::new();
-    push(&chirp, &mut numbers);
-    push(&filter, &mut numbers);
-    numbers
-}
-
-/// The transform of as many numbers as a power of two, in place.
-fn butterflies(x: &mut [Complex]) {
-    let n = x.len();
-    let bits = n.trailing_zeros();
-    for i in 1..n {
-        let j = i.reverse_bits() >> (usize::BITS - bits);
-        if i < j {
-            x.swap(i, j);
-        }
-    }
-    let mut half = 1;
-    while half < n {
-        let roots: Vec<Complex> = (0..half).map(|k| root(k, 2 * half, false)).collect();
-        for pair in x.chunks_exact_mut(2 * half) {
-            let (low, high) = pair.split_at_mut(half);
-            for ((a, b), [c, s]) in low.iter_mut().zip(high).zip(&roots) {
-                let turned = [b[0] * c - b[1] * s, b[0] * s + b[1] * c];
-                (*a, *b) = ([a[0] + turned[0], a[1] + turned[1]], [a[0] - turned[0], a[1] - turned[1]]);
-            }
-        }
-        half *= 2;
-    }
+    by_factors(&product, &factors, read).narrow(1, 0, n).turned(&real, &signed)
 }

@@ -1,0 +1,232 @@
+//! One line of numbers: `rustfft` transforms complex ones, and real ones of even length as half as many complex ones, which are then
+//! taken apart. What that needs of each length is kept.
+//!
+//! Source: Press et al., Numerical Recipes, 3rd ed. 2007, section 12.3.2.
+
+use std::collections::HashMap;
+use std::f64::consts::TAU;
+use std::slice;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use panoply_ir::routine::FourierKind;
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftDirection, FftNum, FftPlannerAvx, FftPlannerNeon, FftPlannerScalar};
+
+use crate::simd::Real;
+use crate::vm::isa::Isa;
+
+/// The sum of the lengths that are kept; at more, all are forgotten and made again when they are needed.
+const KEPT: usize = 1 << 22;
+
+/// How transforms of lengths that were asked for are done.
+#[derive(Default)]
+pub struct Transforms {
+    single: Mutex<Kept<f32>>,
+    double: Mutex<Kept<f64>>,
+}
+
+type Kept<T> = HashMap<(Isa, FourierKind, usize), Arc<Line<T>>>;
+
+/// A type of the parts of complex numbers.
+pub trait Element: Real + FftNum {
+    /// Where what was made for this type is kept.
+    fn kept(of: &Transforms) -> &Mutex<Kept<Self>>;
+
+    /// How so many numbers are transformed.
+    fn line(of: &Transforms, isa: Isa, kind: FourierKind, length: usize) -> Arc<Line<Self>> {
+        let kept = || Self::kept(of).lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (isa, kind, length);
+        if let Some(known) = kept().get(&key) {
+            return known.clone();
+        }
+        // Made without the lock: a long one takes a while.
+        let made = Arc::new(Line::new(isa, kind, length));
+        let mut kept = kept();
+        if kept.keys().map(|(.., length)| length).sum::<usize>() + length > KEPT {
+            kept.clear();
+        }
+        kept.entry(key).or_insert(made).clone()
+    }
+}
+
+impl Element for f32 {
+    fn kept(of: &Transforms) -> &Mutex<Kept<f32>> {
+        &of.single
+    }
+}
+
+impl Element for f64 {
+    fn kept(of: &Transforms) -> &Mutex<Kept<f64>> {
+        &of.double
+    }
+}
+
+/// How so many numbers are transformed.
+pub struct Line<T: Element> {
+    kind: FourierKind,
+    /// How many: of the complex ones, or of the real ones.
+    length: usize,
+    /// Of as many complex numbers, or of half as many as there are real ones.
+    fft: Arc<dyn Fft<T>>,
+    /// exp(-2πi·k / length), which take real numbers of even length apart.
+    turns: Vec<Complex<T>>,
+}
+
+impl<T: Element> Line<T> {
+    fn new(isa: Isa, kind: FourierKind, length: usize) -> Line<T> {
+        let direction = match kind {
+            FourierKind::Forward | FourierKind::FromReal => FftDirection::Forward,
+            FourierKind::Backward | FourierKind::ToReal => FftDirection::Inverse,
+        };
+        let halves = match kind {
+            FourierKind::Forward | FourierKind::Backward => false,
+            FourierKind::FromReal | FourierKind::ToReal => length.is_multiple_of(2),
+        };
+        let turn = |k: usize| {
+            let (sine, cosine) = (-TAU * k as f64 / length as f64).sin_cos();
+            Complex::new(T::of(cosine), T::of(sine))
+        };
+        let turns = if halves { (0..=length / 4).map(turn).collect() } else { Vec::new() };
+        Line { kind, length, fft: planned(isa, if halves { length / 2 } else { length }, direction), turns }
+    }
+
+    /// Parts of a number that is given, and of one of the result.
+    pub fn parts(&self) -> [usize; 2] {
+        match self.kind {
+            FourierKind::Forward | FourierKind::Backward => [2, 2],
+            FourierKind::FromReal => [1, 2],
+            FourierKind::ToReal => [2, 1],
+        }
+    }
+
+    /// Elements that a transform works in.
+    pub fn scratch(&self) -> usize {
+        let (apart, within) = (self.fft.get_immutable_scratch_len(), self.fft.get_inplace_scratch_len());
+        2 * match (self.kind, self.is_halved()) {
+            (FourierKind::Forward | FourierKind::Backward, _) | (FourierKind::FromReal, true) => apart,
+            (FourierKind::ToReal, true) => within,
+            (FourierKind::FromReal | FourierKind::ToReal, false) => self.length + within,
+        }
+    }
+
+    fn is_halved(&self) -> bool {
+        self.fft.len() < self.length
+    }
+
+    /// Transforms a line, in `scratch` of [`Line::scratch`] elements; the result is multiplied by `scale`.
+    pub fn transform(&self, from: &[T], to: &mut [T], scale: T, scratch: &mut [T]) {
+        let scratch = pairs_mut(scratch);
+        match (self.kind, self.is_halved()) {
+            (FourierKind::Forward | FourierKind::Backward, _) => {
+                self.fft.process_immutable_with_scratch(pairs(from), pairs_mut(to), scratch);
+            }
+            (FourierKind::FromReal, true) => {
+                let to = pairs_mut(to);
+                let half = to.len() - 1;
+                self.fft.process_immutable_with_scratch(pairs(from), &mut to[..half], scratch);
+                self.take_apart(to);
+            }
+            (FourierKind::ToReal, true) => {
+                let to = pairs_mut(to);
+                self.put_together(pairs(from), to);
+                self.fft.process_with_scratch(to, scratch);
+            }
+            (FourierKind::FromReal, false) => {
+                let (line, scratch) = scratch.split_at_mut(self.length);
+                line.iter_mut().zip(from).for_each(|(z, x)| *z = Complex::new(*x, T::default()));
+                self.fft.process_with_scratch(line, scratch);
+                pairs_mut(to).copy_from_slice(&line[..=self.length / 2]);
+            }
+            (FourierKind::ToReal, false) => {
+                let (line, scratch) = scratch.split_at_mut(self.length);
+                let (from, half) = (pairs(from), self.length / 2);
+                line[0] = Complex::new(from[0].re, T::default());
+                line[1..=half].copy_from_slice(&from[1..]);
+                line[half + 1..].iter_mut().zip(from[1..].iter().rev()).for_each(|(z, x)| *z = x.conj());
+                self.fft.process_with_scratch(line, scratch);
+                to.iter_mut().zip(line).for_each(|(x, z)| *x = z.re);
+            }
+        }
+        if scale != T::of(1.0) {
+            to.iter_mut().for_each(|x| *x = *x * scale);
+        }
+    }
+
+    /// Of the transform of complex numbers, whose parts are the real ones at even and at odd places, makes that of the real ones; the
+    /// last number is not there yet.
+    fn take_apart(&self, z: &mut [Complex<T>]) {
+        let (half, first, two) = (z.len() - 1, z[0], T::of(0.5));
+        (z[0], z[half]) =
+            (Complex::new(first.re + first.im, T::default()), Complex::new(first.re - first.im, T::default()));
+        let (low, high) = z[1..half].split_at_mut(half / 2);
+        // The middle one stands for itself.
+        if let Some(middle) = low.last_mut().filter(|_| half.is_multiple_of(2)) {
+            *middle = middle.conj();
+        }
+        for ((a, b), w) in low.iter_mut().zip(high.iter_mut().rev()).zip(&self.turns[1..]) {
+            let (sum, difference) = (*a + b.conj(), *a - b.conj());
+            let turned = *w * Complex::new(difference.im, -difference.re);
+            (*a, *b) = ((sum + turned) * two, (sum - turned).conj() * two);
+        }
+    }
+
+    /// The other way around, and twice that.
+    fn put_together(&self, x: &[Complex<T>], z: &mut [Complex<T>]) {
+        let half = z.len();
+        let (first, last) = (x[0].re, x[half].re);
+        z[0] = Complex::new(first + last, first - last);
+        let (low, high) = z[1..].split_at_mut(half / 2);
+        if let Some(middle) = low.last_mut().filter(|_| half.is_multiple_of(2)) {
+            *middle = x[half / 2].conj() * T::of(2.0);
+        }
+        let pairs = x[1..half].iter().zip(x[1..half].iter().rev());
+        for (((to, other), (a, b)), w) in low.iter_mut().zip(high.iter_mut().rev()).zip(pairs).zip(&self.turns[1..]) {
+            let (sum, difference) = (*a + b.conj(), *a - b.conj());
+            let turned = w.conj() * Complex::new(-difference.im, difference.re);
+            (*to, *other) = (sum + turned, (sum - turned).conj());
+        }
+    }
+}
+
+/// Complex numbers of their parts.
+fn pairs<T: Element>(parts: &[T]) -> &[Complex<T>] {
+    // SAFETY: a complex number is its two parts in memory, as `repr(C)` says.
+    unsafe { slice::from_raw_parts(parts.as_ptr().cast(), parts.len() / 2) }
+}
+
+/// Complex numbers of their parts.
+fn pairs_mut<T: Element>(parts: &mut [T]) -> &mut [Complex<T>] {
+    // SAFETY: as above.
+    unsafe { slice::from_raw_parts_mut(parts.as_mut_ptr().cast(), parts.len() / 2) }
+}
+
+/// The transform of so many complex numbers with an instruction set.
+fn planned<T: Element>(isa: Isa, length: usize, direction: FftDirection) -> Arc<dyn Fft<T>> {
+    let vectors = match isa {
+        Isa::Portable => None,
+        Isa::Neon => FftPlannerNeon::new().ok().map(|mut planner| planner.plan_fft(length, direction)),
+        Isa::Avx2 | Isa::Avx512 => FftPlannerAvx::new().ok().map(|mut planner| planner.plan_fft(length, direction)),
+    };
+    vectors.unwrap_or_else(|| FftPlannerScalar::new().plan_fft(length, direction))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_kept_up_to_their_sum() {
+        let transforms = Transforms::default();
+        let line = |n| f32::line(&transforms, Isa::best(), FourierKind::Forward, n);
+        let first = line(KEPT / 4);
+        assert!(Arc::ptr_eq(&first, &line(KEPT / 4)));
+        for n in 1..4 {
+            line(KEPT / 4 - n);
+        }
+        let kept: usize = f32::kept(&transforms).lock().unwrap().keys().map(|(.., length)| length).sum();
+        assert!(kept <= KEPT, "{kept}");
+        line(KEPT / 4 - 4);
+        assert_eq!(f32::kept(&transforms).lock().unwrap().len(), 1);
+        assert_eq!(line(KEPT * 2).length, KEPT * 2);
+    }
+}
