@@ -10,6 +10,8 @@ use crate::pool::Pool;
 
 /// Elements from which the work is divided among threads.
 const PARALLEL_ELEMS: usize = 1 << 14;
+/// Positions that are looked at together before any is used.
+const LOOKED_AT: usize = 256;
 /// Threads that go through all positions, each for rows of its own.
 const MOST_PARTS: usize = 8;
 
@@ -66,7 +68,7 @@ unsafe fn put<T: Copy>(pool: &Pool, of: &Scatter, buffers: &[*mut u8], combine: 
     }
 }
 
-unsafe fn put_at<T: Copy, I: Copy + Sync + TryInto<usize>>(
+unsafe fn put_at<T: Copy, I: Copy + Sync + Ord + Into<i64>>(
     pool: &Pool,
     of: &Scatter,
     buffers: &[*mut u8],
@@ -92,13 +94,42 @@ unsafe fn put_at<T: Copy, I: Copy + Sync + TryInto<usize>>(
                 let output = output.at((b * table + own.start * columns) * size_of::<T>()).cast::<T>();
                 (slice::from_raw_parts(rows, put), slice::from_raw_parts_mut(output, own.len() * columns))
             };
-            for (position, row) in positions.iter().zip(rows.chunks_exact(columns)) {
-                let Ok(position) = (*position).try_into() else { continue };
-                if own.contains(&position) {
-                    let to = &mut output[(position - own.start) * columns..][..columns];
-                    to.iter_mut().zip(row).for_each(|(to, row)| *to = combine(*to, *row));
-                }
+            let start = own.start as i64;
+            let ends = (start, own.end as i64);
+            for (positions, rows) in positions.chunks(LOOKED_AT).zip(rows.chunks(LOOKED_AT.saturating_mul(columns))) {
+                put_near(positions, rows, columns, output, ends, &combine);
             }
         }
     });
+}
+
+/// Puts rows whose positions lie within two ends. Often all or none do, as positions along the rows of a matrix.
+#[inline(always)]
+fn put_near<T: Copy, I: Copy + Ord + Into<i64>>(
+    positions: &[I],
+    rows: &[T],
+    columns: usize,
+    output: &mut [T],
+    (start, end): (i64, i64),
+    combine: &impl Fn(T, T) -> T,
+) {
+    let (least, most) =
+        positions.iter().fold((positions[0], positions[0]), |(least, most), at| (least.min(*at), most.max(*at)));
+    if most.into() < start || least.into() >= end {
+        return;
+    }
+    if columns == 1 && least.into() >= start && most.into() < end {
+        for (position, value) in positions.iter().zip(rows) {
+            let to = &mut output[((*position).into() - start) as usize];
+            *to = combine(*to, *value);
+        }
+        return;
+    }
+    for (position, row) in positions.iter().zip(rows.chunks_exact(columns)) {
+        let position = (*position).into();
+        if (start..end).contains(&position) {
+            let to = &mut output[(position - start) as usize * columns..][..columns];
+            to.iter_mut().zip(row).for_each(|(to, row)| *to = combine(*to, *row));
+        }
+    }
 }

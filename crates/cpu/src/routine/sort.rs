@@ -10,6 +10,9 @@ use crate::pool::Pool;
 /// Elements from which one row is worth several threads.
 const LONG_ROW: usize = 1 << 14;
 
+/// Elements up to which the first of a row are kept in order while it is gone through.
+const FEW: usize = 32;
+
 /// A type that is sorted.
 pub trait Element: Copy {
     /// A key and a position.
@@ -46,13 +49,9 @@ macro_rules! float_key {
         let x = $x;
         let bits = (x + 0.0).to_bits();
         let sign = 1 << ($key::BITS - 1);
-        if x.is_nan() {
-            $key::MAX
-        } else if bits & sign != 0 {
-            !bits
-        } else {
-            bits | sign
-        }
+        // Signs are not to be predicted: without a branch, all bits of a negative number change, of another only the sign.
+        let key = bits ^ ((bits >> ($key::BITS - 1)).wrapping_neg() | sign);
+        if x.is_nan() { $key::MAX } else { key }
     }};
 }
 
@@ -89,14 +88,14 @@ pub unsafe fn rows<T: Element>(pool: &Pool, sort: &Sort, buffers: &[*mut u8]) {
             )
         };
         let mut words: Vec<T::Word> = (0..).zip(input).map(|(place, x)| x.word(place, descending)).collect();
-        if count < length {
-            words.select_nth_unstable(count - 1);
-            words.truncate(count);
-        }
-        if alone {
-            in_pieces(pool, &mut words)
+        if count <= FEW && count < length {
+            first(&mut words, count);
         } else {
-            words.sort_unstable()
+            if count < length {
+                words.select_nth_unstable(count - 1);
+                words.truncate(count);
+            }
+            if alone { in_pieces(pool, &mut words) } else { words.sort_unstable() }
         }
         for ((word, value), position) in words.iter().zip(values).zip(positions) {
             let place = T::place(*word);
@@ -107,6 +106,21 @@ pub unsafe fn rows<T: Element>(pool: &Pool, sort: &Sort, buffers: &[*mut u8]) {
         return (0..rows).for_each(row);
     }
     in_numbers(pool, rows, rows.saturating_mul(length).saturating_mul(length.max(2).ilog2() as usize), row);
+}
+
+/// Leaves the first words in their order: each of the others is most often behind the last of these.
+fn first<W: Copy + Ord>(words: &mut Vec<W>, count: usize) {
+    let (kept, others) = words.split_at_mut(count);
+    kept.sort_unstable();
+    for word in others {
+        let last = count - 1;
+        if *word < kept[last] {
+            let place = kept[..last].partition_point(|kept| kept < word);
+            kept.copy_within(place..last, place + 1);
+            kept[place] = *word;
+        }
+    }
+    words.truncate(count);
 }
 
 /// Sorts one row: each thread a piece, then pairs of pieces become one.

@@ -84,10 +84,17 @@ impl Tensor {
             if even(along) { [sizes[along], lengths[along] / sizes[along]] } else { [lengths[along], 1] }
         };
         let apart: Vec<usize> = outer.iter().copied().chain((0..N).flat_map(split)).collect();
-        let parts: Vec<usize> = (0..N).map(|along| rank - N + 2 * along + 1).collect();
+        let parts = (0..N).map(|along| rank - N + 2 * along + 1);
         let length: usize = (0..N).map(|along| split(along)[1]).product();
         let kept: Vec<usize> = outer.iter().copied().chain((0..N).map(|along| split(along)[0])).collect();
-        let mut pooled = self.reshaped(apart.into()).reduced(op, parts).reshaped(kept.into());
+        // Row by row first, which lie side by side: what is left for the others is less. Of one part nothing lies apart.
+        let apart = self.reshaped(apart.into());
+        let combined = if sizes == [1; N] {
+            apart.reduced(op, parts.collect())
+        } else {
+            parts.fold(apart, |combined, axis| combined.reduced(op, vec![axis]))
+        };
+        let mut pooled = combined.reshaped(kept.into());
         if op == ReduceOp::Sum && length > 1 {
             pooled = &pooled / pooled.literal(length as f64);
         }
