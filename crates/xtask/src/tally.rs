@@ -19,11 +19,22 @@ pub struct Tally {
     pub tested: Vec<String>,
     /// A line for each test that failed: its name, and where and how it panicked.
     pub failures: Vec<String>,
-    repeating_successes: bool,
+    successes: Successes,
     /// Whether what follows is what the last of `failures` wrote,
     in_a_failure: bool,
     /// and how many of the next lines are its panic.
     of_a_failure: usize,
+}
+
+/// What libtest repeats of the tests that passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Successes {
+    #[default]
+    Nothing,
+    /// What they said, which may be what another run of tests said.
+    Output,
+    /// Their names.
+    Names,
 }
 
 impl Tally {
@@ -41,23 +52,24 @@ impl Tally {
         if trimmed.starts_with("process didn't exit successfully: ") {
             self.failed += 1;
         }
-        match trimmed {
-            "successes:" => self.repeating_successes = true,
-            "failures:" => self.repeating_successes = false,
-            _ => {}
-        }
+        self.successes = match (trimmed, self.successes) {
+            ("successes:", Successes::Nothing) => Successes::Output,
+            ("successes:", Successes::Output | Successes::Names) => Successes::Names,
+            ("failures:", Successes::Names) => Successes::Nothing,
+            (_, same) => same,
+        };
         self.watch_failure(trimmed);
-        if let Some((passed, failed)) = result(trimmed) {
+        if let Some((passed, failed)) = result(trimmed).filter(|_| self.successes != Successes::Output) {
             self.passed += passed;
             self.failed += failed;
-            self.repeating_successes = false;
+            self.successes = Successes::Nothing;
         }
-        loud || !(self.repeating_successes || says_nothing(trimmed))
+        loud || !(self.successes != Successes::Nothing || says_nothing(trimmed))
     }
 
     fn watch_failure(&mut self, line: &str) {
         let section = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
-        if let Some(name) = section.filter(|_| !self.repeating_successes) {
+        if let Some(name) = section.filter(|_| self.successes == Successes::Nothing) {
             self.failures.push(format!("FAILED: {name}"));
             self.in_a_failure = true;
         } else if line == "failures:" || line.starts_with("test result: ") {
@@ -105,6 +117,8 @@ successes:
 
 ---- a::loud stdout ----
 seed 7
+test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+---- a::of_a_child stdout ----
 SKIPPED: opencl on intel: no such driver
 
 
