@@ -147,6 +147,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     clamp(x: Tensor, low: f64, high: f64) => x.clamp(low, high);
     complex(real: Tensor, imaginary: Tensor) => Tensor::complex(&real, &imaginary);
     leaky_relu(x: Tensor, slope: f64 = 0.01) => x.leaky_relu(slope);
+    powf(x: Tensor, exponent: f64) => x.powf(exponent);
     lerp(x: Tensor, end: Tensor, share: f64) => x.lerp(&end, share);
     log(x: Tensor) => x.ln();
     masked_fill(x: Tensor, condition: Tensor, number: f64) => x.masked_fill(&condition, number);
