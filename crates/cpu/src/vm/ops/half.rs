@@ -53,16 +53,11 @@ macro_rules! in_vectors {
         #[inline(always)]
         pub fn $name<M: Machine>(from: &[$from], to: &mut [$to]) {
             let one: fn($from) -> $to = $one;
-            let mut done = 0;
             #[cfg(target_arch = "x86_64")]
-            while M::HALVES > 0 && done + M::HALVES <= from.len() {
-                let (from, to) = (&from[done..][..M::HALVES], &mut to[done..][..M::HALVES]);
-                // SAFETY: as many lanes as the machine converts at once lie on both sides, and it can.
-                if !unsafe { x86::$name::<M>(from.as_ptr(), to.as_mut_ptr()) } {
-                    to.iter_mut().zip(from).for_each(|(to, from)| *to = one(*from));
-                }
-                done += M::HALVES;
-            }
+            // SAFETY: as many lanes as the machine converts at once lie on both sides, and it can.
+            let done = x86::in_vectors::<M, _, _>(from, to, |from, to| unsafe { x86::$name::<M>(from, to) }, one);
+            #[cfg(not(target_arch = "x86_64"))]
+            let done = 0;
             to[done..].iter_mut().zip(&from[done..]).for_each(|(to, from)| *to = one(*from));
         }
     )*};
@@ -85,6 +80,26 @@ mod x86 {
     use crate::vm::isa::Machine;
 
     const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
+
+    /// Converts by whole vectors, and by `one` those with a NaN; how many were converted.
+    #[inline(always)]
+    pub fn in_vectors<M: Machine, A: Copy, R>(
+        from: &[A],
+        to: &mut [R],
+        all: impl Fn(*const A, *mut R) -> bool,
+        one: fn(A) -> R,
+    ) -> usize {
+        if M::HALVES == 0 {
+            return 0;
+        }
+        let whole = from.len() / M::HALVES * M::HALVES;
+        for (from, to) in from.chunks_exact(M::HALVES).zip(to.chunks_exact_mut(M::HALVES)) {
+            if !all(from.as_ptr(), to.as_mut_ptr()) {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = one(*from));
+            }
+        }
+        whole
+    }
 
     /// # Safety
     /// The machine has the instructions, and as many lanes lie on both sides.
