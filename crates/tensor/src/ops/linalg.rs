@@ -155,7 +155,8 @@ impl Tensor {
         })
     }
 
-    /// Euclid's distances. What flows back is by products; both are seen from where the others are, far from which they would cancel.
+    /// Euclid's distances. What flows back is by products; both are seen from the middle of the others, far from which they would cancel:
+    /// points that lie so many times nearer to each other than to that lose as much of their slopes' precision.
     #[track_caller]
     fn euclidean(&self, other: &Tensor) -> Tensor {
         let rank = self.0.shape.rank().max(other.0.shape.rank());
