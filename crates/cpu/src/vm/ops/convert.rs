@@ -11,70 +11,30 @@ use crate::vm::lane::{Lane, Round};
 /// Rust's `as`.
 struct As<A, R>(PhantomData<(A, R)>);
 
-/// A conversion of one lane as Rust's `as`.
-trait To<R>: Copy {
-    fn to(self) -> R;
-}
-
-macro_rules! as_is {
-    ($($a:ident => $($r:ident)*;)*) => {$($(
-        impl To<$r> for $a {
-            #[inline(always)]
-            fn to(self) -> $r {
-                self as $r
-            }
-        }
-    )*)*};
-}
-
-as_is! {
-    i8 => u16 u32 u64 f32 f64;
-    i16 => u8 u32 u64 f32 f64;
-    i32 => u8 u16 u64 f32 f64;
-    i64 => u8 u16 u32 f32 f64;
-    u8 => u16 u32 u64 f32 f64;
-    u16 => u8 u32 u64 f32 f64;
-    u32 => u8 u16 u64 f32 f64;
-    u64 => u8 u16 u32 f32 f64;
-    f32 => f64;
-    f64 => f32;
-}
-
-/// Of a float `as` an integer LLVM makes code for each lane; of comparisons and a conversion that cannot fail, vectors.
-macro_rules! within {
-    ($($a:ident => $($r:ident $largest:expr)*;)*) => {$($(
-        impl To<$r> for $a {
-            #[inline(always)]
-            fn to(self) -> $r {
-                /// The largest that is an integer of the type.
-                const LARGEST: $a = $largest;
-                let number = if self.is_nan() { 0.0 } else { self };
-                let number = if number < $r::MIN as $a { $r::MIN as $a } else { number };
-                let within = if number > LARGEST { LARGEST } else { number };
-                // SAFETY: it lies between the smallest and the largest.
-                let integer: $r = unsafe { within.to_int_unchecked() };
-                if number > LARGEST { $r::MAX } else { integer }
-            }
-        }
-    )*)*};
-}
-
-within! {
-    f32 => i8 127.0 i16 32767.0 i32 2_147_483_520.0 i64 9_223_371_487_098_961_920.0
-        u8 255.0 u16 65535.0 u32 4_294_967_040.0 u64 18_446_742_974_197_923_840.0;
-    f64 => i8 127.0 i16 32767.0 i32 2_147_483_647.0 i64 9_223_372_036_854_774_784.0
-        u8 255.0 u16 65535.0 u32 4_294_967_295.0 u64 18_446_744_073_709_549_568.0;
+macro_rules! converted {
+    ($x:ident: $a:ident => $r:ident) => {
+        $x as $r
+    };
+    // Of a float `as` an integer LLVM makes code for each lane; of comparisons and a conversion that cannot fail, vectors.
+    ($x:ident: $a:ident => $r:ident, $largest:literal) => {{
+        let number = if $x.is_nan() { 0.0 } else { $x };
+        let number = if number < $r::MIN as $a { $r::MIN as $a } else { number };
+        let within = if number > $largest { $largest } else { number };
+        // SAFETY: it lies between the smallest and the largest.
+        let integer: $r = unsafe { within.to_int_unchecked() };
+        if number > $largest { $r::MAX } else { integer }
+    }};
 }
 
 macro_rules! casts {
-    ($($a:ident => $($r:ident)*;)*) => {
+    ($($a:ident => $($r:ident $($largest:literal)?)*;)*) => {
         $($(
             impl Unary for As<$a, $r> {
                 type A = $a;
                 type R = $r;
                 #[inline(always)]
                 fn apply<M: Machine>(a: $a) -> $r {
-                    a.to()
+                    converted!(a: $a => $r $(, $largest)?)
                 }
             }
         )*)*
@@ -97,6 +57,7 @@ macro_rules! casts {
     };
 }
 
+// Behind an integer the largest float that it holds.
 casts! {
     i8 => u16 u32 u64 f32 f64;
     i16 => u8 u32 u64 f32 f64;
@@ -106,8 +67,10 @@ casts! {
     u16 => u8 u32 u64 f32 f64;
     u32 => u8 u16 u64 f32 f64;
     u64 => u8 u16 u32 f32 f64;
-    f32 => i8 i16 i32 i64 u8 u16 u32 u64 f64;
-    f64 => i8 i16 i32 i64 u8 u16 u32 u64 f32;
+    f32 => i8 127.0 i16 32767.0 i32 2_147_483_520.0 i64 9_223_371_487_098_961_920.0
+        u8 255.0 u16 65535.0 u32 4_294_967_040.0 u64 18_446_742_974_197_923_840.0 f64;
+    f64 => i8 127.0 i16 32767.0 i32 2_147_483_647.0 i64 9_223_372_036_854_774_784.0
+        u8 255.0 u16 65535.0 u32 4_294_967_295.0 u64 18_446_744_073_709_549_568.0 f32;
 }
 
 macro_rules! conversions {
@@ -182,7 +145,8 @@ pub fn narrow<M: Machine>(to: Round) -> Option<VecFn> {
 
 #[cfg(test)]
 mod tests {
-    use super::To;
+    use super::{As, Unary};
+    use crate::vm::isa::Portable;
 
     #[test]
     fn floats_become_integers_as_in_rust() {
@@ -194,7 +158,7 @@ mod tests {
                     [x, x.next_down(), x.next_up(), x - 1.0, -x, -x.next_down(), -x.next_up(), 1.0 - x]
                 });
                 for x in ends.into_iter().chain(powers) {
-                    $(assert_eq!(To::<$r>::to(x), x as $r, "{x} as {}", stringify!($r));)*
+                    $(assert_eq!(As::<$a, $r>::apply::<Portable>(x), x as $r, "{x} as {}", stringify!($r));)*
                 }
             };
         }
