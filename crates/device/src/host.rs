@@ -44,7 +44,7 @@ impl<'a> HostCall<'a> {
     pub fn read<T: Element>(&self, position: usize) -> Result<&'a [T]> {
         match self.args.get(position) {
             Some(Some(Arg::Read(bytes))) => {
-                bytemuck::try_cast_slice(bytes).map_err(|_| self.wrong(position, "read", T::DTYPE))
+                bytemuck::checked::try_cast_slice(bytes).map_err(|_| self.wrong(position, "read", T::DTYPE))
             }
             _ => Err(self.wrong(position, "read", T::DTYPE)),
         }
@@ -54,7 +54,13 @@ impl<'a> HostCall<'a> {
     pub fn write<T: Element>(&mut self, position: usize) -> Result<&'a mut [T]> {
         let wrong = self.wrong(position, "write", T::DTYPE);
         match self.args.get_mut(position).and_then(|arg| arg.take_if(|arg| matches!(arg, Arg::Write(_)))) {
-            Some(Arg::Write(bytes)) => bytemuck::try_cast_slice_mut(bytes).map_err(|_| wrong),
+            Some(Arg::Write(bytes)) => {
+                // Memory that nothing wrote yet may hold bytes that are no bool.
+                if T::DTYPE == DType::Bool {
+                    bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+                }
+                bytemuck::checked::try_cast_slice_mut(bytes).map_err(|_| wrong)
+            }
             _ => Err(wrong),
         }
     }
@@ -63,7 +69,7 @@ impl<'a> HostCall<'a> {
     pub fn number<T: Element>(&self, position: usize) -> Result<T> {
         match self.args.get(position) {
             Some(Some(Arg::Scalar(Scalar { dtype, bits }))) if *dtype == T::DTYPE => {
-                Ok(bytemuck::pod_read_unaligned(&bits.to_le_bytes()[..dtype.bytes()]))
+                Ok(T::from_bytes(&bits.to_le_bytes()[..dtype.bytes()])[0])
             }
             _ => Err(self.wrong(position, "a number of", T::DTYPE)),
         }

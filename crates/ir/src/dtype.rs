@@ -280,16 +280,55 @@ macro_rules! scalar_from {
 
         impl Element for $rust {
             const DTYPE: DType = DType::$dtype;
+
+            fn read_into<E>(elements: &mut [$rust], read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+                read(bytemuck::cast_slice_mut(elements))
+            }
         }
     )*};
 }
 
 /// A Rust type that can be an element of a buffer or tensor.
 ///
-/// `bool` is not one: a byte other than 0 or 1 in device memory must not become a Rust `bool`; host code uses `u8`.
-pub trait Element: bytemuck::Pod + Send + Sync + PartialEq + fmt::Debug + Into<Scalar> {
+/// A `bool` is one byte in device memory: 1 for true, 0 for false. Any byte but 0 is read back as true, so that no content of a
+/// buffer can become an invalid `bool`.
+pub trait Element:
+    bytemuck::NoUninit
+    + bytemuck::Zeroable
+    + bytemuck::CheckedBitPattern
+    + Send
+    + Sync
+    + PartialEq
+    + fmt::Debug
+    + Into<Scalar>
+{
     /// Its element type.
     const DTYPE: DType;
+
+    /// Fills elements with the bytes that `read` writes, in the host's byte order. After an error the elements are unspecified.
+    fn read_into<E>(elements: &mut [Self], read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E>;
+
+    /// The elements that these bytes hold, a whole number of them.
+    ///
+    /// # Panics
+    /// If the number of bytes is not a multiple of the element's size.
+    fn from_bytes(bytes: &[u8]) -> Vec<Self> {
+        assert!(
+            bytes.len().is_multiple_of(size_of::<Self>()),
+            "{} bytes are not a whole number of {}",
+            bytes.len(),
+            Self::DTYPE
+        );
+        let mut elements = vec![Self::zeroed(); bytes.len() / size_of::<Self>()];
+        let copied = Self::read_into(&mut elements, |to| {
+            to.copy_from_slice(bytes);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        match copied {
+            Ok(()) => elements,
+            Err(never) => match never {},
+        }
+    }
 }
 
 scalar_from! {
@@ -310,5 +349,16 @@ scalar_from! {
 impl From<bool> for Scalar {
     fn from(value: bool) -> Scalar {
         Scalar { dtype: DType::Bool, bits: u64::from(value) }
+    }
+}
+
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+
+    fn read_into<E>(elements: &mut [bool], read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut bytes = vec![0u8; elements.len()];
+        read(&mut bytes)?;
+        elements.iter_mut().zip(bytes).for_each(|(element, byte)| *element = byte != 0);
+        Ok(())
     }
 }

@@ -70,7 +70,7 @@ impl Tensor {
         self.check_holds::<T>("to_vec")?;
         self.eval()?;
         let mut elements = on_host(self.shape()?.elems())?;
-        self.read_into(bytemuck::cast_slice_mut(&mut elements))?;
+        T::read_into(&mut elements, |bytes| self.read_into(bytes))?;
         Ok(elements)
     }
 

@@ -89,3 +89,27 @@ fn tensors_are_joined_from_whatever_gives_them() {
         assert_eq!(none.message(), "concat: no tensors were given");
     });
 }
+
+#[test]
+fn bools_go_to_a_device_and_back() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&[true, false, true], [3]);
+        assert_eq!((x.dtype(), x.to_vec::<bool>().unwrap()), (DType::Bool, vec![true, false, true]));
+        assert_eq!(x.logical_not().read::<bool>().unwrap().wait().unwrap(), [false, true, false]);
+        assert_eq!(x.cast(DType::I32).to_vec::<i32>().unwrap(), [1, 0, 1]);
+        assert!(x.to_vec::<u8>().unwrap_err().message().contains("does not hold u8"));
+        // Any byte but 0 is true.
+        let raw = Tensor::from_bytes(&[0, 2, 255], [3], DType::Bool);
+        assert_eq!(raw.to_vec::<bool>().unwrap(), [false, true, true]);
+        let device = Device::get("cpu").unwrap();
+        let mut buffer = device.buffer(&[true, false]).unwrap();
+        assert_eq!(buffer.to_vec().unwrap(), [true, false]);
+        buffer.write(&[false, true]).unwrap();
+        let mut read = [true; 2];
+        buffer.read_into(&mut read).unwrap();
+        assert_eq!(read, [false, true]);
+        buffer.fill(true).unwrap();
+        assert_eq!(buffer.read().unwrap().wait().unwrap(), [true, true]);
+        assert_eq!(device.zeros::<bool>(3).unwrap().to_vec().unwrap(), [false; 3]);
+    });
+}

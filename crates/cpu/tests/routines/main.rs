@@ -30,7 +30,7 @@ impl Numbers {
     }
 }
 
-trait Float: Element {
+trait Float: Element + bytemuck::Pod {
     fn of(value: f64) -> Self;
     fn wide(self) -> f64;
     const TOLERANCE: f64;

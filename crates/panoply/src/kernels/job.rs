@@ -71,7 +71,7 @@ impl Data {
         if self.dtype != T::DTYPE {
             return Vec::new();
         }
-        self.bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+        T::from_bytes(&self.bytes)
     }
 }
 

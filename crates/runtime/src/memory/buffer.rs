@@ -95,7 +95,7 @@ impl<T: Element> Buffer<T> {
     /// The elements, once all work that writes them is done.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut data = bytemuck::allocation::zeroed_vec(self.len);
-        self.storage.read_bytes(bytemuck::cast_slice_mut(&mut data))?;
+        T::read_into(&mut data, |bytes| self.storage.read_bytes(bytes))?;
         Ok(data)
     }
 
@@ -103,7 +103,7 @@ impl<T: Element> Buffer<T> {
     #[track_caller]
     pub fn read_into(&self, data: &mut [T]) -> Result<()> {
         self.same_length("read", data.len())?;
-        self.storage.read_bytes(bytemuck::cast_slice_mut(data))
+        T::read_into(data, |bytes| self.storage.read_bytes(bytes))
     }
 
     /// Starts copying the elements to the host; wait for them or `.await` them.

@@ -45,7 +45,7 @@ impl<T: Element> Reading<T> {
                 format!("{device} answered a read of {want} bytes with {have}; a reading gives its bytes once");
             return Err(Error::new(ErrorKind::Driver, message));
         }
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+        Ok(T::from_bytes(&bytes))
     }
 }
 
