@@ -1,12 +1,17 @@
 //! Parameters in safetensors files: written atomically, loaded all or nothing.
 
+mod foreign;
+mod write;
+
 use std::collections::BTreeMap;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use panoply_tensor::{DType, Error, Result, Tensor};
-use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
+use safetensors::{SafeTensorError, SafeTensors};
+
+pub use write::{WholeFile, is_temporary, write_whole};
 
 use crate::module::{Module, Param, VisitorMut};
 
@@ -28,9 +33,101 @@ pub fn write_arrays(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<
         let view = TensorView::new(*dtype, dims.clone(), bytes);
         views.push((*name, view.map_err(|error| Error::corrupt(format!("{name}: {error}")).caused_by(error))?));
     }
-    let whole = safetensors::serialize(views, Some(metadata))
+    // The library writes a header without arrays wrongly if there is an empty table of metadata.
+    let metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
+    let whole = safetensors::serialize(views, metadata)
         .map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
     write_whole(path, &whole)
+}
+
+/// A safetensors file in host memory: read once, so that a pipe can be read too.
+#[derive(Clone, Debug)]
+pub struct TensorFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// One array of a [`TensorFile`].
+#[derive(Clone, Debug)]
+pub struct Entry<'a> {
+    /// The element type; none if it is not one of ours.
+    pub dtype: Option<DType>,
+    /// The element type as the file spells it, such as `F8_E4M3`.
+    pub file_dtype: String,
+    /// Lengths of the axes.
+    pub dims: &'a [usize],
+    /// The elements, little-endian and in row-major order.
+    pub bytes: &'a [u8],
+}
+
+impl TensorFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not a safetensors file; another known format is named.
+    pub fn read(path: &Path) -> Result<TensorFile> {
+        let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+        let file = TensorFile { path: path.to_path_buf(), bytes };
+        file.tensors().map(|_| ()).map(|()| file)
+    }
+
+    /// The path that it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file says beside its arrays.
+    pub fn metadata(&self) -> Result<HashMap<String, String>> {
+        let header = SafeTensors::read_metadata(&self.bytes);
+        let (_, header) = header.map_err(|error| corrupt(&self.path, &self.bytes, error))?;
+        Ok(header.metadata().clone().unwrap_or_default())
+    }
+
+    /// Calls `see` with every array in the order of the names, whatever its element type.
+    pub fn each(&self, mut see: impl FnMut(&str, Entry<'_>) -> Result<()>) -> Result<()> {
+        let tensors = self.tensors()?;
+        let sorted: BTreeMap<&str, TensorView<'_>> = tensors.iter().collect();
+        sorted.into_iter().try_for_each(|(name, view)| {
+            let (dtype, file_dtype) = (tensor_dtype(view.dtype()), view.dtype().to_string());
+            see(name, Entry { dtype, file_dtype, dims: view.shape(), bytes: view.data() })
+        })
+    }
+
+    /// The arrays on the current device.
+    pub fn arrays(&self) -> Result<Arrays> {
+        let mut arrays = BTreeMap::new();
+        self.each(|name, entry| {
+            let dtype = self.known_dtype(name, &entry)?;
+            arrays.insert(name.to_string(), self.tensor(name, entry.bytes, entry.dims, dtype)?);
+            Ok(())
+        })?;
+        Ok(Arrays { arrays, metadata: self.metadata()? })
+    }
+
+    /// The element type of an array, or an error if it is not one of ours.
+    pub(crate) fn known_dtype(&self, name: &str, entry: &Entry<'_>) -> Result<DType> {
+        entry.dtype.ok_or_else(|| {
+            let message = format!("{}: {name} is {}", self.path.display(), entry.file_dtype);
+            Error::corrupt(message).note("there is no such element type here")
+        })
+    }
+
+    /// An array of the file on the current device, or an error that names file and array.
+    pub(crate) fn tensor(&self, name: &str, bytes: &[u8], dims: &[usize], dtype: DType) -> Result<Tensor> {
+        let tensor = Tensor::from_bytes(bytes, dims.to_vec(), dtype);
+        let wrong = |error: Error| Error::corrupt(format!("{}: {name}: {}", self.path.display(), error.message()));
+        tensor.check().map_err(wrong)?;
+        Ok(tensor)
+    }
+
+    /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.
+    pub fn load(&self, model: &mut dyn Module) -> Result<()> {
+        put(model, &self.arrays()?.arrays, &self.path)
+    }
+
+    fn tensors(&self) -> Result<SafeTensors<'_>> {
+        SafeTensors::deserialize(&self.bytes).map_err(|error| corrupt(&self.path, &self.bytes, error))
+    }
 }
 
 /// What a file holds.
@@ -44,58 +141,27 @@ pub struct Arrays {
 impl Arrays {
     /// Reads a file of named arrays onto the current device.
     pub fn read(path: &Path) -> Result<Arrays> {
-        let bytes = read(path)?;
-        let file = SafeTensors::deserialize(&bytes).map_err(|error| corrupt(path, error))?;
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| corrupt(path, error))?;
-        let mut arrays = BTreeMap::new();
-        for (name, view) in file.iter() {
-            let Some(dtype) = tensor_dtype(view.dtype()) else {
-                return Err(Error::corrupt(format!("{}: {name} is {:?}", path.display(), view.dtype()))
-                    .note("there is no such element type here"));
-            };
-            let tensor = Tensor::from_bytes(view.data(), view.shape().to_vec(), dtype);
-            let wrong = |error: Error| Error::corrupt(format!("{}: {name}: {}", path.display(), error.message()));
-            tensor.check().map_err(wrong)?;
-            arrays.insert(name.to_string(), tensor);
-        }
-        Ok(Arrays { arrays, metadata: header.metadata().clone().unwrap_or_default() })
+        TensorFile::read(path)?.arrays()
     }
-}
-
-/// Writes a file beside its place and moves it there, so that whoever reads sees the old one or the new one.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let failed = |error| Error::io(format!("cannot write {}", path.display()), error).note("the file is as it was");
-    let beside = path.with_extension(format!("part{}", std::process::id()));
-    let written = std::fs::File::create(&beside).and_then(|mut file| {
-        std::io::Write::write_all(&mut file, bytes)?;
-        file.sync_all()
-    });
-    let moved = written.and_then(|()| std::fs::rename(&beside, path));
-    if moved.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    moved.map_err(failed)
 }
 
 /// What a file says beside its parameters.
 pub fn metadata(path: &Path) -> Result<HashMap<String, String>> {
-    let bytes = read(path)?;
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| corrupt(path, error))?;
-    Ok(header.metadata().clone().unwrap_or_default())
+    TensorFile::read(path)?.metadata()
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
-}
-
-fn corrupt(path: &Path, error: safetensors::SafeTensorError) -> Error {
+fn corrupt(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
+    if let Some(foreign) = foreign::foreign(bytes) {
+        let message = format!("{}: it is {}, not a safetensors file", path.display(), foreign.name);
+        return Error::corrupt(message).note(foreign.way).caused_by(error);
+    }
     let message = format!("{}: it is no safetensors file, or not all of one ({error})", path.display());
     Error::corrupt(message).note("it was cut short or changed; take another copy of it").caused_by(error)
 }
 
 /// Loads every parameter of the model by its dotted name. Any name missing, extra or of another shape: nothing is loaded.
 pub fn load(model: &mut dyn Module, path: &Path) -> Result<()> {
-    put(model, &Arrays::read(path)?.arrays, path)
+    TensorFile::read(path)?.load(model)
 }
 
 /// Makes every parameter of the model what these arrays say, all or nothing; `path` is where they were read.
