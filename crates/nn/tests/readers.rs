@@ -1,5 +1,7 @@
 //! Files that others write: what NumPy wrote is read back, what is broken is an error and never a panic.
 
+mod formats;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

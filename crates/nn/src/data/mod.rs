@@ -289,12 +289,22 @@ fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()
     Ok(())
 }
 
+/// U+FEFF in UTF-8, which some editors write before a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The largest file that is taken once it is unpacked.
 const MOST_BYTES: u64 = 1 << 31;
 
-/// The text of a file.
+/// The text of a file, without the byte order mark that it may begin with.
 fn read_text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?).map_err(|error| {
+    let mut bytes = read(path)?;
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(Error::corrupt(format!("{} is UTF-16", path.display())).note("save it as UTF-8"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
         let message = format!("{}:{line}: byte {:#04x} is no UTF-8", path.display(), error.as_bytes()[good]);

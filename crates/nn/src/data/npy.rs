@@ -2,11 +2,14 @@
 //!
 //! Source: NumPy Enhancement Proposal 1, versions 1 to 3.
 
+mod header;
+
 use std::path::Path;
 
 use panoply_tensor::{DType, Error, Result, Scalar, Tensor};
 
 use super::read;
+use header::Header;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -95,24 +98,20 @@ impl Array {
     /// The array of a file, or what is wrong with it.
     pub(super) fn parse(bytes: &[u8]) -> Result<Array, String> {
         let rest = bytes.strip_prefix(MAGIC).ok_or("it does not begin as a NumPy array")?;
-        let (length, rest) = match rest {
-            [1, _, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]) as usize, rest),
-            [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-            _ => return Err("its version is not 1, 2 or 3".to_string()),
+        let (version, length, rest) = match rest {
+            [version @ 1, 0, a, b, rest @ ..] => (*version, u16::from_le_bytes([*a, *b]) as usize, rest),
+            [version @ (2 | 3), 0, a, b, c, d, rest @ ..] => {
+                (*version, u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest)
+            }
+            _ => return Err("its version is not 1.0, 2.0 or 3.0".to_string()),
         };
         let (header, data) = rest.split_at_checked(length).ok_or("it ends within its header")?;
-        let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
-        let entry = |key: &str| header.split_once(&format!("'{key}':")).map(|(_, value)| value.trim_start());
-        if !entry("fortran_order").is_some_and(|value| value.starts_with("False")) {
-            return Err("it is not in C order; save it with `numpy.ascontiguousarray`".to_string());
-        }
-        let code = entry("descr").and_then(|value| value.strip_prefix('\'')?.split_once('\'')).map(|(code, _)| code);
-        let dtype = CODES.iter().find(|(known, _)| Some(*known) == code).map(|(_, dtype)| *dtype);
-        let dtype = dtype.ok_or_else(|| format!("element type {} is not known here", code.unwrap_or("(none)")))?;
-        let dims = entry("shape").and_then(|value| value.strip_prefix('(')?.split_once(')')).map(|(dims, _)| dims);
-        let dims = dims.ok_or("its header names no shape")?.split(',').map(str::trim).filter(|dim| !dim.is_empty());
-        let dims: Result<Vec<usize>, _> = dims.map(str::parse).collect();
-        let dims = dims.map_err(|error| format!("its shape: {error}"))?;
+        let header = match version {
+            3 => String::from_utf8(header.to_vec()).map_err(|error| format!("its header is no text: {error}"))?,
+            // Latin-1: each byte is the character of its number.
+            _ => header.iter().map(|byte| char::from(*byte)).collect(),
+        };
+        let Header { dtype, dims } = header::parse(&header)?;
         let size = dims.iter().try_fold(dtype.bytes(), |size, dim| size.checked_mul(*dim));
         // Lengths beside an empty axis are no less to be counted.
         let counted = dims.iter().try_fold(dtype.bytes(), |size, dim| size.checked_mul((*dim).max(1)));

@@ -1,10 +1,13 @@
 //! NumPy's `.npz` files: several arrays by name, a ZIP archive with a `.npy` file for each.
+//!
+//! As in NumPy, an array's name is its member's without the ending `.npy`, and a member without that ending has its whole name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
 use panoply_tensor::{Error, Result, Tensor};
+use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -15,32 +18,52 @@ use super::{MOST_BYTES, read};
 pub(super) struct Archive<'a> {
     path: &'a Path,
     zip: ZipArchive<Cursor<Vec<u8>>>,
+    /// Names of the arrays, with their members' positions, in the order in which they were written.
+    names: Vec<(String, usize)>,
 }
 
 impl Archive<'_> {
     /// Opens a file; its arrays are read one by one.
     pub(super) fn open(path: &Path) -> Result<Archive<'_>> {
-        let zip = ZipArchive::new(Cursor::new(read(path)?));
-        let zip = zip.map_err(|error| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error))?;
-        Ok(Archive { path, zip })
+        let failed = |error: ZipError| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error);
+        let zip = ZipArchive::new(Cursor::new(read(path)?)).map_err(failed)?;
+        let (mut names, mut known) = (Vec::new(), BTreeSet::new());
+        for at in 0..zip.len() {
+            let member = zip.name_for_index(at).transpose().map_err(failed)?.unwrap_or_default().into_owned();
+            if member.ends_with('/') {
+                continue;
+            }
+            if member.ends_with("data.pkl") {
+                let message = format!("{}: it is a file of torch.save, not of NumPy", path.display());
+                return Err(Error::corrupt(message).note("save arrays in Python with `numpy.savez`"));
+            }
+            let name = member.strip_suffix(".npy").unwrap_or(&member).to_string();
+            if !known.insert(name.clone()) {
+                let message = format!("{}: two of its members are the array {name}", path.display());
+                return Err(Error::corrupt(message).note("each array needs a name of its own"));
+            }
+            names.push((name, at));
+        }
+        Ok(Archive { path, zip, names })
     }
 
     /// Names of the arrays, in the order in which they were written.
     pub(super) fn names(&self) -> Vec<String> {
-        let entries = self.zip.file_names_raw().map(|name| String::from_utf8_lossy(name).into_owned());
-        entries.filter_map(|name| name.strip_suffix(".npy").map(str::to_string)).collect()
+        self.names.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// The array of this name, packed or not.
     pub(super) fn array(&mut self, name: &str) -> Result<Array> {
-        let (path, names) = (self.path, self.names());
-        if !names.iter().any(|known| known == name) {
-            let message = format!("{}: there is no array {name}; there are {}", path.display(), names.join(", "));
+        let path = self.path;
+        let Some((_, at)) = self.names.iter().find(|(known, _)| known == name) else {
+            let names = self.names().join(", ");
+            let message = format!("{}: there is no array {name}; there are {names}", path.display());
             return Err(Error::corrupt(message));
-        }
+        };
         let wrong = |what: String| Error::corrupt(format!("{}: {name}: {what}", path.display()));
         let mut bytes = Vec::new();
-        let entry = self.zip.by_name(&format!("{name}.npy"));
+        // By position: a name that is not UTF-8 is found by its bytes alone.
+        let entry = self.zip.by_index(*at);
         let entry = entry.map_err(|error| wrong(error.to_string()).caused_by(error))?;
         let unpacked = entry.take(MOST_BYTES + 1).read_to_end(&mut bytes);
         unpacked.map_err(|error| wrong(error.to_string()).caused_by(error))?;
@@ -59,7 +82,7 @@ pub fn load(path: &Path) -> Result<BTreeMap<String, Tensor>> {
 
 /// Writes arrays under their names as `numpy.savez` does; the file appears whole or not at all.
 pub fn save(arrays: &[(String, Tensor)], path: &Path) -> Result<()> {
-    let failed = |error: zip::result::ZipError| {
+    let failed = |error: ZipError| {
         Error::mistake(format!("{}: {error}", path.display())).note("each array needs a name of its own")
     };
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
