@@ -11,7 +11,7 @@ use panoply_device::Driver;
 use panoply_nn::compiled::{Optimise, Options, Precision, compile};
 use panoply_nn::ensure::Property;
 use panoply_nn::network::layer_spec::Decoder;
-use panoply_nn::{Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, ensure};
+use panoply_nn::{Activation, Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, ensure};
 use panoply_runtime::{DeviceOptions, Profile, What};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -158,6 +158,8 @@ fn residual_blocks_are_folded() {
                 blocks: 1,
                 dropout: 0.1,
                 norm_first: true,
+                activation: Activation::Gelu,
+                epsilon: 1e-5,
                 layers: vec![],
                 source: vec![LayerSpec::conv(5, &[3]), LayerSpec::batch_norm()],
             }))

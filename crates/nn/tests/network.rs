@@ -2,7 +2,7 @@
 
 use panoply_nn::network::file::Settings;
 use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
-use panoply_nn::{Layer, LayerSpec, Loss, Module, Network, Pass};
+use panoply_nn::{Activation, Layer, LayerSpec, Loss, Module, Network, Pass};
 use panoply_tensor::{Device, Rng};
 
 const DIGITS: &str = r#"
@@ -222,6 +222,8 @@ fn what_is_built_gives_the_shapes_that_were_said() {
                     blocks: 2,
                     dropout: 0.1,
                     norm_first: false,
+                    activation: Activation::Gelu,
+                    epsilon: 1e-5,
                     layers: vec![LayerSpec::Narrow { start: 2, length: 4 }, LayerSpec::Positions {}],
                     source: vec![LayerSpec::Narrow { start: 0, length: 2 }, LayerSpec::encoder(2, 8)],
                 }))
@@ -412,6 +414,45 @@ fn layers_in_files_and_their_mistakes() {
             "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\ngroups = 3",
             "6: layer 1 (conv_transposed): groups 3 do not divide 2 channels in and 4 out",
         ),
+        // PyTorch and onnxruntime refuse an output padding of a stride or more.
+        (
+            "[2, 5, 5]",
+            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2]\nextra = [1, 1]",
+            "6: layer 1 (conv_transposed): extra 1 is not smaller than the stride 1",
+        ),
+        (
+            "[2, 5]",
+            "kind = \"conv_transposed\"\noutputs = 4\nsize = [3]\nstride = [2]\nextra = [5]",
+            "7: layer 1 (conv_transposed): extra 5 is not smaller than the stride 2",
+        ),
+        (
+            "[2, 3, 3, 3]",
+            "kind = \"conv_transposed\"\noutputs = 4\nsize = [2, 2, 2]\nstride = [3, 2, 1]\nextra = [2, 1, 1]",
+            "7: layer 1 (conv_transposed): extra 1 is not smaller than the stride 1",
+        ),
+        ("[2, 5]", "kind = \"conv_transposed\"\noutputs = 4\nsize = [3]\nstride = [2]\nextra = [1]", "[4, 12]"),
+        ("[8, 4]", "kind = \"rnn\"\nhidden = 3\nnonlinearity = \"relu\"", "[8, 3]"),
+        (
+            "[8, 4]",
+            "kind = \"rnn\"\nhidden = 3\nnonlinearity = \"elu\"",
+            "5: layer 1 (rnn): `nonlinearity`: unknown variant",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"lstm\"\nhidden = 3\nnonlinearity = \"relu\"",
+            "5: layer 1 (lstm): nonlinearity: only a plain recurrent layer (rnn) has a choice",
+        ),
+        ("[8, 4]", "kind = \"encoder\"\nheads = 2\ninner = 6\nactivation = \"relu\"\nepsilon = 1e-6", "[8, 4]"),
+        (
+            "[8, 4]",
+            "kind = \"encoder\"\nheads = 2\ninner = 6\nactivation = \"tanh\"",
+            "6: layer 1 (encoder): `activation`: unknown variant `tanh`, expected `relu` or `gelu`",
+        ),
+        (
+            "[8, 4]",
+            "kind = \"decoder\"\nheads = 2\ninner = 6\nactivation = \"relu\"\nepsilon = 0.0\nsource = [{ kind = \"relu\" }]",
+            "7: layer 1 (decoder): epsilon 0 is not a positive number",
+        ),
         ("[2, 9]", "kind = \"conv\"\noutputs = 4\nsize = [3]\ndilation = [4]", "[4, 1]"),
         (
             "[2, 9]",
@@ -542,4 +583,18 @@ fn layers_in_files_and_their_mistakes() {
         };
         assert!(said.starts_with(want), "{layer}\n{said}\n{want}");
     }
+}
+
+/// The settings of blocks are not written where they are what nothing said means: models of earlier versions read and write alike.
+#[test]
+fn usual_settings_are_not_written() {
+    let network =
+        Network::with_input(&[4, 6]).add_layer(LayerSpec::encoder(2, 8)).add_layer(LayerSpec::Rnn(Memory::new(3)));
+    let text = serde_json::to_string(&network).unwrap();
+    assert!(!text.contains("activation") && !text.contains("nonlinearity"), "{text}");
+    let block = Block { activation: Activation::Relu, epsilon: 1e-6, ..Block::new(2, 8) };
+    let network = Network::with_input(&[4, 6]).add_layer(LayerSpec::Encoder(block));
+    let text = serde_json::to_string(&network).unwrap();
+    assert!(text.contains("\"activation\":\"relu\"") && text.contains("\"epsilon\":1e-6"), "{text}");
+    assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
 }

@@ -1,10 +1,15 @@
 //! What onnxruntime computes from an exported file is what the network computes. It needs a Python with `onnxruntime` and `numpy`:
 //! the one that PANOPLY_TEST_PYTHON names, or `python3`.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
-use panoply_nn::{Layer, LayerSpec, Loss, Network, Pass, Sgd, Standardise, onnx};
+use panoply_nn::data::npy;
+use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Nonlinearity, Transposed, Windows};
+use panoply_nn::{
+    Activation, Layer, LayerSpec, Loss, Model, Module, Network, Pass, Sgd, Standardise, VisitorMut, onnx,
+};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
 const SCRIPT: &str = "
@@ -12,9 +17,11 @@ import sys, numpy as np, onnxruntime
 folder, count = sys.argv[1], int(sys.argv[2])
 for i in range(count):
     run = onnxruntime.InferenceSession(f'{folder}/{i}.onnx', providers=['CPUExecutionProvider'])
-    output, = run.run(None, {'input': np.load(f'{folder}/{i}.in.npy')})
-    want = np.load(f'{folder}/{i}.out.npy')
+    x, want = np.load(f'{folder}/{i}.in.npy'), np.load(f'{folder}/{i}.out.npy')
+    output, = run.run(None, {'input': x})
     assert output.shape == want.shape, (i, output.shape, want.shape)
+    empty, = run.run(None, {'input': x[:0]})
+    assert empty.shape == (0,) + want.shape[1:], (i, empty.shape, want.shape)
     error = np.abs(output - want).max() / np.abs(want).max()
     print(i, error)
     assert error < 1e-5, (i, error)
@@ -135,6 +142,14 @@ fn networks() -> Vec<Network> {
         rows.clone().add_layer(LayerSpec::Rnn(memory(false, 2))).add_layer(LayerSpec::Last {}),
         rows.clone().add_layer(LayerSpec::Lstm(memory(true, 2))).add_layer(LayerSpec::MeanOverTime {}),
         rows.clone().add_layer(LayerSpec::Gru(memory(true, 1))).add_layer(LayerSpec::Tanh {}),
+        rows.clone().add_layer(LayerSpec::Rnn(Memory { nonlinearity: Nonlinearity::Relu, ..memory(true, 2) })),
+        rows.clone()
+            .add_layer(LayerSpec::Encoder(Block { activation: Activation::Relu, epsilon: 1e-2, ..Block::new(2, 9) }))
+            .add_layer(LayerSpec::Decoder(Decoder {
+                activation: Activation::Relu,
+                epsilon: 1e-2,
+                ..Decoder::new(2, 7, vec![LayerSpec::RmsNorm { epsilon: 1e-5 }])
+            })),
         rows.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Reshape { lengths: vec![3, 10] }),
         // A sequence of four, decoded while looking at the three before it.
         rows.clone()
@@ -144,6 +159,8 @@ fn networks() -> Vec<Network> {
                 blocks: 2,
                 dropout: 0.1,
                 norm_first: true,
+                activation: Activation::Gelu,
+                epsilon: 1e-5,
                 layers: vec![LayerSpec::Narrow { start: 3, length: 4 }, LayerSpec::Positions {}],
                 source: vec![
                     LayerSpec::Narrow { start: 0, length: 3 },
@@ -156,6 +173,8 @@ fn networks() -> Vec<Network> {
                 blocks: 1,
                 dropout: 0.0,
                 norm_first: false,
+                activation: Activation::Gelu,
+                epsilon: 1e-5,
                 layers: vec![],
                 source: vec![LayerSpec::RmsNorm { epsilon: 1e-5 }],
             }))
@@ -172,56 +191,291 @@ fn networks() -> Vec<Network> {
     ]
 }
 
-#[test]
-fn onnxruntime_computes_the_same() {
+/// Inputs at which ONNX's operators and ours might part: positions outside an embedding, and scores so large that a finite number does
+/// not hide what is later.
+fn extremes() -> Vec<(Network, Tensor)> {
+    let places = [-1.0, 0.0, 2.0, 3.0, -0.5, 2.7, f32::NAN, 1e30, -1e30, f32::INFINITY, f32::NEG_INFINITY, -2.0];
+    let attention = LayerSpec::Attention { heads: 2, key_heads: None, causal: true, source: vec![] };
+    let rows = Rng::seed(7).normal([3, 5, 4]);
+    vec![
+        (
+            Network::with_input(&[4]).add_layer(LayerSpec::Embedding { count: 3, width: 2 }),
+            Tensor::from_slice(&places, [3, 4]),
+        ),
+        (Network::with_input(&[5, 4]).add_layer(attention.clone()), &rows * 1e15),
+        (Network::with_input(&[5, 4]).add_layer(attention), &rows * 1e17),
+    ]
+}
+
+/// The Python that has onnxruntime, or none and a loud line.
+fn python(what: &str) -> Option<String> {
     let python = std::env::var("PANOPLY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_string());
     let there = Command::new(&python).args(["-c", "import onnxruntime, numpy"]).output();
-    if !there.is_ok_and(|output| output.status.success()) {
-        eprintln!(
-            "SKIPPED: ONNX files in onnxruntime: {python} has no onnxruntime and numpy; PANOPLY_TEST_PYTHON names another"
-        );
-        return;
+    if there.is_ok_and(|output| output.status.success()) {
+        return Some(python);
     }
-    let folder = std::env::temp_dir().join(format!("panoply-onnx-{}", std::process::id()));
+    eprintln!(
+        "SKIPPED: {what} in onnxruntime: {python} has no onnxruntime and numpy; PANOPLY_TEST_PYTHON names another"
+    );
+    None
+}
+
+/// An empty folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("panoply-onnx-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    let networks = networks();
-    Device::get("cpu").unwrap().scope(|| {
-        for (i, network) in networks.iter().enumerate() {
-            let mut rng = Rng::seed(i as u64);
-            let mut model = network.build(&mut rng).unwrap();
-            let mut x = (rng.normal([&[3], &network.input[..]].concat()) + 0.3).detach();
-            if let Some(LayerSpec::Embedding { count, .. }) = network.layers.first() {
-                x = (rng.uniform([&[3], &network.input[..]].concat()) * *count as f64)
-                    .cast(DType::I32)
-                    .cast(DType::F32);
-            }
-            if let Some(LayerSpec::Standardise {}) = network.layers.first() {
-                model.layers.layers[0] = Box::new(Standardise::measured(&x.to_vec::<f32>().unwrap(), &network.input));
-            }
-            // A step gives norms statistics of their own.
-            let mut pass = Pass::train(&mut rng);
-            let logits = model.forward(&x, &mut pass).flatten(1);
-            if network.layers.iter().any(|layer| layer.kind() == "linear") {
-                let loss = Loss::default().of(&logits, &Tensor::from_slice(&[0i32, 1, 2], [3]));
-                Sgd::new(0.1).step(&mut model, &loss, pass).unwrap();
-            }
-            onnx::save(&model, &folder.join(format!("{i}.onnx"))).unwrap();
-            let y = model.forward(&x, &mut Pass::eval());
-            panoply_nn::data::npy::save(&x, &folder.join(format!("{i}.in.npy"))).unwrap();
-            panoply_nn::data::npy::save(&y, &folder.join(format!("{i}.out.npy"))).unwrap();
-        }
-    });
-    let count = networks.len().to_string();
-    let output = Command::new(&python).args(["-c", SCRIPT, &folder.display().to_string(), &count]).output().unwrap();
+    folder
+}
+
+/// A model that a step has changed, with inputs for it.
+fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
+    let mut rng = Rng::seed(seed);
+    let mut model = network.build(&mut rng).unwrap();
+    let mut x = (rng.normal([&[3], &network.input[..]].concat()) + 0.3).detach();
+    if let Some(LayerSpec::Embedding { count, .. }) = network.layers.first() {
+        x = (rng.uniform([&[3], &network.input[..]].concat()) * *count as f64).cast(DType::I32).cast(DType::F32);
+    }
+    if let Some(LayerSpec::Standardise {}) = network.layers.first() {
+        model.layers.layers[0] = Box::new(Standardise::measured(&x.to_vec::<f32>().unwrap(), &network.input));
+    }
+    // A step gives norms statistics of their own.
+    let mut pass = Pass::train(&mut rng);
+    let logits = model.forward(&x, &mut pass).flatten(1);
+    if network.layers.iter().any(|layer| layer.kind() == "linear") {
+        let loss = Loss::default().of(&logits, &Tensor::from_slice(&[0i32, 1, 2], [3]));
+        Sgd::new(0.1).step(&mut model, &loss, pass).unwrap();
+    }
+    (model, x)
+}
+
+/// Writes inputs and what a model makes of them for [`SCRIPT`].
+fn write_case(folder: &Path, at: usize, model: &Model, x: &Tensor) {
+    let y = model.forward(x, &mut Pass::eval());
+    npy::save(x, &folder.join(format!("{at}.in.npy"))).unwrap();
+    npy::save(&y, &folder.join(format!("{at}.out.npy"))).unwrap();
+}
+
+/// What onnxruntime says of the cases of a folder.
+#[track_caller]
+fn compare(python: &str, folder: &Path, count: usize) {
+    let arguments = ["-c", SCRIPT, &folder.display().to_string(), &count.to_string()];
+    let output = Command::new(python).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert_eq!(
-        said.lines().filter(|line| line.chars().next().is_some_and(|c| c.is_ascii_digit())).count(),
-        networks.len(),
-        "{said}"
-    );
+    let compared = said.lines().filter(|line| line.chars().next().is_some_and(|c| c.is_ascii_digit())).count();
+    assert_eq!(compared, count, "{said}");
     eprintln!("{said}");
+}
+
+#[test]
+fn onnxruntime_computes_the_same() {
+    let Some(python) = python("ONNX files") else { return };
+    let folder = folder("same");
+    let networks = networks();
+    let mut count = 0;
+    Device::get("cpu").unwrap().scope(|| {
+        for network in &networks {
+            let (model, x) = trained(network, count as u64);
+            onnx::save(&model, &folder.join(format!("{count}.onnx"))).unwrap();
+            write_case(&folder, count, &model, &x);
+            let empty = model.forward(&x.narrow(0, 0, 0), &mut Pass::eval());
+            assert_eq!(empty.size(0).unwrap(), 0, "an empty batch of {network:?}");
+            count += 1;
+        }
+        for (network, x) in extremes() {
+            let model = network.build(&mut Rng::seed(1)).unwrap();
+            onnx::save(&model, &folder.join(format!("{count}.onnx"))).unwrap();
+            write_case(&folder, count, &model, &x);
+            count += 1;
+        }
+    });
+    compare(&python, &folder, count);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Parameters in a second file: each array lies where the first one says, with the bytes that one file would hold, and onnxruntime reads
+/// both. From 2 GiB on there is no other way.
+#[test]
+fn large_networks_are_two_files() {
+    let folder = folder("external");
+    let networks = [
+        Network::with_input_size(6)
+            .add_layer(LayerSpec::linear(70))
+            .add_layer(LayerSpec::Gelu {})
+            .add_layer(LayerSpec::linear(50)),
+        Network::with_input(&[4, 9, 8])
+            .add_layer(LayerSpec::conv(16, &[3, 3]))
+            .add_layer(LayerSpec::batch_norm())
+            .add_layer(LayerSpec::Flatten {})
+            .add_layer(LayerSpec::linear(3)),
+        Network::with_input(&[7])
+            .add_layer(LayerSpec::Embedding { count: 99, width: 4 })
+            .add_layer(LayerSpec::Lstm(Memory::new(20)))
+            .add_layer(LayerSpec::encoder(2, 30)),
+    ];
+    Device::get("cpu").unwrap().scope(|| {
+        for (at, network) in networks.iter().enumerate() {
+            let (model, x) = trained(network, at as u64);
+            let path = folder.join(format!("{at}.onnx"));
+            let whole = onnx::to_bytes(&model).unwrap();
+            let saved = onnx::save_within(&model, &path, 100).unwrap();
+            let written = std::fs::read(&path).unwrap();
+            assert_eq!(saved.bytes, written.len() as u64);
+            let (inside, beside) = (initializers(&whole), initializers(&written));
+            assert_eq!(inside.keys().collect::<Vec<_>>(), beside.keys().collect::<Vec<_>>());
+            let (second, bytes) = saved.data.expect("there is a second file");
+            assert_eq!(second, folder.join(format!("{at}.onnx.data")));
+            let second = std::fs::read(second).unwrap();
+            assert_eq!(second.len() as u64, bytes);
+            let mut external = 0;
+            for (name, initializer) in &beside {
+                let Stored::Beside { location, offset, length } = &initializer.values else {
+                    assert_eq!(initializer, &inside[name], "{name}");
+                    continue;
+                };
+                let Stored::Inside(values) = &inside[name].values else { panic!("{name} is outside") };
+                assert_eq!((location, offset % 4096), (&format!("{at}.onnx.data"), 0), "{name}");
+                assert_eq!(&second[*offset..offset + length], &values[..], "{name}");
+                assert_eq!((&initializer.dims, initializer.kind), (&inside[name].dims, inside[name].kind), "{name}");
+                external += 1;
+            }
+            assert!(external > 0 && external < beside.len(), "network {at} has large arrays and small ones");
+            write_case(&folder, at, &model, &x);
+        }
+        let (model, _) = trained(&networks[1], 1);
+        let size = onnx::to_bytes(&model).unwrap().len() as u64;
+        let one = onnx::save_within(&model, &folder.join("one.onnx"), size + (1 << 16)).unwrap();
+        assert_eq!((one.bytes, one.data), (size, None));
+        assert_eq!(std::fs::read(folder.join("one.onnx")).unwrap(), onnx::to_bytes(&model).unwrap());
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("one.onnx", folder.join("link.onnx")).unwrap();
+            let error = onnx::save_within(&model, &folder.join("link.onnx"), 100).unwrap_err();
+            assert!(error.message().contains("needs a second file beside it"), "{error}");
+        }
+    });
+    if let Some(python) = python("ONNX files with external data") {
+        compare(&python, &folder, networks.len());
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// At the real size: 2 GB of parameters, read by onnxruntime. It takes 10 GB of memory, so it runs with `PANOPLY_TEST_FULL=1` alone.
+#[test]
+fn parameters_of_two_gigabytes_are_exported() {
+    if std::env::var("PANOPLY_TEST_FULL").is_err() {
+        return;
+    }
+    let Some(python) = python("an ONNX file of 2 GB") else { return };
+    let folder = folder("large");
+    const COUNT: usize = 8_500_000;
+    Device::get("cpu").unwrap().scope(|| {
+        let network = Network::with_input(&[3])
+            .add_layer(LayerSpec::Embedding { count: COUNT, width: 64 })
+            .add_layer(LayerSpec::MeanOverTime {});
+        let mut model = network.build(&mut Rng::seed(0)).unwrap();
+        let rows = Tensor::iota(COUNT).cast(DType::F32).unsqueeze(1) * Tensor::from_slice(&[1f32; 64], [1, 64]);
+        model.visit_mut(&mut VisitorMut::new(&mut |_, param| param.set(&rows))).unwrap();
+        let error = onnx::to_bytes(&model).unwrap_err();
+        assert!(error.message().starts_with("an ONNX file holds less than 2 GiB"), "{error}");
+        let saved = onnx::save(&model, &folder.join("0.onnx")).unwrap();
+        assert_eq!(saved.data.map(|(_, bytes)| bytes), Some(COUNT as u64 * 256));
+        let places: Vec<f32> = (0..9).map(|at| (at * 944_444) as f32).collect();
+        write_case(&folder, 0, &model, &Tensor::from_slice(&places, [3, 3]));
+    });
+    compare(&python, &folder, 1);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A constant of an ONNX file, read by the field numbers of `onnx.proto`.
+#[derive(Debug, Default, PartialEq)]
+struct Initializer {
+    dims: Vec<u64>,
+    kind: u64,
+    values: Stored,
+}
+
+#[derive(Debug, Default, PartialEq)]
+enum Stored {
+    #[default]
+    Missing,
+    Inside(Vec<u8>),
+    Beside {
+        location: String,
+        offset: usize,
+        length: usize,
+    },
+}
+
+/// A field of a message of Protocol Buffers.
+enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// The fields of a message with their numbers.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let length = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+        let (number, rest) = bytes.split_at(length);
+        *bytes = rest;
+        number.iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
+    }
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let head = varint(&mut bytes);
+        let value = varint(&mut bytes);
+        fields.push((
+            head >> 3,
+            match head & 7 {
+                0 => Field::Number(value),
+                2 => {
+                    let (content, rest) = bytes.split_at(value as usize);
+                    bytes = rest;
+                    Field::Bytes(content)
+                }
+                other => panic!("wire type {other} stands in nodes alone"),
+            },
+        ));
+    }
+    fields
+}
+
+/// The constants of a model by name.
+fn initializers(model: &[u8]) -> BTreeMap<String, Initializer> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let parts = |bytes: &[u8], wanted: u64| -> Vec<Vec<u8>> {
+        let of = |(number, field)| match field {
+            Field::Bytes(content) if number == wanted => Some(content.to_vec()),
+            Field::Bytes(_) | Field::Number(_) => None,
+        };
+        fields(bytes).into_iter().filter_map(of).collect()
+    };
+    let mut all = BTreeMap::new();
+    for tensor in parts(&parts(model, 7)[0], 5) {
+        let (mut initializer, mut name, mut place) = (Initializer::default(), String::new(), BTreeMap::new());
+        for (number, field) in fields(&tensor) {
+            match (number, field) {
+                (1, Field::Number(dim)) => initializer.dims.push(dim),
+                (2, Field::Number(kind)) => initializer.kind = kind,
+                (8, Field::Bytes(content)) => name = text(content),
+                (9, Field::Bytes(content)) => initializer.values = Stored::Inside(content.to_vec()),
+                (13, Field::Bytes(entry)) => {
+                    place.insert(text(&parts(entry, 1)[0]), text(&parts(entry, 2)[0]));
+                }
+                (14, Field::Number(1)) => {
+                    let number = |key: &str| place[key].parse().unwrap();
+                    let location = place["location"].clone();
+                    initializer.values =
+                        Stored::Beside { location, offset: number("offset"), length: number("length") };
+                }
+                (number, _) => panic!("field {number} of a constant"),
+            }
+        }
+        assert!(all.insert(name.clone(), initializer).is_none(), "{name} is there twice");
+    }
+    all
 }
 
 #[test]

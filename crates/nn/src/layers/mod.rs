@@ -34,4 +34,4 @@ pub use recurrent::{Cell, Depth, Direction, Memory, Recurrent};
 pub use residual::Residual;
 pub use sequential::{Map, Sequential, Stage};
 pub use time::{Last, MeanOverTime};
-pub use transformer::{BlockShape, DecoderBlock, EncoderBlock, FeedForward};
+pub use transformer::{Activation, BlockShape, DecoderBlock, EncoderBlock, FeedForward};

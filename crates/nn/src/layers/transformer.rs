@@ -1,31 +1,50 @@
 //! Blocks of the transformer. [Vaswani et al. 2017; norm first: Xiong et al. 2020]
 
 use panoply_tensor::{Attention, Rng, Tensor};
+use serde::{Deserialize, Serialize};
 
 use crate::layer::{Layer, Pass};
 use crate::layers::attention::{seen, seen_from};
 use crate::layers::{Dropout, LayerNorm, Linear, MultiHeadAttention};
 use crate::module::module;
 
-/// Two dense layers with gelu between.
+/// The activation between the dense layers of a block. PyTorch's blocks have relu unless another one is named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// max(x, 0).
+    Relu,
+    /// x · Φ(x).
+    #[default]
+    Gelu,
+}
+
+/// Two dense layers with an activation between.
 #[derive(Clone, Debug)]
 pub struct FeedForward {
     /// From the width to the inner one.
     pub up: Linear,
     /// Back.
     pub down: Linear,
+    /// Between both.
+    pub activation: Activation,
 }
 
 impl FeedForward {
-    /// Between these widths.
+    /// Between these widths, with gelu.
     pub fn new(width: usize, inner: usize, rng: &mut Rng) -> FeedForward {
-        FeedForward { up: Linear::new(width, inner, rng), down: Linear::new(inner, width, rng) }
+        let (up, down) = (Linear::new(width, inner, rng), Linear::new(inner, width, rng));
+        FeedForward { up, down, activation: Activation::Gelu }
     }
 }
 
 impl Layer for FeedForward {
     fn forward(&self, input: &Tensor, pass: &mut Pass<'_>) -> Tensor {
-        let inner = self.up.forward(input, pass).gelu();
+        let inner = self.up.forward(input, pass);
+        let inner = match self.activation {
+            Activation::Relu => inner.relu(),
+            Activation::Gelu => inner.gelu(),
+        };
         self.down.forward(&inner, pass)
     }
 }
@@ -63,7 +82,7 @@ pub struct EncoderBlock {
 }
 
 impl EncoderBlock {
-    /// A block at the start of training.
+    /// A block at the start of training, with gelu and epsilon 1e-5.
     pub fn new(shape: BlockShape, rng: &mut Rng) -> EncoderBlock {
         EncoderBlock {
             attention: MultiHeadAttention::new(shape.width, shape.heads, rng),
@@ -71,6 +90,20 @@ impl EncoderBlock {
             norms: vec![LayerNorm::new(shape.width); 2],
             shape,
         }
+    }
+
+    /// With this activation between the dense layers.
+    #[must_use]
+    pub fn activation(mut self, activation: Activation) -> EncoderBlock {
+        self.dense.activation = activation;
+        self
+    }
+
+    /// With this number added to the variance in all norms.
+    #[must_use]
+    pub fn epsilon(mut self, epsilon: f64) -> EncoderBlock {
+        self.norms.iter_mut().for_each(|norm| norm.epsilon = epsilon);
+        self
     }
 
     /// The block with some positions hidden from others.
@@ -106,7 +139,7 @@ pub struct DecoderBlock {
 }
 
 impl DecoderBlock {
-    /// A block at the start of training.
+    /// A block at the start of training, with gelu and epsilon 1e-5.
     pub fn new(shape: BlockShape, rng: &mut Rng) -> DecoderBlock {
         DecoderBlock {
             attention: MultiHeadAttention::new(shape.width, shape.heads, rng),
@@ -115,6 +148,20 @@ impl DecoderBlock {
             norms: vec![LayerNorm::new(shape.width); 3],
             shape,
         }
+    }
+
+    /// With this activation between the dense layers.
+    #[must_use]
+    pub fn activation(mut self, activation: Activation) -> DecoderBlock {
+        self.dense.activation = activation;
+        self
+    }
+
+    /// With this number added to the variance in all norms.
+    #[must_use]
+    pub fn epsilon(mut self, epsilon: f64) -> DecoderBlock {
+        self.norms.iter_mut().for_each(|norm| norm.epsilon = epsilon);
+        self
     }
 
     /// Each position sees the ones up to itself, and all of `source` that counts.

@@ -2,7 +2,7 @@
 
 use panoply_tensor::{Conv, Rng, Tensor, Window};
 
-use super::layer_spec::{Block, LayerSpec, Memory, Transposed, Windows};
+use super::layer_spec::{Block, LayerSpec, Memory, Nonlinearity, Transposed, Windows};
 use crate::layers::{
     AdaptiveAveragePool, AdaptiveMaxPool, AveragePool, BatchNorm, BlockShape, Cell, Checkpoint, Convolution,
     CrossAttention, Decoder, DecoderBlock, DropoutLayer, Embedding, EncoderBlock, Flatten, Flip, GroupNorm, Last,
@@ -98,20 +98,26 @@ impl LayerSpec {
             LayerSpec::Softmax {} => Box::new(Map(|x| x.softmax(-1))),
             LayerSpec::Flatten {} => Box::new(Flatten),
             LayerSpec::Reshape { lengths } => Box::new(Reshape(lengths.clone())),
-            LayerSpec::Rnn(memory) => memory.build(Cell::Plain, last, rng),
+            LayerSpec::Rnn(memory) => memory.build(memory.nonlinearity.cell(), last, rng),
             LayerSpec::Lstm(memory) => memory.build(Cell::Lstm, last, rng),
             LayerSpec::Gru(memory) => memory.build(Cell::Gru, last, rng),
             LayerSpec::Last {} => Box::new(Last),
             LayerSpec::MeanOverTime {} => Box::new(MeanOverTime),
             LayerSpec::Positions {} => Box::new(Positions),
             LayerSpec::Narrow { start, length } => Box::new(Narrow { start: *start, length: *length }),
-            LayerSpec::Encoder(block) => Box::new(EncoderBlock::new(block.shape(last), rng)),
+            LayerSpec::Encoder(block) => {
+                let encoder = EncoderBlock::new(block.shape(last), rng);
+                Box::new(encoder.activation(block.activation).epsilon(block.epsilon))
+            }
             LayerSpec::Decoder(decoder) => {
-                let width = self.output(input).expect("sizes have been checked")[1];
+                let (layers, source) = (all(&decoder.layers, input, rng), all(&decoder.source, input, rng));
+                let block = decoder.block();
+                let shape = block.shape(self.output(input).expect("sizes have been checked")[1]);
+                let built = || DecoderBlock::new(shape, rng).activation(block.activation).epsilon(block.epsilon);
                 Box::new(Decoder {
-                    layers: all(&decoder.layers, input, rng),
-                    source: all(&decoder.source, input, rng),
-                    blocks: (0..decoder.blocks).map(|_| DecoderBlock::new(decoder.block().shape(width), rng)).collect(),
+                    layers,
+                    source,
+                    blocks: std::iter::repeat_with(built).take(decoder.blocks).collect(),
                 })
             }
         }
@@ -187,8 +193,18 @@ impl Windows {
 
 impl Block {
     fn shape(&self, width: usize) -> BlockShape {
-        let Block { heads, inner, dropout, causal, norm_first } = *self;
+        let Block { heads, inner, dropout, causal, norm_first, .. } = *self;
         BlockShape { width, heads, inner, norm_first, causal, dropout }
+    }
+}
+
+impl Nonlinearity {
+    /// The step of a plain recurrent layer with this activation.
+    pub(crate) fn cell(self) -> Cell {
+        match self {
+            Nonlinearity::Tanh => Cell::Plain,
+            Nonlinearity::Relu => Cell::Relu,
+        }
     }
 }
 

@@ -177,7 +177,7 @@ fn layer(table: &Table) -> Result<LayerSpec, Wrong> {
     let whole = Value::Table(Table::from_iter([(kind.clone(), Value::Table(fields.clone()))]));
     LayerSpec::deserialize(whole).map_err(|error| {
         let message = one_line(error.message());
-        let field = if message.starts_with("unknown variant") {
+        let field = if message.starts_with(&format!("unknown variant `{kind}`")) {
             Some("kind".to_string())
         } else {
             let named = message.split('`').nth(1).filter(|name| fields.contains_key(*name)).map(str::to_string);

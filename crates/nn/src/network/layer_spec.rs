@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::layers::Activation;
+
 /// A layer of a [`super::Network`]. Sizes of what goes in follow from the layer before; where they may be said all the
 /// same, they are checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -238,6 +240,12 @@ pub struct Block {
     /// Whether norms stand before attention and dense layers, not behind the sums.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub norm_first: bool,
+    /// Between the dense layers.
+    #[serde(default, skip_serializing_if = "is_gelu")]
+    pub activation: Activation,
+    /// Added to the variance in the norms.
+    #[serde(default = "epsilon", skip_serializing_if = "is_epsilon")]
+    pub epsilon: f64,
 }
 
 /// A transformer's decoder: self-attention up to each time, attention to another sequence, dense layers.
@@ -257,6 +265,12 @@ pub struct Decoder {
     /// Whether norms stand before attention and dense layers, not behind the sums.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub norm_first: bool,
+    /// Between the dense layers.
+    #[serde(default, skip_serializing_if = "is_gelu")]
+    pub activation: Activation,
+    /// Added to the variance in the norms.
+    #[serde(default = "epsilon", skip_serializing_if = "is_epsilon")]
+    pub epsilon: f64,
     /// What makes of the input the sequence that is decoded; the input is, if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerSpec>,
@@ -332,6 +346,20 @@ pub struct Memory {
     /// Whether it also reads backwards.
     #[serde(default)]
     pub both: bool,
+    /// Of the sum in each step of a plain recurrent layer; LSTMs and GRUs have activations of their own.
+    #[serde(default, skip_serializing_if = "is_tanh")]
+    pub nonlinearity: Nonlinearity,
+}
+
+/// The activation of a plain recurrent layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Nonlinearity {
+    /// Hyperbolic tangent.
+    #[default]
+    Tanh,
+    /// max(x, 0).
+    Relu,
 }
 
 fn yes() -> bool {
@@ -350,6 +378,18 @@ fn is_true(value: &bool) -> bool {
     *value
 }
 
+fn is_gelu(activation: &Activation) -> bool {
+    *activation == Activation::Gelu
+}
+
+fn is_tanh(nonlinearity: &Nonlinearity) -> bool {
+    *nonlinearity == Nonlinearity::Tanh
+}
+
+fn is_epsilon(value: &f64) -> bool {
+    *value == epsilon()
+}
+
 fn slope() -> f64 {
     0.01
 }
@@ -361,14 +401,24 @@ fn epsilon() -> f64 {
 impl Memory {
     /// One layer, forwards.
     pub fn new(hidden: usize) -> Memory {
-        Memory { hidden, inputs: None, layers: 1, both: false }
+        Memory { hidden, inputs: None, layers: 1, both: false, nonlinearity: Nonlinearity::Tanh }
     }
 }
 
 impl Block {
-    /// That sees all times, without dropout, norms first.
+    /// That sees all times, without dropout, norms first, with gelu and epsilon 1e-5.
     pub fn new(heads: usize, inner: usize) -> Block {
-        Block { heads, inner, dropout: 0.0, causal: false, norm_first: true }
+        let (activation, epsilon) = (Activation::Gelu, epsilon());
+        Block { heads, inner, dropout: 0.0, causal: false, norm_first: true, activation, epsilon }
+    }
+}
+
+impl Decoder {
+    /// One block that looks at what these layers make of the input, without dropout, norms first, with gelu and epsilon 1e-5.
+    pub fn new(heads: usize, inner: usize, source: Vec<LayerSpec>) -> Decoder {
+        let (activation, epsilon) = (Activation::Gelu, epsilon());
+        let layers = Vec::new();
+        Decoder { heads, inner, blocks: 1, dropout: 0.0, norm_first: true, activation, epsilon, layers, source }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What comes out of a layer, and what is wrong with it. `{before}` in a message stands for the layer before.
 
-use super::layer_spec::{Block, Decoder, LayerSpec, Memory, Part, Transposed};
+use super::layer_spec::{Block, Decoder, LayerSpec, Memory, Nonlinearity, Part, Transposed};
 use super::size;
 
 /// More of anything is taken for a slip of the pen.
@@ -74,9 +74,7 @@ impl LayerSpec {
             | LayerSpec::LayerNorm { epsilon }
             | LayerSpec::RmsNorm { epsilon }
             | LayerSpec::GroupNorm { epsilon, .. } => {
-                if !epsilon.is_finite() || *epsilon <= 0.0 {
-                    return Err(format!("epsilon {epsilon} is not a positive number"));
-                }
+                positive("epsilon", *epsilon)?;
                 if let LayerSpec::GroupNorm { groups, .. } = self {
                     grouped(*groups, input[0], input[0])?;
                 }
@@ -138,6 +136,9 @@ impl LayerSpec {
                     return Err(format!("lengths {lengths:?} do not hold the {input:?} of {{before}}"));
                 }
                 lengths.clone()
+            }
+            LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) if memory.nonlinearity != Nonlinearity::Tanh => {
+                return Err("nonlinearity: only a plain recurrent layer (rnn) has a choice; leave it out".to_string());
             }
             LayerSpec::Rnn(memory) | LayerSpec::Lstm(memory) | LayerSpec::Gru(memory) => memory.output(input)?,
             LayerSpec::Last {} | LayerSpec::MeanOverTime {} => vec![sequence(input)?.1],
@@ -208,15 +209,16 @@ impl Block {
         let (time, features) = heads(self.heads, input)?;
         within("inner", self.inner)?;
         share("dropout", self.dropout)?;
+        positive("epsilon", self.epsilon)?;
         Ok(vec![time, features])
     }
 }
 
 impl Decoder {
     /// What each of its blocks is like.
-    pub(super) fn block(&self) -> Block {
-        let Decoder { heads, inner, dropout, norm_first, .. } = *self;
-        Block { heads, inner, dropout, norm_first, causal: true }
+    pub(crate) fn block(&self) -> Block {
+        let Decoder { heads, inner, dropout, norm_first, activation, epsilon, .. } = *self;
+        Block { heads, inner, dropout, norm_first, causal: true, activation, epsilon }
     }
 }
 
@@ -238,6 +240,10 @@ impl Transposed {
         taken("channels", self.inputs, input[0])?;
         let moved = Moved::new(&self.size, &self.stride, &self.padding, 1)?;
         let extra = along("extra", &self.extra, &self.size, 0)?;
+        if let Some(axis) = (0..extra.len()).find(|axis| extra[*axis] >= moved.stride[*axis]) {
+            // As in PyTorch and ONNX: another length would come of a whole stride more.
+            return Err(format!("extra {} is not smaller than the stride {}", extra[axis], moved.stride[axis]));
+        }
         let mut result = vec![grouped(self.groups, input[0], self.outputs)?];
         for axis in 0..lengths.len() {
             let whole =
@@ -299,6 +305,10 @@ fn within(field: &str, count: usize) -> Result<usize, String> {
 
 fn within_or_zero(field: &str, count: usize) -> Result<usize, String> {
     if count <= MOST { Ok(count) } else { Err(format!("{field} {count} is above {MOST}")) }
+}
+
+fn positive(field: &str, number: f64) -> Result<(), String> {
+    if number.is_finite() && number > 0.0 { Ok(()) } else { Err(format!("{field} {number} is not a positive number")) }
 }
 
 fn share(field: &str, share: f64) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use panoply_tensor::{Error, Result, Tensor};
 
 use super::proto::{Graph, INT64, Value};
-use crate::layers::{Cell, sinusoidal_positions};
+use crate::layers::{Activation, Cell, sinusoidal_positions};
 use crate::network::layer_spec::{Block, Decoder, Memory, Part, Transposed, Windows};
 use crate::network::{LayerSpec, Network};
 
@@ -136,11 +136,7 @@ impl Writer<'_> {
                 Ok(self.op("Neg", &[&soft], &[]))
             }
             LayerSpec::LogSoftmax {} => Ok(self.op("LogSoftmax", &[input], &[("axis", Value::Int(-1))])),
-            LayerSpec::Embedding { .. } => {
-                let weight = self.param("weight")?;
-                let places = self.op("Cast", &[input], &[("to", Value::Int(INT64))]);
-                Ok(self.op("Gather", &[&weight, &places], &[]))
-            }
+            LayerSpec::Embedding { count, .. } => self.embedding(*count, input),
             LayerSpec::Relu {} => Ok(self.op("Relu", &[input], &[])),
             LayerSpec::Gelu {} => Ok(self.gelu(input)),
             LayerSpec::Silu {} => {
@@ -152,12 +148,11 @@ impl Writer<'_> {
             LayerSpec::Softmax {} => Ok(self.op("Softmax", &[input], &[("axis", Value::Int(-1))])),
             LayerSpec::Flatten {} => Ok(self.op("Flatten", &[input], &[("axis", Value::Int(1))])),
             LayerSpec::Reshape { lengths } => Ok(self.reshape(input, &[&[-1], &signed(lengths)[..]].concat())),
-            LayerSpec::Rnn(memory) => self.recurrent(Cell::Plain, memory, input),
+            LayerSpec::Rnn(memory) => self.recurrent(memory.nonlinearity.cell(), memory, input),
             LayerSpec::Lstm(memory) => self.recurrent(Cell::Lstm, memory, input),
             LayerSpec::Gru(memory) => self.recurrent(Cell::Gru, memory, input),
             LayerSpec::Last {} => {
-                let last = self.name();
-                self.graph.integers(&last, &[-1], true);
+                let last = self.integers(&[-1], true);
                 Ok(self.op("Gather", &[input, &last], &[("axis", Value::Int(1))]))
             }
             LayerSpec::MeanOverTime {} => {
@@ -168,11 +163,8 @@ impl Writer<'_> {
                 Ok(self.op("Add", &[input, &positions], &[]))
             }
             LayerSpec::Narrow { start, length } => {
-                let [start, end, axis] = [*start, start + length, 1].map(|number| {
-                    let name = self.name();
-                    self.graph.integers(&name, &[number as i64], false);
-                    name
-                });
+                let bounds = [*start, start + length, 1].map(|number| self.integers(&[number as i64], false));
+                let [start, end, axis] = bounds;
                 Ok(self.op("Slice", &[input, &start, &end, &axis], &[]))
             }
             LayerSpec::Encoder(block) => self.encoder(block, lengths, input),
@@ -213,6 +205,24 @@ impl Writer<'_> {
         Ok(self.op(operator, &inputs.iter().map(String::as_str).collect::<Vec<&str>>(), attributes))
     }
 
+    /// Rows of a weight. ONNX counts negative positions from the end and refuses others; here rows out of range are zeros, and NaN is 0.
+    fn embedding(&mut self, count: usize, input: &str) -> Result<String> {
+        let weight = self.param("weight")?;
+        let zero = self.scalar(0.0);
+        let unknown = self.op("IsNaN", &[input], &[]);
+        let known = self.op("Where", &[&unknown, &zero, input], &[]);
+        // What does not fit into an integer has no defined conversion.
+        let near = self.clipped(-1.0, count as f64, &known);
+        let places = self.op("Cast", &[&near], &[("to", Value::Int(INT64))]);
+        let [first, last] = [0, count - 1].map(|place| self.integers(&[place as i64], true));
+        let inside = self.op("Clip", &[&places, &first, &last], &[]);
+        let rows = self.op("Gather", &[&weight, &inside], &[]);
+        let kept = self.op("Equal", &[&places, &inside], &[]);
+        let axis = self.integers(&[-1], false);
+        let kept = self.op("Unsqueeze", &[&kept, &axis], &[]);
+        Ok(self.op("Where", &[&kept, &rows, &zero], &[]))
+    }
+
     /// Parts of equal length are windows side by side; ONNX has no others.
     fn adaptive(&mut self, operator: &str, lengths: &[usize], parts: &[usize], input: &str) -> Result<String> {
         let lengths = &lengths[1..];
@@ -226,7 +236,8 @@ impl Writer<'_> {
 
     /// Instances of as many channels as there are groups, then the channels' own scale.
     fn group_norm(&mut self, groups: usize, epsilon: f64, lengths: &[usize], input: &str) -> Result<String> {
-        let apart = self.reshape(input, &[0, groups as i64, -1]);
+        // Lengths that are not said are found by dividing, which an empty batch does not allow.
+        let apart = self.reshape(input, &signed(&[0, groups, lengths.iter().product::<usize>() / groups]));
         let ones = self.tensor(&Tensor::from_slice(&vec![1f32; groups], [groups]))?;
         let zeros = self.tensor(&Tensor::from_slice(&vec![0f32; groups], [groups]))?;
         let attributes = [("epsilon", Value::Float(epsilon))];
@@ -279,26 +290,31 @@ impl Writer<'_> {
     fn param(&mut self, name: &str) -> Result<String> {
         let tensor = self.param_tensor(name)?;
         let name = format!("{}.{name}", self.place);
-        self.graph.floats(&name, tensor.shape()?.dims(), &tensor.to_bytes()?);
+        self.graph.floats(&name, &tensor)?;
         Ok(name)
     }
 
     /// A constant made of parameters.
     fn tensor(&mut self, tensor: &Tensor) -> Result<String> {
         let name = self.name();
-        self.graph.floats(&name, tensor.shape()?.dims(), &tensor.to_bytes()?);
+        self.graph.floats(&name, tensor)?;
         Ok(name)
     }
 
     fn scalar(&mut self, value: f64) -> String {
         let name = self.name();
-        self.graph.floats(&name, &[], &(value as f32).to_le_bytes());
+        self.graph.float(&name, value as f32);
+        name
+    }
+
+    fn integers(&mut self, values: &[i64], scalar: bool) -> String {
+        let name = self.name();
+        self.graph.integers(&name, values, scalar);
         name
     }
 
     fn reshape(&mut self, input: &str, dims: &[i64]) -> String {
-        let shape = self.name();
-        self.graph.integers(&shape, dims, false);
+        let shape = self.integers(dims, false);
         self.op("Reshape", &[input, &shape], &[])
     }
 
@@ -361,12 +377,13 @@ impl Writer<'_> {
     /// ONNX wants the time first and its gates in another order: input, output, forget, cell; update, reset, new.
     fn recurrent(&mut self, cell: Cell, memory: &Memory, input: &str) -> Result<String> {
         let (operator, gates): (&str, &[usize]) = match cell {
-            Cell::Plain => ("RNN", &[0]),
+            Cell::Plain | Cell::Relu => ("RNN", &[0]),
             Cell::Lstm => ("LSTM", &[0, 3, 1, 2]),
             Cell::Gru => ("GRU", &[1, 0, 2]),
         };
         let directions = if memory.both { 2 } else { 1 };
-        let mut value = self.op("Transpose", &[input], &[("perm", Value::Ints(vec![1, 0, 2]))]);
+        let turned = self.op("Transpose", &[input], &[("perm", Value::Ints(vec![1, 0, 2]))]);
+        let (mut value, batch) = self.at_least_one(&turned);
         for depth in 0..memory.layers {
             let gathered = |writer: &Self, names: &[&str]| -> Result<Tensor> {
                 let mut sides = Vec::new();
@@ -387,15 +404,32 @@ impl Writer<'_> {
                 ("hidden_size", Value::Int(memory.hidden as i64)),
                 ("direction", Value::Text(if memory.both { "bidirectional" } else { "forward" })),
             ];
-            if let Cell::Gru = cell {
-                attributes.push(("linear_before_reset", Value::Int(1)));
+            match cell {
+                Cell::Gru => attributes.push(("linear_before_reset", Value::Int(1))),
+                Cell::Relu => attributes.push(("activations", Value::Texts(vec!["Relu"; directions]))),
+                Cell::Plain | Cell::Lstm => {}
             }
             let outputs = self.op(operator, &[&value, &weight, &back, &bias], &attributes);
             // [time, directions, batch, hidden] to [time, batch, directions · hidden].
             let beside = self.op("Transpose", &[&outputs], &[("perm", Value::Ints(vec![0, 2, 1, 3]))]);
-            value = self.reshape(&beside, &[0, 0, -1]);
+            value = self.reshape(&beside, &signed(&[0, 0, directions * memory.hidden]));
         }
+        let (first, axis) = (self.integers(&[0], false), self.integers(&[1], false));
+        let value = self.op("Slice", &[&value, &first, &batch, &axis], &[]);
         Ok(self.op("Transpose", &[&value], &[("perm", Value::Ints(vec![1, 0, 2]))]))
+    }
+
+    /// Sequences `[time, batch, features]` with one of zeros where there is none, since onnxruntime's recurrent operators end the process
+    /// over an empty batch; and the length of the batch as it was.
+    fn at_least_one(&mut self, sequences: &str) -> (String, String) {
+        let shape = self.op("Shape", &[sequences], &[]);
+        let [one, axis] = [1, 1].map(|number| self.integers(&[number], false));
+        let batch = self.op("Gather", &[&shape, &axis], &[]);
+        let there = self.op("Min", &[&batch, &one], &[]);
+        let absent = self.op("Sub", &[&one, &there], &[]);
+        let (before, behind) = (self.integers(&[0; 4], false), self.integers(&[0], false));
+        let pads = self.op("Concat", &[&before, &absent, &behind], &[("axis", Value::Int(0))]);
+        (self.op("Pad", &[sequences, &pads], &[]), batch)
     }
 
     /// Heads of queries, and perhaps fewer of keys and values, each of which neighbouring queries share.
@@ -421,10 +455,11 @@ impl Writer<'_> {
         let scale = self.scalar(1.0 / (size as f64).sqrt());
         let mut scaled = self.op("Mul", &[&scores, &scale], &[]);
         if causal {
-            let hidden = |place: usize| if place % time > place / time { -1e30 } else { 0.0 };
-            let mask: Vec<f32> = (0..time * time).map(hidden).collect();
-            let mask = self.tensor(&Tensor::from_slice(&mask, [time, time]))?;
-            scaled = self.op("Add", &[&scaled, &mask], &[]);
+            let seen: Vec<bool> = (0..time * time).map(|place| place % time <= place / time).collect();
+            let mask = self.name();
+            self.graph.bools(&mask, &[time, time], &seen);
+            let hidden = self.scalar(f64::NEG_INFINITY);
+            scaled = self.op("Where", &[&mask, &scaled, &hidden], &[]);
         }
         let shares = self.op("Softmax", &[&scaled], &[("axis", Value::Int(-1))]);
         let taken = self.op("MatMul", &[&shares, &value], &[]);
@@ -434,30 +469,32 @@ impl Writer<'_> {
     }
 
     fn encoder(&mut self, block: &Block, lengths: &[usize], input: &str) -> Result<String> {
-        let seen = self.added("norms.0.", block.norm_first, input, |writer, value| {
+        let seen = self.added("norms.0.", block, input, |writer, value| {
             let own = Sequence { value, lengths };
             writer.attention("attention.", own, own, [block.heads; 2], block.causal)
         })?;
-        self.added("norms.1.", block.norm_first, &seen, |writer, value| writer.dense("", value))
+        self.added("norms.1.", block, &seen, |writer, value| writer.dense("", block.activation, value))
     }
 
     fn decoder(&mut self, decoder: &Decoder, parts: &[Part<'_>], lengths: &[usize], input: &str) -> Result<String> {
         let (mut value, own_lengths) = self.part(&parts[0], lengths, input)?;
         let (source, source_lengths) = self.part(&parts[1], lengths, input)?;
         let source = Sequence { value: &source, lengths: &source_lengths };
-        let (heads, first) = ([decoder.heads; 2], decoder.norm_first);
+        let (heads, block) = ([decoder.heads; 2], decoder.block());
         for at in 0..decoder.blocks {
             let of = |name: &str| format!("blocks.{at}.{name}.");
-            value = self.added(&of("norms.0"), first, &value, |writer, value| {
+            value = self.added(&of("norms.0"), &block, &value, |writer, value| {
                 let own = Sequence { value, lengths: &own_lengths };
                 writer.attention(&of("attention"), own, own, heads, true)
             })?;
-            value = self.added(&of("norms.1"), first, &value, |writer, value| {
+            value = self.added(&of("norms.1"), &block, &value, |writer, value| {
                 let own = Sequence { value, lengths: &own_lengths };
                 writer.attention(&of("cross"), own, source, heads, false)
             })?;
-            let dense = |writer: &mut Self, value: &str| writer.dense(&format!("blocks.{at}."), value);
-            value = self.added(&of("norms.2"), first, &value, dense)?;
+            let prefix = format!("blocks.{at}.");
+            value = self.added(&of("norms.2"), &block, &value, |writer, value| {
+                writer.dense(&prefix, block.activation, value)
+            })?;
         }
         Ok(value)
     }
@@ -466,20 +503,24 @@ impl Writer<'_> {
     fn added(
         &mut self,
         norm: &str,
-        first: bool,
+        block: &Block,
         input: &str,
         layer: impl FnOnce(&mut Self, &str) -> Result<String>,
     ) -> Result<String> {
-        let into = if first { self.layer_norm(norm, 1e-5, input)? } else { input.to_string() };
+        let (first, epsilon) = (block.norm_first, block.epsilon);
+        let into = if first { self.layer_norm(norm, epsilon, input)? } else { input.to_string() };
         let made = layer(self, &into)?;
         let sum = self.op("Add", &[input, &made], &[]);
-        if first { Ok(sum) } else { self.layer_norm(norm, 1e-5, &sum) }
+        if first { Ok(sum) } else { self.layer_norm(norm, epsilon, &sum) }
     }
 
     /// The dense layers of a block.
-    fn dense(&mut self, prefix: &str, input: &str) -> Result<String> {
+    fn dense(&mut self, prefix: &str, activation: Activation, input: &str) -> Result<String> {
         let up = self.linear(&format!("{prefix}dense.up."), true, input)?;
-        let inner = self.gelu(&up);
+        let inner = match activation {
+            Activation::Relu => self.op("Relu", &[&up], &[]),
+            Activation::Gelu => self.gelu(&up),
+        };
         self.linear(&format!("{prefix}dense.down."), true, &inner)
     }
 }

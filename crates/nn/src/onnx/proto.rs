@@ -1,4 +1,8 @@
 //! The little of Protocol Buffers that an ONNX file needs. Field numbers are those of `onnx.proto`, IR version 8.
+//!
+//! Constants of floats are brought to host memory one after another while the file is written, so that a large network is not held twice.
+
+use panoply_tensor::{Result, Tensor};
 
 /// A message under construction.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +29,15 @@ impl Message {
         self
     }
 
-    fn bytes(mut self, field: u64, bytes: &[u8]) -> Message {
+    /// What stands before the content of a field of so many bytes.
+    fn head(mut self, field: u64, bytes: u64) -> Message {
         self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
+        self.varint(bytes);
+        self
+    }
+
+    fn bytes(mut self, field: u64, bytes: &[u8]) -> Message {
+        self = self.head(field, bytes.len() as u64);
         self.0.extend(bytes);
         self
     }
@@ -52,23 +62,57 @@ pub enum Value {
     Text(&'static str),
     /// Whole numbers.
     Ints(Vec<i64>),
+    /// Several texts.
+    Texts(Vec<&'static str>),
 }
 
 /// A graph under construction.
 #[derive(Debug)]
 pub struct Graph {
     nodes: Message,
+    /// Constants of floats, which may be large: not in host memory before the file is written.
+    floats: Vec<Floats>,
     input: Vec<usize>,
+}
+
+/// A constant of floats.
+#[derive(Debug)]
+struct Floats {
+    name: String,
+    dims: Vec<usize>,
+    values: Tensor,
+}
+
+impl Floats {
+    fn bytes(&self) -> u64 {
+        self.dims.iter().fold(4, |bytes, dim| bytes.saturating_mul(*dim as u64))
+    }
+}
+
+/// Where large constants are.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// In the file itself.
+    Inside,
+    /// In a second file of this name in the same folder.
+    Beside(&'a str),
 }
 
 const FLOAT: i64 = 1;
 /// The number of a type.
 pub const INT64: i64 = 7;
+const BOOL: i64 = 9;
+
+/// Constants of fewer bytes are in the file itself always.
+const SMALL_BYTES: u64 = 1024;
+
+/// Where an array in a second file begins: at a multiple of a page, so that it can be mapped.
+const PAGE_BYTES: u64 = 4096;
 
 impl Graph {
     /// A graph whose input has these lengths behind the batch.
     pub fn new(input: &[usize]) -> Graph {
-        Graph { nodes: Message::default(), input: input.to_vec() }
+        Graph { nodes: Message::default(), floats: Vec::new(), input: input.to_vec() }
     }
 
     /// An operator.
@@ -85,15 +129,29 @@ impl Graph {
                 Value::Int(value) => attribute.number(3, *value).number(20, 2),
                 Value::Text(value) => attribute.text(4, value).number(20, 3),
                 Value::Ints(values) => values.iter().fold(attribute, |a, value| a.number(8, *value)).number(20, 7),
+                Value::Texts(values) => values.iter().fold(attribute, |a, value| a.text(9, value)).number(20, 8),
             };
             node = node.message(5, &attribute);
         }
         self.add(1, &node);
     }
 
-    /// A constant of floats: little-endian bytes of f32.
-    pub fn floats(&mut self, name: &str, dims: &[usize], bytes: &[u8]) {
-        self.constant(name, dims, FLOAT, bytes);
+    /// A constant of floats, an f32 tensor.
+    pub fn floats(&mut self, name: &str, values: &Tensor) -> Result<()> {
+        let dims = values.shape()?.dims().to_vec();
+        self.floats.push(Floats { name: name.to_string(), dims, values: values.clone() });
+        Ok(())
+    }
+
+    /// A single f32.
+    pub fn float(&mut self, name: &str, value: f32) {
+        self.constant(name, &[], FLOAT, &value.to_le_bytes());
+    }
+
+    /// A constant of truth values with these lengths.
+    pub fn bools(&mut self, name: &str, dims: &[usize], values: &[bool]) {
+        let bytes: Vec<u8> = values.iter().map(|value| u8::from(*value)).collect();
+        self.constant(name, dims, BOOL, &bytes);
     }
 
     /// A constant of whole numbers, a single one without axes if `scalar`.
@@ -104,23 +162,83 @@ impl Graph {
     }
 
     fn constant(&mut self, name: &str, dims: &[usize], kind: i64, bytes: &[u8]) {
-        let tensor = dims.iter().fold(Message::default(), |tensor, dim| tensor.number(1, *dim as i64));
-        self.add(5, &tensor.number(2, kind).text(8, name).bytes(9, bytes));
+        self.add(5, &described_constant(name, dims, kind).bytes(9, bytes));
     }
 
     fn add(&mut self, field: u64, message: &Message) {
         self.nodes = std::mem::take(&mut self.nodes).message(field, message);
     }
 
-    /// The whole file, of which `value` with these lengths behind the batch is the output.
-    pub fn finish(mut self, value: &str, lengths: &[usize]) -> Vec<u8> {
-        self.node("Identity", &[value], "output", &[]);
-        let graph = std::mem::take(&mut self.nodes).text(2, "panoply");
-        let graph = graph.message(11, &described("input", &self.input)).message(12, &described("output", lengths));
-        let opset = Message::default().text(1, "").number(2, 17);
-        let model = Message::default().number(1, 8).text(2, "panoply").text(3, env!("CARGO_PKG_VERSION"));
-        model.message(7, &graph).message(8, &opset).0
+    /// An upper bound of the bytes of the file with all constants in it.
+    pub fn bytes(&self) -> u64 {
+        let described = |floats: &Floats| 16 * floats.dims.len() + floats.name.len() + 64;
+        let floats = self.floats.iter().map(|floats| floats.bytes().saturating_add(described(floats) as u64));
+        floats.fold(self.nodes.0.len() as u64 + 4096, u64::saturating_add)
     }
+
+    /// Writes the file, of which `value` with these lengths behind the batch is the output, with `write`, and the arrays that are in a
+    /// second file with `beside`, both in order.
+    pub fn finish(
+        mut self,
+        (value, lengths): (&str, &[usize]),
+        data: Data<'_>,
+        write: &mut dyn FnMut(&[u8]) -> Result<()>,
+        beside: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.node("Identity", &[value], "output", &[]);
+        let (mut end, mut constants) = (0u64, Vec::new());
+        for floats in &self.floats {
+            let described = described_constant(&floats.name, &floats.dims, FLOAT);
+            constants.push(match data {
+                Data::Beside(location) if floats.bytes() >= SMALL_BYTES => {
+                    let offset = end.next_multiple_of(PAGE_BYTES);
+                    beside(&vec![0; (offset - end) as usize])?;
+                    beside(&floats.values.to_bytes()?)?;
+                    end = offset + floats.bytes();
+                    (stored_beside(described, location, offset, floats.bytes()), 0)
+                }
+                Data::Inside | Data::Beside(_) => (described, delimited(floats.bytes())),
+            });
+        }
+        let last = Message::default()
+            .text(2, "panoply")
+            .message(11, &described("input", &self.input))
+            .message(12, &described("output", lengths));
+        let sizes: Vec<u64> = constants.iter().map(|(described, raw)| described.0.len() as u64 + raw).collect();
+        let all: u64 = sizes.iter().map(|size| delimited(*size)).sum();
+        let model = Message::default().number(1, 8).text(2, "panoply").text(3, env!("CARGO_PKG_VERSION"));
+        write(&model.head(7, (self.nodes.0.len() + last.0.len()) as u64 + all).0)?;
+        write(&self.nodes.0)?;
+        for ((floats, (described, raw)), size) in self.floats.iter().zip(constants).zip(sizes) {
+            write(&Message::default().head(5, size).0)?;
+            write(&described.0)?;
+            if raw > 0 {
+                write(&Message::default().head(9, floats.bytes()).0)?;
+                write(&floats.values.to_bytes()?)?;
+            }
+        }
+        write(&last.0)?;
+        let opset = Message::default().text(1, "").number(2, 17);
+        write(&Message::default().message(8, &opset).0)
+    }
+}
+
+/// A constant whose values are in a second file.
+fn stored_beside(described: Message, location: &str, offset: u64, length: u64) -> Message {
+    let place = [("location", location.to_string()), ("offset", offset.to_string()), ("length", length.to_string())];
+    let entries = place.iter().map(|(key, value)| Message::default().text(1, key).text(2, value));
+    entries.fold(described, |tensor, entry| tensor.message(13, &entry)).number(14, 1)
+}
+
+/// What a constant is, but for its values.
+fn described_constant(name: &str, dims: &[usize], kind: i64) -> Message {
+    let tensor = dims.iter().fold(Message::default(), |tensor, dim| tensor.number(1, *dim as i64));
+    tensor.number(2, kind).text(8, name)
+}
+
+/// The bytes of a field of so many bytes with its head; all fields here have numbers below 16.
+fn delimited(bytes: u64) -> u64 {
+    Message::default().head(1, bytes).0.len() as u64 + bytes
 }
 
 /// A value of floats with a free batch.
