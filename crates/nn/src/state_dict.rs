@@ -1,48 +1,174 @@
 //! Parameters under others' names: a `state_dict` of PyTorch, saved as safetensors, becomes a model's parameters.
 //!
 //! Dense layers, filters and norms have the same names and shapes here and there. What differs is a table ([`translated`]): recurrent
-//! layers keep all depths and directions in one module, attention keeps three weights in one array.
+//! layers keep all depths and directions in one module, attention keeps three weights in one array. A name that the model has itself is
+//! never translated.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use panoply_tensor::{Result, Tensor};
+use panoply_tensor::{DType, Error, Result, Scalar, Tensor};
 
-use crate::checkpoint::{self, Arrays};
+use crate::checkpoint::{self, Entry, TensorFile};
 use crate::module::Module;
 
 /// Loads a `state_dict`, all or nothing. `rename` says what the model calls a parameter of the file, none for one to be left out; then
-/// the names of PyTorch's modules are translated to those of ours. What is missing, extra or of another shape is listed.
+/// the names of PyTorch's modules are translated to those of ours, unless the model has parameters of that name itself.
+///
+/// Floats of another type (f16, bf16, f32, f64) are converted to the parameter's type, rounded to nearest. A `state_dict` holds no settings: the
+/// activation and epsilon of transformer blocks and the nonlinearity of a plain recurrent layer are the model's own, and PyTorch's
+/// `TransformerEncoderLayer` has relu where [`crate::EncoderBlock`] has gelu unless another activation is set.
 ///
 /// In Python: `safetensors.torch.save_file(module.state_dict(), "model.safetensors")`.
+///
+/// # Errors
+/// If a parameter is missing, extra or of another shape, all of which are listed; if two arrays become one parameter, both of which are
+/// named; if a finite number has no finite counterpart in the parameter's type.
 pub fn load(model: &mut dyn Module, path: &Path, rename: impl Fn(&str) -> Option<String>) -> Result<()> {
-    let own: Vec<String> = model.named_params().into_iter().map(|(name, _)| name).collect();
+    let own = Own::of(model)?;
+    let file = TensorFile::read(path)?;
+    let mut sources = BTreeMap::<String, String>::new();
     let mut arrays = BTreeMap::new();
-    for (name, tensor) in Arrays::read(path)?.arrays {
-        // A count of batches that nothing here depends on.
-        let Some(name) = rename(&name).filter(|name| !name.ends_with("num_batches_tracked")) else { continue };
-        for (name, tensor) in translated(&name, tensor, &own) {
+    file.each(|theirs, entry| {
+        let Some(name) = rename(theirs).filter(|name| own.0.contains_key(name) || !is_batch_count(name)) else {
+            return Ok(());
+        };
+        for (name, tensor) in converted(&file, theirs, &name, &entry, &own)? {
+            if let Some(other) = sources.insert(name.clone(), theirs.to_string()) {
+                let message =
+                    format!("{}: {other} and {theirs} both become {name}; nothing was loaded", path.display());
+                return Err(Error::corrupt(message).note("let `rename` give none for one of them"));
+            }
             arrays.insert(name, tensor);
         }
-    }
+        Ok(())
+    })?;
     checkpoint::put(model, &arrays, path)
 }
 
-/// The parameters that an array of PyTorch's holds, by our names; itself if the model has one of its name or none of ours.
-fn translated(name: &str, tensor: Tensor, own: &[String]) -> Vec<(String, Tensor)> {
-    if own.iter().any(|known| known == name) {
-        return vec![(name.to_string(), tensor)];
+/// The model's parameters by name: element types and lengths of the axes.
+struct Own(BTreeMap<String, (DType, Vec<usize>)>);
+
+impl Own {
+    fn of(model: &dyn Module) -> Result<Own> {
+        let own = model.named_params().into_iter().map(|(name, param)| {
+            let tensor = param.tensor();
+            Ok((name, (tensor.dtype(), tensor.shape()?.dims().to_vec())))
+        });
+        Ok(Own(own.collect::<Result<_>>()?))
     }
-    let parts: Vec<String> = name.split('.').map(part).collect();
-    let ours = parts.join(".");
-    let (prefix, last) = ours.rsplit_once('.').unwrap_or(("", &ours));
-    let joined = |rest: &str| if prefix.is_empty() { rest.to_string() } else { format!("{prefix}.{rest}") };
+
+    /// Whether any parameter's name begins with a prefix.
+    fn begins(&self, prefix: &str) -> bool {
+        self.0.range(prefix.to_string()..).next().is_some_and(|(name, _)| name.starts_with(prefix))
+    }
+}
+
+/// A count of batches that nothing here depends on.
+fn is_batch_count(name: &str) -> bool {
+    name.rsplit('.').next() == Some("num_batches_tracked")
+}
+
+/// The parameters that an array of the file becomes, by the model's names and in its element types.
+fn converted(
+    file: &TensorFile,
+    theirs: &str,
+    renamed: &str,
+    entry: &Entry<'_>,
+    own: &Own,
+) -> Result<Vec<(String, Tensor)>> {
+    let dtype = file.known_dtype(theirs, entry)?;
+    let names = translated(renamed, own);
+    if names.iter().any(|name| !own.0.contains_key(name)) {
+        // Extra: listed by the name in the file, not by one that stands nowhere.
+        let listed = if renamed == theirs { theirs.to_string() } else { format!("{theirs} (renamed to {renamed})") };
+        return Ok(vec![(listed, file.tensor(theirs, entry.bytes, entry.dims, dtype)?)]);
+    }
+    let stacked = names.len() > 1;
+    if stacked {
+        is_stacked(file, theirs, dtype, entry, &names, own)?;
+    }
+    let (mut rest, mut parts) = (entry.bytes, Vec::new());
+    for name in names {
+        let (wanted, dims) = &own.0[&name];
+        let wanted = *wanted;
+        let dims = if stacked { &dims[..] } else { entry.dims };
+        let size = if stacked { dims.iter().product::<usize>() * dtype.bytes() } else { rest.len() };
+        let (bytes, after) = rest.split_at(size);
+        rest = after;
+        let tensor = if dtype != wanted && dtype.is_float() && wanted.is_float() {
+            let bytes = cast(bytes, dtype, wanted).ok_or_else(|| {
+                let message =
+                    format!("{}: {theirs} holds numbers of {dtype} that {wanted} cannot hold", file.path().display());
+                Error::corrupt(message).note("nothing was loaded")
+            })?;
+            file.tensor(theirs, &bytes, dims, wanted)?
+        } else {
+            file.tensor(theirs, bytes, dims, dtype)?
+        };
+        parts.push((name, tensor));
+    }
+    Ok(parts)
+}
+
+/// Whether an array is what several parameters are one below the other.
+fn is_stacked(
+    file: &TensorFile,
+    theirs: &str,
+    dtype: DType,
+    entry: &Entry<'_>,
+    names: &[String],
+    own: &Own,
+) -> Result<()> {
+    let rows: usize = names.iter().map(|name| own.0[name].1.first().copied().unwrap_or(0)).sum();
+    let wanted: Vec<usize> = [rows].into_iter().chain(own.0[&names[0]].1.iter().skip(1).copied()).collect();
+    if entry.dims == wanted {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: {theirs} is {dtype}{:?}, not {wanted:?}, the rows of {}; nothing was loaded",
+        file.path().display(),
+        entry.dims,
+        names.join(", ")
+    );
+    Err(Error::corrupt(message))
+}
+
+/// Little-endian floats of one type as those of another; none if a finite one becomes infinite.
+fn cast(bytes: &[u8], from: DType, to: DType) -> Option<Vec<u8>> {
+    let mut cast = Vec::with_capacity(bytes.len() / from.bytes() * to.bytes());
+    for element in bytes.chunks_exact(from.bytes()) {
+        let mut bits = [0; 8];
+        bits[..element.len()].copy_from_slice(element);
+        let number = Scalar { dtype: from, bits: u64::from_le_bytes(bits) }.to_f64();
+        let rounded = Scalar::from_f64(to, number);
+        if number.is_finite() && !rounded.to_f64().is_finite() {
+            return None;
+        }
+        cast.extend(&rounded.bits.to_le_bytes()[..to.bytes()]);
+    }
+    Some(cast)
+}
+
+/// The model's names of the parameters that an array of PyTorch's holds.
+fn translated(name: &str, own: &Own) -> Vec<String> {
+    if own.0.contains_key(name) {
+        return vec![name.to_string()];
+    }
+    let mut parts: Vec<&str> = name.split('.').collect();
+    let last = parts.pop().unwrap_or_default();
+    let mut prefix = String::new();
+    for theirs in parts {
+        let kept = format!("{prefix}{theirs}.");
+        prefix = if own.begins(&kept) { kept } else { format!("{prefix}{}.", part(theirs)) };
+    }
+    if own.0.contains_key(&format!("{prefix}{last}")) {
+        return vec![format!("{prefix}{last}")];
+    }
     if let Some(kind) = last.strip_prefix("in_proj_") {
-        let rows = tensor.shape().map_or(0, |shape| shape.dims().first().copied().unwrap_or(0) / 3);
-        let split = ["query", "key", "value"].iter().enumerate();
-        return split.map(|(i, part)| (joined(&format!("{part}.{kind}")), tensor.narrow(0, i * rows, rows))).collect();
+        return ["query", "key", "value"].map(|part| format!("{prefix}{part}.{kind}")).to_vec();
     }
-    vec![(recurrent(last).map_or(ours.clone(), |rest| joined(&rest)), tensor)]
+    vec![format!("{prefix}{}", recurrent(last).as_deref().unwrap_or(last))]
 }
 
 /// One part of a dotted name.
