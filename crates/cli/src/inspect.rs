@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::nn::checkpoint::Arrays;
-use panoply::nn::data::source::Source;
-use panoply::{DType, Device, Result, Tensor};
+use panoply::nn::checkpoint::{self, TensorFile};
+use panoply::nn::data::{npy::Array, source::Source};
+use panoply::{DType, Device, Result};
 use serde_json::json;
 
 use crate::output;
@@ -16,7 +16,7 @@ use crate::train::{folder, manifest::Manifest, outcome};
 #[derive(Args)]
 pub struct Arguments {
     /// A file of parameters: safetensors, of `panoply train` or of anybody; or a run's folder.
-    #[arg(value_parser = folder::model_file)]
+    #[arg(value_parser = folder::model_file())]
     model: PathBuf,
     /// One JSON document on stdout.
     #[arg(long)]
@@ -26,26 +26,27 @@ pub struct Arguments {
 /// One array of the file.
 struct Entry {
     name: String,
-    dtype: DType,
+    dtype: String,
     dims: Vec<usize>,
     bytes: usize,
     not_finite: usize,
 }
 
-/// Reads the file on the CPU and prints what is in it.
+/// Reads the file and prints what is in it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
-        let file = Arrays::read(&arguments.model)?;
+        let file = TensorFile::read(&arguments.model)?;
         let mut digest = xxhash_rust::xxh3::Xxh3::new();
         let mut entries = Vec::new();
-        for (name, tensor) in &file.arrays {
+        file.each(|name, entry| {
             digest.update(name.as_bytes());
-            digest.update(&tensor.to_bytes()?);
-            entries.push(Entry::of(name, tensor)?);
-        }
+            digest.update(entry.bytes);
+            entries.push(Entry::of(name, &entry));
+            Ok(())
+        })?;
         let digest = format!("{:032x}", digest.digest128());
-        let manifest = Manifest::of_model(&arguments.model).ok();
-        let summary = manifest.as_ref().map(|manifest| manifest.load(&arguments.model)?.summary()).transpose()?;
+        let manifest = Manifest::of_model(&file).ok();
+        let summary = manifest.as_ref().map(|manifest| manifest.load(&file)?.summary()).transpose()?;
         let sum = |value: fn(&Entry) -> usize| entries.iter().map(value).sum::<usize>();
         let (elems, bytes) = (sum(|entry| entry.dims.iter().product()), sum(|entry| entry.bytes));
         let not_finite = sum(|entry| entry.not_finite);
@@ -54,13 +55,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 .iter()
                 .map(|entry| {
                     let Entry { name, dtype, dims, bytes, not_finite } = entry;
-                    json!({"name": name, "dtype": dtype.to_string(), "shape": dims, "bytes": bytes, "not_finite": not_finite})
+                    json!({"name": name, "dtype": dtype, "shape": dims, "bytes": bytes, "not_finite": not_finite})
                 })
                 .collect();
             output::print_json(&json!({
-                "schema": 1, "model": arguments.model, "arrays": rows, "numbers": elems, "bytes": bytes,
+                "schema": 1, "model": arguments.model.to_string_lossy(), "arrays": rows, "numbers": elems, "bytes": bytes,
                 "not_finite": not_finite, "digest": digest, "summary": summary, "manifest": manifest,
-                "metadata": if manifest.is_none() { Some(&file.metadata) } else { None },
+                "metadata": if manifest.is_none() { Some(file.metadata()?) } else { None },
             }));
             return Ok(ExitCode::SUCCESS);
         }
@@ -87,15 +88,44 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Entry {
-    fn of(name: &str, tensor: &Tensor) -> Result<Entry> {
-        let dims = tensor.shape()?.dims().to_vec();
-        let bytes = dims.iter().product::<usize>() * tensor.dtype().bytes();
-        let not_finite = match tensor.dtype().is_float() {
-            true => tensor.cast(DType::F64).to_vec::<f64>()?.iter().filter(|number| !number.is_finite()).count(),
-            false => 0,
-        };
-        Ok(Entry { name: name.to_string(), dtype: tensor.dtype(), dims, bytes, not_finite })
+    fn of(name: &str, entry: &checkpoint::Entry<'_>) -> Entry {
+        Entry {
+            name: name.to_string(),
+            dtype: entry.dtype.map_or_else(|| entry.file_dtype.clone(), |dtype| dtype.to_string()),
+            dims: entry.dims.to_vec(),
+            bytes: entry.bytes.len(),
+            not_finite: not_finite(entry),
+        }
     }
+}
+
+/// How many numbers are NaN or infinite. The types of 8 bits are those of the OCP and FNUZ definitions; smaller ones are always finite.
+fn not_finite(entry: &checkpoint::Entry<'_>) -> usize {
+    let count = |wrong: fn(u8) -> bool| entry.bytes.iter().filter(|byte| wrong(**byte)).count();
+    let Some(dtype) = entry.dtype else {
+        return match entry.file_dtype.as_str() {
+            "F8_E5M2" => count(|byte| byte & 0x7f >= 0x7c),
+            "F8_E4M3" => count(|byte| byte & 0x7f == 0x7f),
+            "F8_E5M2FNUZ" | "F8_E4M3FNUZ" => count(|byte| byte == 0x80),
+            "F8_E8M0" => count(|byte| byte == 0xff),
+            // A complex number is a pair of f32.
+            "C64" => floats(DType::F32, entry.bytes)
+                .chunks_exact(2)
+                .filter(|pair| !pair.iter().all(|x| x.is_finite()))
+                .count(),
+            _ => 0,
+        };
+    };
+    if dtype.is_float() {
+        floats(dtype, entry.bytes).into_iter().filter(|number| !number.is_finite()).count()
+    } else {
+        0
+    }
+}
+
+fn floats(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    let array = Array { dtype, dims: vec![bytes.len() / dtype.bytes()], bytes: bytes.to_vec() };
+    array.scalars().map(|number| number.to_f64()).collect()
 }
 
 fn shortened(classes: &[String]) -> String {

@@ -15,7 +15,9 @@ mod export;
 mod inspect;
 mod output;
 mod predict;
+mod protect;
 mod selftest;
+mod shell;
 mod status;
 mod train;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use panoply::nn::checkpoint::TensorFile;
 use panoply::nn::data::source::{Right, Source, Unlabelled};
 use panoply::nn::data::{Targets, digits, text};
 use panoply::nn::generate::{Sampling, continue_text};
@@ -20,7 +21,7 @@ use crate::train::{folder, manifest::Manifest};
 #[derive(Args)]
 pub struct Arguments {
     /// The model file that `panoply train` wrote, or its run's folder.
-    #[arg(value_parser = folder::model_file)]
+    #[arg(value_parser = folder::model_file())]
     model: PathBuf,
     /// More of what it was trained on: a table with the same columns, a text, an image or a folder of them, an IDX or NumPy
     /// file; what it was trained on if nothing is said. A network of texts writes one if nothing is said.
@@ -49,8 +50,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.device().scope(|| {
-        let manifest = Manifest::of_model(&arguments.model)?;
-        let model = manifest.load(&arguments.model)?;
+        let file = TensorFile::read(&arguments.model)?;
+        let manifest = Manifest::of_model(&file)?;
+        let model = manifest.load(&file)?;
         if let Source::Text { vocabulary, time } = &manifest.data.source {
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
@@ -280,7 +282,14 @@ fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<Unlabelled> {
             Ok(Unlabelled { data, names, right })
         }
         (_, Some(path)) => source.read(path, classes),
-        (_, None) => source.read(Path::new(&manifest.data.path), classes),
+        (_, None) => {
+            // The path may lead to other data from here, or by now.
+            if let Some(what) = manifest.data.changed(&manifest.data.open()?) {
+                let message = format!("{} is not what this model was trained on: {what}", manifest.data.path);
+                return Err(Error::mistake(message).note("name the examples after the model"));
+            }
+            source.read(Path::new(&manifest.data.path), classes)
+        }
     }
 }
 

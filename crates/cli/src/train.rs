@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use panoply::nn::data::source::{self, Labelled, Reading, Source};
+use panoply::nn::data::source::{Labelled, Reading, Source};
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::reads_ahead;
 use panoply::nn::metrics::perplexity;
@@ -97,7 +97,7 @@ impl Job {
         let (recipe, view) = said.unwrap_or_default();
         let recipe = arguments.recipe.clone().over(recipe);
         let reading = arguments.view.clone().over(view).reading();
-        let labelled = open(&arguments.data, &reading)?;
+        let labelled = manifest::open(&arguments.data, &reading)?;
         reading.suits(&labelled.source)?;
         labelled.guesses.iter().for_each(|guess| eprintln!("{guess}"));
         let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
@@ -134,7 +134,7 @@ impl Job {
             reads_in_order(&model.name(), &run.model, &train)?;
         }
         let folder = Folder::new(arguments.out.as_deref(), &stem(&arguments.data))?;
-        let shown = folder.0.display();
+        let commands = Commands::of(&folder);
         let manifest = Manifest {
             schema: 1,
             panoply: env!("CARGO_PKG_VERSION").to_string(),
@@ -144,10 +144,7 @@ impl Job {
             settings,
             device: choice.report(),
             result: None,
-            commands: Commands {
-                resume: format!("panoply train --resume {shown}"),
-                predict: format!("panoply predict {shown}/model.safetensors"),
-            },
+            commands,
         };
         let mut job = Job { folder, manifest, train, held, run };
         if let Some(Batch::Auto) = recipe.manner.batch {
@@ -165,9 +162,9 @@ impl Job {
 
     fn resumed(folder: &Path, arguments: &Arguments, choice: &Choice) -> Result<Job> {
         let mut manifest = Manifest::read(folder)?;
-        let labelled = open(&manifest.data.path, &manifest.data.reading)?;
-        if format!("{:032x}", labelled.data.digest()) != manifest.data.digest {
-            let message = format!("{} has changed since {} began", manifest.data.path, folder.display());
+        let labelled = manifest.data.open()?;
+        if let Some(what) = manifest.data.changed(&labelled) {
+            let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
             return Err(Error::mistake(message).note("a resumed run must see the same examples; start another run"));
         }
         let (train, held, mut rng) = divided(&labelled, &manifest.settings)?;
@@ -186,6 +183,8 @@ impl Job {
         let said = arguments.recipe.length.epochs(train.len(), settings.batch);
         settings.epochs = said.unwrap_or(settings.epochs);
         manifest.device = choice.report();
+        // The folder may have been moved or copied since.
+        manifest.commands = Commands::of(&folder);
         Ok(Job { folder, manifest, train, held, run })
     }
 
@@ -387,16 +386,6 @@ fn settings(model: &presets::Choice, Recipe { manner, .. }: &Recipe) -> Result<S
         seed: manner.seed.unwrap_or(0),
         precision: spelled(manner.precision.unwrap_or_default()),
     })
-}
-
-fn open(data: &str, reading: &Reading) -> Result<Labelled> {
-    match data {
-        "digits" => source::digits(),
-        path => source::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
-            true => error,
-            false => error.note("DATA is `digits`, which ship, or a file or folder"),
-        }),
-    }
 }
 
 /// A mistake if a network that is to write looks at characters that are not there yet.

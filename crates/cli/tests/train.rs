@@ -105,7 +105,7 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
     let lines = || std::fs::read_to_string(place.0.join("killed/history.jsonl")).unwrap_or_default().lines().count();
     for saving in [true, false, true] {
         let before = lines();
-        let part = place.0.join(format!("killed/training.part{}", child.id()));
+        let part = place.0.join(format!("killed/training.safetensors.part{}-0", child.id()));
         wait_for(&mut child, || if saving { part.exists() } else { lines() > before });
         child.kill().unwrap();
         child.wait().unwrap();
@@ -115,12 +115,13 @@ fn a_killed_run_goes_on_as_if_it_had_not_been() {
     child.kill().unwrap();
     child.wait().unwrap();
     // What an end within a write leaves behind.
-    place.write("killed/training.part4711", "half");
+    let parts = ["killed/training.part4711", "killed/training.safetensors.part4711-0"];
+    parts.iter().for_each(|part| place.write(part, "half"));
     place.json(&["train", "--resume", "killed"]);
     for file in ["training.safetensors", "model.safetensors"] {
         assert_eq!(place.digest(&format!("killed/{file}")), place.digest(&format!("whole/{file}")), "{file}");
     }
-    assert!(!place.0.join("killed/training.part4711").exists());
+    assert!(!parts.iter().any(|part| place.0.join(part).exists()));
 }
 
 /// A file that may not grow stands for a disk that is full while the run is saved: nothing is lost, and the run goes on.

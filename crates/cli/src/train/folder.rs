@@ -3,6 +3,7 @@
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use panoply::nn::metrics::Confusion;
 use panoply::nn::{EpochReport, Measure, checkpoint};
 use panoply::{Error, Result};
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use super::outcome::Each;
 use super::{confusion, curves, scatter};
+use crate::shell;
 
 /// The folder of a run.
 #[derive(Clone, Debug)]
@@ -24,7 +26,8 @@ impl Folder {
         if let Some(path) = asked {
             if path.join("manifest.json").exists() {
                 let message = format!("{} holds a run already", path.display());
-                let note = format!("`--resume {}` goes on with it; another run takes another `--out`", path.display());
+                let note =
+                    format!("`--resume {}` goes on with it; another run takes another `--out`", shell::quoted(path));
                 return Err(Error::mistake(message).note(note));
             }
             let made = std::fs::create_dir_all(path).and_then(|()| std::fs::read_dir(path)?.collect());
@@ -51,10 +54,7 @@ impl Folder {
     /// A folder with a run in it. What an end without warning left half written goes away.
     pub fn existing(path: &Path) -> Folder {
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-            let part = |ending: &std::ffi::OsStr| {
-                ending.to_string_lossy().strip_prefix("part").is_some_and(|pid| pid.parse::<u32>().is_ok())
-            };
-            if entry.path().extension().is_some_and(part) {
+            if checkpoint::is_temporary(&entry.file_name()) {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -140,8 +140,7 @@ impl Folder {
     }
 }
 
-/// The model file that is named: itself, or the one in a run's folder.
-pub fn model_file(named: &str) -> std::result::Result<PathBuf, std::convert::Infallible> {
-    let path = PathBuf::from(named);
-    Ok(if path.is_dir() { Folder(path).model() } else { path })
+/// Takes the path of a model file, or of a run's folder, whose model file it is.
+pub fn model_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| if path.is_dir() { Folder(path).model() } else { path })
 }

@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use panoply::nn::data::source::{Reading, Sequences, Source};
-use panoply::nn::{EpochReport, Model, Network, checkpoint};
+use panoply::nn::checkpoint::{self, TensorFile};
+use panoply::nn::data::source::{self, Labelled, Reading, Sequences, Source};
+use panoply::nn::{EpochReport, Model, Network};
 use panoply::{DType, Error, Result, Rng};
 use serde::{Deserialize, Serialize};
 
+use super::folder::Folder;
 use super::outcome::Measures;
 use super::recipe::{Course, Mover, spelled};
+use crate::shell;
 
 /// The metadata entry of a model file that holds a manifest.
 const KEY: &str = "manifest";
@@ -127,7 +130,39 @@ pub struct Commands {
     pub predict: String,
 }
 
+impl Commands {
+    /// Of a run in this folder, for a POSIX shell.
+    pub fn of(folder: &Folder) -> Commands {
+        Commands {
+            resume: format!("panoply train --resume {}", shell::quoted(&folder.0)),
+            predict: format!("panoply predict {}", shell::quoted(&folder.model())),
+        }
+    }
+}
+
 impl Data {
+    /// Reads it again, as it was read.
+    pub fn open(&self) -> Result<Labelled> {
+        open(&self.path, &self.reading)
+    }
+
+    /// How examples that were read again differ from those that were learned from, if they do.
+    pub fn changed(&self, again: &Labelled) -> Option<String> {
+        let now = again.source.clone();
+        let names = match (&self.source, &now) {
+            (Source::Csv { columns, labels, words, .. }, Source::Csv { columns: c, labels: l, words: w, .. }) => {
+                let word = words.keys().chain(w.keys()).find(|column| words.get(*column) != w.get(*column));
+                let word = word.map(|column| format!("the words of column `{column}` have changed"));
+                renamed("column", columns, c).or_else(|| renamed("label", labels, l)).or(word)
+            }
+            _ => None,
+        };
+        let numbers = format!("{:032x}", again.data.digest()) != self.digest;
+        names
+            .or_else(|| renamed("class", &self.classes, &again.classes))
+            .or_else(|| (numbers || now != self.source).then(|| "its examples have changed".to_string()))
+    }
+
     /// What the numbers or answers are called that are learned of each example; those of arrays have no names but their places.
     pub fn labels(&self, width: usize) -> Vec<String> {
         match &self.source {
@@ -165,6 +200,26 @@ impl Data {
             _ => format!("{} classes", self.classes.len()),
         }
     }
+}
+
+/// Reads what is learned from: the digits that ship, or a file or folder.
+pub fn open(data: &str, reading: &Reading) -> Result<Labelled> {
+    match data {
+        "digits" => source::digits(),
+        path => source::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
+            true => error,
+            false => error.note("DATA is `digits`, which ship, or a file or folder"),
+        }),
+    }
+}
+
+/// The first of some names that is another now.
+fn renamed(what: &str, before: &[String], now: &[String]) -> Option<String> {
+    if before.len() != now.len() {
+        return Some(format!("a {what} more or less: {} were learned from, and there are {}", before.len(), now.len()));
+    }
+    let at = (0..now.len()).find(|at| before[*at] != now[*at])?;
+    Some(format!("{what} {} is `{}` now and was `{}`", at + 1, now[at], before[at]))
 }
 
 /// What each answer is.
@@ -231,13 +286,13 @@ impl Manifest {
     }
 
     /// What a model file says about itself.
-    pub fn of_model(file: &Path) -> Result<Manifest> {
-        let metadata = checkpoint::metadata(file)?;
+    pub fn of_model(file: &TensorFile) -> Result<Manifest> {
+        let metadata = file.metadata()?;
         let text = metadata.get(KEY).ok_or_else(|| {
-            let message = format!("{}: it does not say which network it holds", file.display());
+            let message = format!("{}: it does not say which network it holds", file.path().display());
             Error::corrupt(message).note("was it written by `panoply train`?")
         })?;
-        parse(text, file)
+        parse(text, file.path())
     }
 
     /// The metadata of a model file.
@@ -246,9 +301,9 @@ impl Manifest {
     }
 
     /// The model in a file that this manifest describes.
-    pub fn load(&self, file: &Path) -> Result<Model> {
+    pub fn load(&self, file: &TensorFile) -> Result<Model> {
         let mut model = self.network.build(&mut Rng::seed(0))?;
-        checkpoint::load(&mut model, file)?;
+        file.load(&mut model)?;
         Ok(model)
     }
 
