@@ -37,5 +37,5 @@ pub use fit::{EpochReport, Run, Training, train};
 pub use layer::{Layer, Pass};
 pub use layers::*;
 pub use module::{Module, Param, Visitor, VisitorMut};
-pub use network::{ClassWeights, LayerSpec, Loss, LossKind, Model, Network, Scale};
+pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, Scale};
 pub use optimiser::{Adagrad, Adam, AdamW, Average, Lion, Optimiser, Plateau, RmsProp, Schedule, Sgd};

@@ -5,6 +5,7 @@
 //! each takes what the one before gives. A built network is a [`Model`], which is a layer and a module like any other.
 
 mod build;
+mod extent;
 pub mod file;
 pub mod layer_spec;
 mod loss;
@@ -12,14 +13,19 @@ mod shape;
 pub mod summary;
 mod times;
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use panoply_tensor::{Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
+pub use extent::Extent;
 pub use layer_spec::LayerSpec;
 pub use loss::{ClassWeights, Loss, LossKind, Scale};
 pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
 
+use crate::checkpoint::{self, Arrays};
 use crate::layer::{Layer, Pass};
 use crate::layers::Sequential;
 use crate::module::{Module, Visitor, VisitorMut};
@@ -81,8 +87,41 @@ impl Network {
 
     /// The model at the start of training, or the first layer that does not fit.
     pub fn build(&self, rng: &mut Rng) -> Result<Model> {
-        self.shapes()?;
+        let Extent { arrays, stored, .. } = self.extent()?;
+        if arrays > extent::MOST_ARRAYS || stored > extent::MOST_STORED {
+            let what = format!("{arrays} arrays, and its norms and scales hold {stored} numbers");
+            let most = format!("{} and {} are the most", extent::MOST_ARRAYS, extent::MOST_STORED);
+            return Err(Error::mistake(format!("the network has {what}; {most}")));
+        }
         Ok(Model { network: self.clone(), layers: build::all(&self.layers, &self.input, rng) })
+    }
+
+    /// The model with the parameters of a file. Nothing is built, and nothing in proportion to a number of the description is allocated,
+    /// if the file does not hold as many.
+    pub fn load(&self, path: &Path) -> Result<Model> {
+        let arrays = Arrays::read(path)?.arrays;
+        self.check_held_by(&arrays, path)?;
+        let mut model = self.build(&mut Rng::seed(0))?;
+        checkpoint::put(&mut model, &arrays, path)?;
+        Ok(model)
+    }
+
+    /// An error if its parameters and states are many more than these arrays hold. A few that are missing are listed when they are loaded.
+    pub fn check_held_by(&self, arrays: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
+        const FEW_ARRAYS: u128 = 1 << 10;
+        const FEW_NUMBERS: u128 = 1 << 20;
+        let held = arrays.values().map(|array| Ok(array.shape()?.elems() as u128)).sum::<Result<u128>>()?;
+        let needed = self.extent()?;
+        if needed.arrays > arrays.len() as u128 + FEW_ARRAYS || needed.numel > held + FEW_NUMBERS {
+            let described = format!("{} arrays with {} numbers", needed.arrays, needed.numel);
+            let message = format!(
+                "{}: the network it describes has {described}, the file holds {} with {held}",
+                path.display(),
+                arrays.len()
+            );
+            return Err(Error::corrupt(message).note("it was cut short or changed; take another copy of it"));
+        }
+        Ok(())
     }
 
     /// [`Network::shapes`], or what is wrong and the position of the layer it is wrong with.

@@ -3,7 +3,7 @@
 use panoply_nn::network::file::Settings;
 use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
 use panoply_nn::{Activation, Layer, LayerSpec, Loss, Module, Network, Pass};
-use panoply_tensor::{Device, Rng};
+use panoply_tensor::{Device, Rng, Tensor};
 
 const DIGITS: &str = r#"
 input = [1, 8, 8]
@@ -228,7 +228,12 @@ fn what_is_built_gives_the_shapes_that_were_said() {
                     source: vec![LayerSpec::Narrow { start: 0, length: 2 }, LayerSpec::encoder(2, 8)],
                 }))
                 .add_layer(LayerSpec::Encoder(Block { norm_first: false, ..Block::new(2, 8) })),
-            row.add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Softmax {}),
+            row.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Softmax {}),
+            row.clone().add_layer(LayerSpec::Rnn(memory(false, 3))).add_layer(LayerSpec::Gru(memory(true, 2))),
+            row.clone().add_layer(LayerSpec::batch_norm()).add_layer(LayerSpec::GroupNorm { groups: 2, epsilon: 1e-5 }),
+            row.add_layer(LayerSpec::RmsNorm { epsilon: 1e-5 })
+                .add_layer(LayerSpec::Attention { heads: 4, key_heads: Some(2), causal: true, source: vec![] })
+                .add_layer(LayerSpec::Restore {}),
         ];
         for network in networks {
             let model = network.build(&mut rng).unwrap();
@@ -240,6 +245,10 @@ fn what_is_built_gives_the_shapes_that_were_said() {
             }
             let summary = model.summary().unwrap();
             assert_eq!(summary.parameters, model.param_count(), "{network:?}");
+            // What is computed from the description is what is built.
+            let (extent, built) = (network.extent().unwrap(), model.named_params().len() as u128);
+            let numel = (summary.parameters + summary.states) as u128;
+            assert_eq!((extent.arrays, extent.numel), (built, numel), "{network:?}");
         }
     });
 }
@@ -515,6 +524,11 @@ fn layers_in_files_and_their_mistakes() {
             "kind = \"decoder\"\nheads = 3\ninner = 6\nsource = [{ kind = \"relu\" }]",
             "4: layer 1 (decoder): heads 3 do not divide 4 features",
         ),
+        (
+            "[8, 8]",
+            "kind = \"decoder\"\nheads = 1\ninner = 4\nblocks = 16777216\nsource = [{ kind = \"relu\" }]",
+            "6: layer 1 (decoder): blocks 16777216 is not in 1 ..= 4096",
+        ),
         ("[8]", "kind = \"noise\"\ndeviation = -1.0", "4: layer 1 (noise): deviation -1 is not a number of at least 0"),
         ("[8]", "kind = \"leaky_relu\"", "[8]"),
         ("[8]", "kind = \"embedding\"\ncount = 5\nwidth = 0", "5: layer 1 (embedding): width 0 is not in"),
@@ -597,4 +611,35 @@ fn usual_settings_are_not_written() {
     let text = serde_json::to_string(&network).unwrap();
     assert!(text.contains("\"activation\":\"relu\"") && text.contains("\"epsilon\":1e-6"), "{text}");
     assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+}
+
+/// A description names sizes that its file does not hold: nothing is built, and nothing of those sizes is allocated.
+#[test]
+fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
+    Device::get("cpu").unwrap().scope(|| {
+        let path = std::env::temp_dir().join(format!("panoply-claims-{}.safetensors", std::process::id()));
+        let one = [("0.mean".to_string(), Tensor::from_slice(&[0f32; 4], [4]))];
+        panoply_nn::checkpoint::write_arrays(&path, &one, Default::default()).unwrap();
+        let decoder =
+            "[[layer]]\nkind = \"decoder\"\nheads = 1\ninner = 4\nblocks = 4096\nsource = [{ kind = \"relu\" }]\n";
+        let huge = [
+            (
+                "input = [1048576, 1048576]\n[[layer]]\nkind = \"standardise\"\n".to_string(),
+                "2 arrays with 2199023255552 numbers",
+            ),
+            (format!("input = [8, 8]\n{}", decoder.repeat(8)), "arrays with"),
+            ("input = [1, 16777216]\n[[layer]]\nkind = \"layer_norm\"\n".to_string(), "2 arrays with 33554432 numbers"),
+        ];
+        for (text, said) in huge {
+            let network = Network::parse(&text).unwrap();
+            let error = network.load(&path).unwrap_err();
+            assert!(error.is_corrupt() && error.message().contains(said), "{error}");
+            assert!(error.message().contains("the file holds 1 with 4"), "{error}");
+        }
+        // Without a file the arrays that are stored at once have a limit of their own.
+        let network = Network::parse("input = [1048576, 1048576]\n[[layer]]\nkind = \"standardise\"\n").unwrap();
+        let error = network.build(&mut Rng::seed(0)).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("hold 2199023255552 numbers"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    });
 }

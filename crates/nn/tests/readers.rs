@@ -1,6 +1,7 @@
 //! Files that others write: what NumPy wrote is read back, what is broken is an error and never a panic.
 
 mod formats;
+mod fuzz;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -395,4 +396,121 @@ fn tables() {
     assert!(message(b"1;2\n3;x\n").ends_with("b.csv:2: `x` is no number"));
     assert!(message(b"1\t2\n3\n").ends_with("b.csv:2: 1 cells, not 2 as above"));
     assert_eq!(csv::load(&file("empty.csv", b"")).unwrap().rows(), 0);
+}
+
+/// Small files that stand for much more memory than a read may take, each by the means of its format.
+#[test]
+fn a_read_takes_no_more_memory_than_its_limit() {
+    let Some(folder) = fuzz::in_child("a_read_takes_no_more_memory_than_its_limit", "64MiB") else { return };
+    let refused = |path: &Path| {
+        let error = source::open(path, &Reading::default()).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("reading it takes more than 64 MiB of memory"), "{error}");
+        assert!(error.to_string().contains("set PANOPLY_READ_LIMIT to more"), "{error}");
+    };
+    let pack = |name: &str, start: &[u8], part: &[u8], times: usize| {
+        let path = folder.join(name);
+        let file = std::fs::File::create(&path).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, start).unwrap();
+        (0..times).for_each(|_| std::io::Write::write_all(&mut packed, part).unwrap());
+        packed.finish().unwrap();
+        path
+    };
+    // 100 MiB of text; then 10 MiB of which each cell is two bytes.
+    let line = "1,".repeat(31) + "1\n";
+    refused(&pack("long.csv.gz", b"", line.repeat(16_384).as_bytes(), 100));
+    refused(&pack("cells.csv.gz", b"", line.repeat(16_384).as_bytes(), 10));
+    refused(&pack("commas.csv.gz", b"", &[b','; 1 << 20], 20));
+    // 100,000 images of 32 × 32 zeros with their labels.
+    let count = 100_000u32.to_be_bytes();
+    let dims = |kind: u8, rest: &[u8]| [&[0, 0, 8, kind], &count[..], rest].concat();
+    pack("x-labels-idx1-ubyte.gz", &dims(1, &[]), &[0, 1], 50_000);
+    refused(&pack("x-images-idx3-ubyte.gz", &dims(3, &[0, 0, 0, 32, 0, 0, 0, 32]), &[0; 1024], 100_000));
+    // 40 images of 2,000 × 2,000.
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image::GrayImage::new(2000, 2000).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    for at in 0..40 {
+        let class = folder.join("images").join((at % 2).to_string());
+        std::fs::create_dir_all(&class).unwrap();
+        std::fs::write(class.join(format!("{at}.png")), bytes.get_ref()).unwrap();
+    }
+    refused(&folder.join("images"));
+    // As small ones they are read: what was decoded is free again.
+    let reading = Reading { image_size: Some((8, 8)), ..Reading::default() };
+    assert_eq!(source::open(&folder.join("images"), &reading).unwrap().data.len(), 40);
+    // A sequence of 20,000 rows beside 20,000 of one: each takes the room of the longest.
+    let row = |at: usize| match at {
+        0..20_000 => format!("0,{at},0\n"),
+        _ => format!("{at},{at},{}\n", at % 2),
+    };
+    let rows: String = (0..40_000).map(row).collect();
+    std::fs::write(folder.join("ids.csv"), format!("id,x,kind\n{rows}")).unwrap();
+    let reading = Reading { sequence: Some("id".into()), ..Reading::default() };
+    let error = source::open(&folder.join("ids.csv"), &reading).unwrap_err().to_string();
+    assert!(error.contains("20001 examples of 20000 rows of 1 numbers do not fit into memory"), "{error}");
+    assert!(error.contains("set PANOPLY_READ_LIMIT to more"), "{error}");
+    let endless =
+        source::open(Path::new("/dev/zero"), &Reading { task: Some(source::Task::Text), ..Reading::default() });
+    assert!(endless.unwrap_err().message().contains("more than 64 MiB"));
+}
+
+/// Entries of an archive that lie in the same bytes.
+#[test]
+fn overlapping_entries_are_refused() {
+    let bytes = std::fs::read(fixture("packed.npz")).unwrap();
+    // The second entry of the directory is told to begin where the first does.
+    let directory: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"PK\x01\x02")).collect();
+    let mut shared = bytes.clone();
+    let (first, second) = (directory[0], directory[1]);
+    let name = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 28], bytes[at + 29]]));
+    // Sizes, checksum and place of the first, under the name of the second.
+    let fields = bytes[first + 16..first + 28].to_vec();
+    shared[second + 16..second + 28].copy_from_slice(&fields);
+    let place = bytes[first + 42..first + 46].to_vec();
+    shared[second + 42..second + 46].copy_from_slice(&place);
+    assert!(name(first) > 0 && name(second) > 0);
+    let error = Device::get("cpu").unwrap().scope(|| npz::load(&file("shared.npz", &shared)).unwrap_err());
+    assert!(error.message().ends_with("shared.npz: several of its entries are stored in the same bytes"), "{error}");
+}
+
+/// 321 bytes with 200 million rows of nulls, and a file whose page counts do not agree with its rows: neither is unpacked.
+#[cfg(feature = "parquet")]
+#[test]
+fn counts_of_parquet_are_checked_before_anything_is_read() {
+    let error = source::open(&fixture("nulls.parquet"), &Reading::default()).unwrap_err();
+    assert!(error.is_corrupt() && error.message().ends_with("reading it takes more than 4 GiB of memory"), "{error}");
+    let error = source::open(&fixture("slow.parquet"), &Reading::default()).unwrap_err();
+    assert!(error.is_corrupt() && error.message().contains("slow.parquet: "), "{error}");
+}
+
+/// One string of 1 MiB, 1,000 times by a dictionary of one: the file holds it once.
+#[cfg(feature = "parquet")]
+#[test]
+fn strings_of_a_dictionary_are_counted_each_time() {
+    use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
+    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+    let Some(folder) = fuzz::in_child("strings_of_a_dictionary_are_counted_each_time", "64MiB") else { return };
+    let schema = "message m { required binary a (UTF8); required int32 y; }";
+    let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
+    let properties = WriterProperties::builder()
+        .set_dictionary_page_size_limit(16 << 20)
+        .set_compression(parquet::basic::Compression::SNAPPY)
+        .set_statistics_enabled(EnabledStatistics::None);
+    let path = folder.join("dictionary.parquet");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = parquet::file::writer::SerializedFileWriter::new(file, schema, properties.build().into()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let text = ByteArray::from(vec![b'a'; 1 << 20]);
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&vec![text; 1000], None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let classes: Vec<i32> = (0..1000).map(|row| row % 2).collect();
+    column.typed::<Int32Type>().write_batch(&classes, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < 100_000);
+    let error = source::open(&path, &Reading::default()).unwrap_err();
+    assert!(error.message().ends_with("dictionary.parquet: reading it takes more than 64 MiB of memory"), "{error}");
 }

@@ -9,6 +9,7 @@
 //! | `PANOPLY_ACCURACY` | `exact`, `standard` (the default) or `fast` arithmetic of tensors |
 //! | `PANOPLY_ALLOW_TF32` | 1: products of f32 may be done in TF32, where a GPU has that |
 //! | `PANOPLY_TUNE` | `1` measures which of several kernels is the fastest when a plan of tensors runs first |
+//! | `PANOPLY_READ_LIMIT` | the most memory that reading a file of data may take: `64GiB`, plain bytes; otherwise 4 GiB, or 32 times the size of the file |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
 //! | `PANOPLY_PANIC` | `1` panics where a mistake is made, for a backtrace |
 //!
@@ -42,6 +43,8 @@ pub struct Settings {
     pub tf32: bool,
     /// Whether they measure which of several kernels is the fastest.
     pub tune: bool,
+    /// The most bytes of memory that one read of data may take, if it was said.
+    pub read_limit: Option<u64>,
     /// What is logged.
     pub log: Level,
     /// Whether a mistake panics where it is made.
@@ -101,6 +104,11 @@ pub fn is_setting(name: &str) -> bool {
     Settings::read(look).is_ok() && asked.get()
 }
 
+/// The most bytes of memory that one read of data may take, if the environment says so.
+pub fn read_limit() -> Result<Option<u64>> {
+    Ok(settings()?.read_limit)
+}
+
 /// Whether a mistake should panic where it is made.
 pub fn panic_on_mistake() -> bool {
     settings().is_ok_and(|settings| settings.panic_on_mistake)
@@ -124,6 +132,7 @@ impl Settings {
             accuracy: text("PANOPLY_ACCURACY")?.map_or(Ok(Accuracy::default()), |value| accuracy(&value))?,
             tf32: text("PANOPLY_ALLOW_TF32")?.map_or(Ok(false), |value| switch("PANOPLY_ALLOW_TF32", &value))?,
             tune: text("PANOPLY_TUNE")?.map_or(Ok(false), |value| switch("PANOPLY_TUNE", &value))?,
+            read_limit: text("PANOPLY_READ_LIMIT")?.map(|value| read_limit_of(&value)).transpose()?,
             log: text("PANOPLY_LOG")?.map_or(Ok(Level::default()), |value| level(&value))?,
             panic_on_mistake: text("PANOPLY_PANIC")?.map_or(Ok(false), |value| switch("PANOPLY_PANIC", &value))?,
         })
@@ -143,6 +152,11 @@ fn pool(value: &str) -> Result<PoolSetting> {
         ))),
         (_, None) => Err(Error::mistake(format!("PANOPLY_POOL={value}: write 0, 1 or a size such as 64MiB"))),
     }
+}
+
+fn read_limit_of(value: &str) -> Result<u64> {
+    let bytes = parse_bytes(value).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| Error::mistake(format!("PANOPLY_READ_LIMIT={value}: write a size such as 64GiB")))
 }
 
 fn threads(value: &str) -> Result<NonZeroUsize> {
@@ -211,7 +225,9 @@ mod tests {
 
     #[test]
     fn settings_are_known_by_name() {
-        for name in ["DEVICE", "POOL", "CACHE_DIR", "THREADS", "ACCURACY", "ALLOW_TF32", "TUNE", "LOG", "PANIC"] {
+        for name in
+            ["DEVICE", "POOL", "CACHE_DIR", "THREADS", "ACCURACY", "ALLOW_TF32", "TUNE", "READ_LIMIT", "LOG", "PANIC"]
+        {
             assert!(is_setting(&format!("PANOPLY_{name}")), "{name}");
         }
         assert!(!is_setting("PANOPLY_DEVCIE") && !is_setting(""));
@@ -227,6 +243,7 @@ mod tests {
             ("PANOPLY_ACCURACY", "exact"),
             ("PANOPLY_ALLOW_TF32", "1"),
             ("PANOPLY_TUNE", "1"),
+            ("PANOPLY_READ_LIMIT", "64GiB"),
             ("PANOPLY_LOG", "debug"),
             ("PANOPLY_PANIC", "1"),
         ])
@@ -236,6 +253,7 @@ mod tests {
         assert_eq!(settings.cache_dir, Some(PathBuf::from("/var/tmp/programs")));
         assert_eq!(settings.threads.map(NonZeroUsize::get), Some(3));
         assert_eq!((settings.accuracy, settings.tf32, settings.tune), (Accuracy::Exact, true, true));
+        assert_eq!(settings.read_limit, Some(64 << 30));
         assert_eq!(settings.log, Level::Debug);
         assert!(settings.panic_on_mistake);
     }
@@ -264,6 +282,8 @@ mod tests {
             ("PANOPLY_THREADS", "many", "PANOPLY_THREADS=many: write a number from 1 to 1024"),
             ("PANOPLY_ACCURACY", "high", "PANOPLY_ACCURACY=high: write exact, standard or fast"),
             ("PANOPLY_TUNE", "on", "PANOPLY_TUNE=on: write 0 or 1"),
+            ("PANOPLY_READ_LIMIT", "none", "PANOPLY_READ_LIMIT=none: write a size such as 64GiB"),
+            ("PANOPLY_READ_LIMIT", "0", "PANOPLY_READ_LIMIT=0: write a size such as 64GiB"),
             ("PANOPLY_LOG", "loud", "PANOPLY_LOG=loud: write off, warn, info or debug"),
             ("PANOPLY_PANIC", "yes", "PANOPLY_PANIC=yes: write 0 or 1"),
         ] {

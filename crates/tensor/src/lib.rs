@@ -50,6 +50,7 @@ pub use ops::spectrum::{Fft, Norm};
 pub use ops::window::Window;
 pub use panoply_ir::{Accuracy, DType, Element, Error, ErrorKind, Result, Scalar, Shape, bf16, f16};
 pub use panoply_runtime::Device;
+pub use panoply_runtime::env::read_limit;
 pub use plan_cache::{PlanCounts, counts as plan_counts};
 pub use random::Rng;
 pub use realize::eval;

@@ -8,7 +8,7 @@ use panoply_tensor::{DType, Error, Result};
 use super::npy::Array;
 use super::npz::Archive;
 use super::source::{FileKind, Labelled, MOST_CLASSES, Right, Source, Task, Unlabelled, kind, name};
-use super::{Dataset, idx};
+use super::{Dataset, ReadBudget, idx};
 
 /// Where an array lies: in a file of its own, or under a name in one of several.
 #[derive(Clone, Debug)]
@@ -53,7 +53,11 @@ pub(super) fn examples_in(folder: &Path) -> Result<Option<PathBuf>> {
     let failed = |error| Error::io(format!("cannot read {}", folder.display()), error);
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
-        files.push(entry.map_err(failed)?.path());
+        let path = entry.map_err(failed)?.path();
+        // A pipe or a device of such a name would be waited for.
+        if path.is_file() {
+            files.push(path);
+        }
     }
     // Training before testing, by what MNIST and its relatives call them.
     files.sort_by_key(|file| (!name(file).contains("train"), name(file)));
@@ -68,12 +72,13 @@ pub(super) fn examples_in(folder: &Path) -> Result<Option<PathBuf>> {
 pub(super) fn open(file: &Path, task: Option<Task>) -> Result<Labelled> {
     let examples = examples(file)?;
     let targets = targets_of(&examples)?;
-    let array = targets.array()?;
+    let budget = &examples.budget(&targets)?;
+    let array = targets.array(&ReadBudget::new(budget.left()))?;
     let numbers = array.dims.iter().skip(1).any(|length| *length != 1) || array.dtype.is_float();
     match task.unwrap_or(if numbers { Task::Numbers } else { Task::Classes }) {
-        Task::Numbers => with_numbers(&examples, &targets, false),
-        Task::Answers => with_numbers(&examples, &targets, true),
-        Task::Classes | Task::Text => pair(&examples, &targets),
+        Task::Numbers => with_numbers(&examples, &targets, false, budget),
+        Task::Answers => with_numbers(&examples, &targets, true, budget),
+        Task::Classes | Task::Text => pair(&examples, &targets, budget),
     }
 }
 
@@ -81,20 +86,22 @@ pub(super) fn open(file: &Path, task: Option<Task>) -> Result<Labelled> {
 pub(super) fn read(path: &Path, lengths: &[usize], numbers: usize, answers: bool) -> Result<Unlabelled> {
     let file = if path.is_dir() { examples_in(path)? } else { None };
     let examples = examples(file.as_deref().unwrap_or(path))?;
-    let (features, own) = examples.numbers()?;
+    let targets = targets_of(&examples);
+    let budget = &examples.budget(targets.as_ref().unwrap_or(&examples))?;
+    let (features, own) = examples.numbers(budget)?;
     if own != *lengths {
         return Err(Error::mistake(format!("{examples}: examples of {own:?}, not {lengths:?}")));
     }
     let count = features.len() / lengths.iter().product::<usize>().max(1);
-    let right = match targets_of(&examples) {
+    let right = match targets {
         Ok(targets) if numbers > 0 => {
-            let (values, width) = targets.values(count)?;
+            let (values, width) = targets.values(count, budget)?;
             if width != numbers {
                 return Err(Error::mistake(format!("{targets}: {width} numbers for each example, not {numbers}")));
             }
             values.chunks(width).map(|row| Some(Right::Numbers(row.to_vec()))).collect()
         }
-        Ok(classes) => classes.classes(count)?.into_iter().map(|label| Some(Right::Class(label))).collect(),
+        Ok(classes) => classes.classes(count, budget)?.into_iter().map(|label| Some(Right::Class(label))).collect(),
         Err(_) => vec![None; count],
     };
     let read = Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
@@ -106,7 +113,7 @@ fn examples(file: &Path) -> Result<Place> {
     if !matches!(kind(file)?, FileKind::Npz) {
         return Ok(Place { file: file.to_path_buf(), name: None });
     }
-    let names = Archive::open(file)?.names();
+    let names = Archive::open(file, &ReadBudget::for_file(file)?)?.names();
     let called = |wanted: &str| names.iter().find(|name| name.eq_ignore_ascii_case(wanted));
     let only = if names.len() == 1 { names.first() } else { None };
     let found = NAMES.iter().find_map(|(examples, _)| called(examples)).or(only).ok_or_else(|| {
@@ -119,7 +126,7 @@ fn examples(file: &Path) -> Result<Place> {
 /// What is to be learned of examples: in a file beside theirs, or under another name in the same.
 fn targets_of(examples: &Place) -> Result<Place> {
     if let Some(own) = &examples.name {
-        let names = Archive::open(&examples.file)?.names();
+        let names = Archive::open(&examples.file, &ReadBudget::for_file(&examples.file)?)?.names();
         let wanted = NAMES.iter().filter(|(name, _)| own.eq_ignore_ascii_case(name)).map(|(_, classes)| *classes);
         let found = wanted.clone().find_map(|wanted| names.iter().find(|name| name.eq_ignore_ascii_case(wanted)));
         return match found {
@@ -136,7 +143,7 @@ fn targets_of(examples: &Place) -> Result<Place> {
         let other = if plain == own { format!("{own}.gz") } else { plain.to_string() };
         candidates.extend([&own, &other].map(|name| file.with_file_name(name.replace(from, to))));
     }
-    match candidates.iter().find(|classes| classes.exists()) {
+    match candidates.iter().find(|classes| classes.is_file()) {
         Some(classes) => Ok(Place { file: classes.clone(), name: None }),
         None => {
             let sought: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
@@ -150,10 +157,10 @@ fn missing(examples: &Place, sought: &str) -> Error {
     Error::mistake(format!("{examples}: its classes are not beside it; looked for {sought}"))
 }
 
-fn with_numbers(examples: &Place, targets: &Place, answers: bool) -> Result<Labelled> {
-    let (features, lengths) = examples.numbers()?;
+fn with_numbers(examples: &Place, targets: &Place, answers: bool, budget: &ReadBudget) -> Result<Labelled> {
+    let (features, lengths) = examples.numbers(budget)?;
     let width: usize = lengths.iter().product();
-    let (values, numbers) = targets.values(features.len().checked_div(width).unwrap_or(0))?;
+    let (values, numbers) = targets.values(features.len().checked_div(width).unwrap_or(0), budget)?;
     let source = Source::Npy { lengths: lengths.clone(), numbers, answers };
     let data = match answers {
         true => Dataset::answers(features, width, values, numbers)
@@ -164,10 +171,10 @@ fn with_numbers(examples: &Place, targets: &Place, answers: bool) -> Result<Labe
     Ok(Labelled { source, data, classes: Vec::new(), guesses: Vec::new() })
 }
 
-fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
-    let (features, lengths) = examples.numbers()?;
+fn pair(examples: &Place, classes: &Place, budget: &ReadBudget) -> Result<Labelled> {
+    let (features, lengths) = examples.numbers(budget)?;
     let width: usize = lengths.iter().product();
-    let labels = classes.classes(features.len().checked_div(width).unwrap_or(0))?;
+    let labels = classes.classes(features.len().checked_div(width).unwrap_or(0), budget)?;
     let largest = labels.iter().enumerate().max_by_key(|(_, label)| **label);
     let count = largest.map_or(0, |(_, most)| *most as usize + 1);
     if let Some((example, most)) = largest.filter(|_| count > MOST_CLASSES) {
@@ -193,19 +200,31 @@ fn pair(examples: &Place, classes: &Place) -> Result<Labelled> {
 }
 
 impl Place {
-    fn array(&self) -> Result<Array> {
+    /// The memory that reading examples and what is to be learned of them may take.
+    fn budget(&self, targets: &Place) -> Result<ReadBudget> {
+        let size = |place: &Place| {
+            let file = std::fs::metadata(&place.file);
+            file.map_or_else(|error| Err(Error::io(format!("cannot read {place}"), error)), |file| Ok(file.len()))
+        };
+        let own = size(self)?;
+        ReadBudget::for_size(if targets.file == self.file { own } else { own.saturating_add(size(targets)?) })
+    }
+
+    fn array(&self, budget: &ReadBudget) -> Result<Array> {
         match &self.name {
-            Some(name) => Archive::open(&self.file)?.array(name),
-            None if matches!(kind(&self.file)?, FileKind::Npy) => Array::read(&self.file),
-            None => {
-                idx::load(&self.file).map(|idx::Bytes { dims, data }| Array { dtype: DType::U8, dims, bytes: data })
-            }
+            Some(name) => Archive::open(&self.file, budget)?.array(name),
+            None if matches!(kind(&self.file)?, FileKind::Npy) => Array::read_within(&self.file, budget),
+            None => idx::load_within(&self.file, budget).map(|idx::Bytes { dims, data }| Array {
+                dtype: DType::U8,
+                dims,
+                bytes: data,
+            }),
         }
     }
 
     /// The numbers of examples, bytes scaled to 0 ..= 1, and the lengths of an example's axes. Images have a channel.
-    fn numbers(&self) -> Result<(Vec<f32>, Vec<usize>)> {
-        let array = self.array()?;
+    fn numbers(&self, budget: &ReadBudget) -> Result<(Vec<f32>, Vec<usize>)> {
+        let array = self.array(budget)?;
         let lengths = match array.dims[..] {
             [_, rows, columns] => vec![1, rows, columns],
             [_, ref lengths @ ..] if !lengths.is_empty() => lengths.to_vec(),
@@ -214,7 +233,7 @@ impl Place {
                 return Err(Error::corrupt(message));
             }
         };
-        let mut numbers = array.floats();
+        let mut numbers = self.floats(&array, budget)?;
         if array.dtype == DType::U8 {
             numbers.iter_mut().for_each(|byte| *byte /= 255.0);
         }
@@ -229,9 +248,15 @@ impl Place {
         Ok((numbers, lengths))
     }
 
+    /// The elements of an array as f32.
+    fn floats(&self, array: &Array, budget: &ReadBudget) -> Result<Vec<f32>> {
+        budget.take_values(array.bytes.len() / array.dtype.bytes(), size_of::<f32>(), &self.file)?;
+        Ok(array.floats())
+    }
+
     /// The class of each of so many examples.
-    fn classes(&self, count: usize) -> Result<Vec<i32>> {
-        let labels = self.whole()?;
+    fn classes(&self, count: usize, budget: &ReadBudget) -> Result<Vec<i32>> {
+        let labels = self.whole(budget)?;
         let wrong = |what: String| Err(Error::corrupt(format!("{self}: {what}")));
         if let Some(at) = labels.iter().position(|label| *label < 0) {
             return wrong(format!("example {at} has class {}, which is below 0", labels[at]));
@@ -243,9 +268,9 @@ impl Place {
     }
 
     /// The numbers of so many examples, and how many each has.
-    fn values(&self, count: usize) -> Result<(Vec<f32>, usize)> {
-        let array = self.array()?;
-        let (values, dims) = (array.floats(), &array.dims);
+    fn values(&self, count: usize, budget: &ReadBudget) -> Result<(Vec<f32>, usize)> {
+        let array = self.array(budget)?;
+        let (values, dims) = (self.floats(&array, budget)?, &array.dims);
         let width = values.len().checked_div(count).unwrap_or(0);
         if dims.first() != Some(&count) || dims.len() > 2 || width == 0 {
             let message =
@@ -260,8 +285,9 @@ impl Place {
     }
 
     /// One whole number for each example.
-    fn whole(&self) -> Result<Vec<i32>> {
-        let array = self.array()?;
+    fn whole(&self, budget: &ReadBudget) -> Result<Vec<i32>> {
+        let array = self.array(budget)?;
+        budget.take_values(array.bytes.len() / array.dtype.bytes(), size_of::<i32>(), &self.file)?;
         let Array { dtype, dims, .. } = &array;
         if !dtype.is_int() || dims.is_empty() || dims[1..].iter().any(|length| *length != 1) {
             return Err(Error::corrupt(format!("{self}: {dtype}{dims:?} is not one whole number for each example")));

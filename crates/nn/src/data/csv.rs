@@ -5,7 +5,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::{Dataset, read_text};
+use super::{Dataset, ReadBudget, read_text};
 
 /// A table of numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,10 @@ pub struct Table {
 
 /// Reads a table. The first line is taken as names if a cell of it is no number. Empty lines are passed over.
 pub fn load(path: &Path) -> Result<Table> {
-    let text = read_text(path)?;
+    let budget = ReadBudget::for_file(path)?;
+    let text = read_text(path, &budget)?;
+    // A cell is a text of its own while its line is read, and a number then.
+    budget.take_values(text.matches([',', ';', '\t', '\n']).count() + 1, size_of::<&str>() + size_of::<f32>(), path)?;
     parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))
 }
 
@@ -97,18 +100,23 @@ impl TextTable {
     /// Reads a table. The first line is taken as names if it has a word where most other lines have a number, or if nothing in it
     /// comes again though words below it do.
     pub fn read(path: &Path) -> Result<TextTable> {
-        TextTable::read_named(path, |_| None)
+        TextTable::read_named(path, |_| None, &ReadBudget::for_file(path)?)
     }
 
     /// Reads a table of which somebody may know whether this first line names the columns.
-    pub(super) fn read_named(path: &Path, known: impl Fn(&[String]) -> Option<bool>) -> Result<TextTable> {
-        let text = read_text(path)?;
+    pub(super) fn read_named(
+        path: &Path,
+        known: impl Fn(&[String]) -> Option<bool>,
+        budget: &ReadBudget,
+    ) -> Result<TextTable> {
+        let text = read_text(path, budget)?;
         let text = text.trim_start_matches('\u{feff}');
         let dividers = [',', ';', '\t'];
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("");
         let divider = dividers.into_iter().find(|divider| first.contains(*divider)).unwrap_or(',');
         let mut rows: Vec<(usize, Vec<String>)> = Vec::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            budget.take(row_bytes(line.matches(divider).count() + 1, line.len()), path)?;
             let cells = cells(line, divider)
                 .ok_or_else(|| Error::corrupt(format!("{}:{}: a quote is not closed", path.display(), at + 1)))?;
             if let Some((_, above)) = rows.first().filter(|(_, above)| above.len() != cells.len()) {
@@ -191,6 +199,12 @@ impl TextTable {
             Error::corrupt(format!("{}:{line}: {name}: {what}", path.display()))
         })
     }
+}
+
+/// Bytes of memory that a row takes, with this many cells and all of their text.
+pub(super) fn row_bytes(cells: usize, text: usize) -> u64 {
+    let row = size_of::<(usize, Vec<String>)>() as u64;
+    row + (cells as u64).saturating_mul(size_of::<String>() as u64).saturating_add(text as u64)
 }
 
 /// The name of a column that has none, counted from 1.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::{Dataset, read};
+use super::{Dataset, ReadBudget, read};
 
 /// Bytes with lengths for each axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +19,20 @@ pub struct Bytes {
 
 /// Reads a file of unsigned bytes.
 pub fn load(path: &Path) -> Result<Bytes> {
-    parse(&read(path)?).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))
+    load_within(path, &ReadBudget::for_file(path)?)
 }
 
-fn parse(bytes: &[u8]) -> Result<Bytes, String> {
+/// [`load`], as a part of a read that takes more.
+pub(super) fn load_within(path: &Path, budget: &ReadBudget) -> Result<Bytes> {
+    let mut bytes = read(path, budget)?;
+    let parsed = parse(&bytes).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())));
+    let (dims, start) = parsed?;
+    bytes.drain(..start);
+    Ok(Bytes { dims, data: bytes })
+}
+
+/// Lengths of the axes, and where the data begin.
+fn parse(bytes: &[u8]) -> Result<(Vec<usize>, usize), String> {
     let (rank, rest) = match bytes {
         [0, 0, 8, rank, rest @ ..] => (usize::from(*rank), rest),
         [0, 0, kind, ..] => return Err(format!("element type 0x{kind:02x} is not unsigned bytes (0x08)")),
@@ -36,12 +46,15 @@ fn parse(bytes: &[u8]) -> Result<Bytes, String> {
     if size != Some(data.len()) {
         return Err(format!("{} bytes do not fill {dims:?}", data.len()));
     }
-    Ok(Bytes { dims, data: data.to_vec() })
+    Ok((dims, bytes.len() - data.len()))
 }
 
 /// Images, scaled to 0 ..= 1, with a class each, from two files such as MNIST's.
 pub fn classified(images: &Path, labels: &Path, classes: usize) -> Result<Dataset> {
-    let (images, labels) = (load(images)?, load(labels)?);
+    let budget = ReadBudget::for_file(images)?;
+    let path = images;
+    let (images, labels) = (load_within(images, &budget)?, load(labels)?);
+    budget.take_values(images.data.len(), size_of::<f32>(), path)?;
     let width = images.dims.iter().skip(1).product();
     let features = images.data.iter().map(|byte| f32::from(*byte) / 255.0);
     Dataset::new(features.collect(), width, labels.data.iter().map(|label| i32::from(*label)).collect(), classes)

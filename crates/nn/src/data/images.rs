@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use image::{DynamicImage, ImageReader};
+use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 use panoply_tensor::{Error, Result};
+
+use super::ReadBudget;
 
 /// Images as rows of numbers in 0 ..= 1: all of one colour plane, then the next.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,9 +17,6 @@ pub struct Images {
     /// Rows and columns of each.
     pub size: (usize, usize),
 }
-
-/// Numbers of all images together, at most: 8 GiB.
-const MOST_NUMBERS: usize = 1 << 31;
 
 /// Files with a class each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,14 +60,11 @@ pub fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Reads files. All are scaled to `size` if one is given and must be of one size otherwise; `channels` 1 or 3 makes them grey
 /// or coloured, none leaves it to the files.
 pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<usize>) -> Result<Images> {
+    let on_disk = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
+    let budget = ReadBudget::for_size(files.iter().map(on_disk).sum())?;
     let mut images = Vec::with_capacity(files.len());
     for file in files {
-        let opened = ImageReader::open(file).and_then(|reader| reader.with_guessed_format());
-        let reader = opened.map_err(|error| Error::io(format!("cannot read {}", file.display()), error))?;
-        // The decoder's own limits stand: half a gigabyte for an image.
-        let decoded = reader.decode();
-        let image = decoded.map_err(|error| Error::corrupt(format!("{}: {error}", file.display())).caused_by(error))?;
-        images.push(scaled(image, size));
+        images.push(decoded(file, size, &budget)?);
     }
     let Some(first) = images.first() else { return Err(Error::mistake("there are no images to read")) };
     let own = (first.height() as usize, first.width() as usize);
@@ -86,10 +82,8 @@ pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<us
     }
     let coloured = images.iter().any(|image| image.color().has_color());
     let channels = channels.unwrap_or(if coloured { 3 } else { 1 });
-    if images.len().saturating_mul(own.0 * own.1 * channels) > MOST_NUMBERS {
-        return Err(Error::mistake(format!("{} images of {} × {} are too many", images.len(), own.0, own.1))
-            .note("`--image-size ROWSxCOLUMNS` makes them smaller"));
-    }
+    let count = images.len().saturating_mul(own.0.saturating_mul(own.1)).saturating_mul(channels);
+    budget.take_values(count, size_of::<f32>(), &files[0]).map_err(|error| smaller(error, images.len(), own))?;
     let mut features = Vec::with_capacity(images.len() * own.0 * own.1 * channels);
     for image in &images {
         if channels == 1 {
@@ -100,6 +94,34 @@ pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<us
         }
     }
     Ok(Images { features, channels, size: own })
+}
+
+/// The image of a file, scaled to this size if there is one. Its bytes are counted before they are decoded, and kept counted as long as
+/// it is kept.
+fn decoded(file: &Path, size: Option<(usize, usize)>, budget: &ReadBudget) -> Result<DynamicImage> {
+    let failed = |error| Error::io(format!("cannot read {}", file.display()), error);
+    let wrong = |error: image::ImageError| Error::corrupt(format!("{}: {error}", file.display())).caused_by(error);
+    let reader = ImageReader::open(file).and_then(|reader| reader.with_guessed_format()).map_err(failed)?;
+    let mut decoder = reader.into_decoder().map_err(wrong)?;
+    // The decoder's own limits stand: half a gigabyte for an image.
+    let (mut limits, bytes) = (Limits::default(), decoder.total_bytes());
+    limits.reserve(bytes).map_err(wrong)?;
+    decoder.set_limits(limits).map_err(wrong)?;
+    let (columns, rows) = decoder.dimensions();
+    let own = (rows as usize, columns as usize);
+    budget.take(bytes, file).map_err(|error| smaller(error, 1, own))?;
+    let image = DynamicImage::from_decoder(decoder).map_err(wrong)?;
+    let Some((rows, columns)) = size.filter(|size| *size != own) else { return Ok(image) };
+    let points = (rows as u64).saturating_mul(columns as u64);
+    budget.take(points.saturating_mul(image.color().bytes_per_pixel().into()), file)?;
+    let scaled = scaled(image, size);
+    budget.give_back(bytes);
+    Ok(scaled)
+}
+
+/// The images do not fit into the budget; smaller ones may.
+fn smaller(error: Error, count: usize, (rows, columns): (usize, usize)) -> Error {
+    error.note(format!("or `--image-size ROWSxCOLUMNS` makes images of {rows} × {columns} ({count} here) smaller"))
 }
 
 fn scaled(image: DynamicImage, size: Option<(usize, usize)>) -> DynamicImage {

@@ -3,6 +3,7 @@
 mod ahead;
 mod arrays;
 mod batch;
+mod budget;
 pub mod csv;
 pub mod digits;
 mod feed;
@@ -17,13 +18,14 @@ pub mod source;
 mod tables;
 pub mod text;
 
-use std::io::Read;
+use std::fs::File;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
 pub use batch::{Batch, Batches, Examples};
+pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
 pub use feed::Supply;
 pub(crate) use feed::{Feed, resident_bytes};
 pub use loader::{Loader, Loading, Record};
@@ -292,12 +294,9 @@ fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()
 /// U+FEFF in UTF-8, which some editors write before a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The largest file that is taken once it is unpacked.
-const MOST_BYTES: u64 = 1 << 31;
-
 /// The text of a file, without the byte order mark that it may begin with.
-fn read_text(path: &Path) -> Result<String> {
-    let mut bytes = read(path)?;
+fn read_text(path: &Path, budget: &ReadBudget) -> Result<String> {
+    let mut bytes = read(path, budget)?;
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
     }
@@ -313,20 +312,16 @@ fn read_text(path: &Path) -> Result<String> {
 }
 
 /// The bytes of a file; what gzip has packed is unpacked.
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let packed = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+fn read(path: &Path, budget: &ReadBudget) -> Result<Vec<u8>> {
+    let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
+    let packed = budget.read_to_end(File::open(path).map_err(failed)?, path, failed)?;
     if !packed.starts_with(&[0x1f, 0x8b]) {
         return Ok(packed);
     }
-    let mut bytes = Vec::new();
-    let unpacked = MultiGzDecoder::new(&packed[..]).take(MOST_BYTES + 1).read_to_end(&mut bytes);
-    unpacked.map_err(|error| {
+    let bytes = budget.read_to_end(MultiGzDecoder::new(&packed[..]), path, |error| {
         let message = format!("{}: what gzip packed ends early or was changed ({error})", path.display());
         Error::corrupt(message).note("take another copy of it").caused_by(error)
     })?;
-    if bytes.len() as u64 > MOST_BYTES {
-        let message = format!("{}: it unpacks to more than {} GiB", path.display(), MOST_BYTES >> 30);
-        return Err(Error::corrupt(message).note("unpack it first"));
-    }
+    budget.give_back(packed.len() as u64);
     Ok(bytes)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use panoply_tensor::{DType, Error, Result, Scalar, Tensor};
 
-use super::read;
+use super::{ReadBudget, read};
 use header::Header;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -27,7 +27,17 @@ pub struct Array {
 impl Array {
     /// Reads a file, little-endian and in C order; gzip may have packed it.
     pub fn read(path: &Path) -> Result<Array> {
-        Array::parse(&read(path)?).map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))
+        Array::read_within(path, &ReadBudget::for_file(path)?)
+    }
+
+    /// [`Array::read`], as a part of a read that takes more.
+    pub(super) fn read_within(path: &Path, budget: &ReadBudget) -> Result<Array> {
+        let bytes = read(path, budget)?;
+        // The elements are copied out of the file.
+        budget.take(bytes.len() as u64, path)?;
+        let parsed = Array::parse(&bytes);
+        budget.give_back(bytes.len() as u64);
+        parsed.map_err(|what| Error::corrupt(format!("{}: {what}", path.display())))
     }
 
     /// The array on the current device.

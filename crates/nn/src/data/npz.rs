@@ -3,7 +3,7 @@
 //! As in NumPy, an array's name is its member's without the ending `.npy`, and a member without that ending has its whole name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Cursor, Read, Write};
+use std::io::{Cursor, Write};
 use std::path::Path;
 
 use panoply_tensor::{Error, Result, Tensor};
@@ -12,21 +12,27 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::npy::{self, Array};
-use super::{MOST_BYTES, read};
+use super::{ReadBudget, read};
 
 /// An open file.
 pub(super) struct Archive<'a> {
     path: &'a Path,
+    budget: &'a ReadBudget,
     zip: ZipArchive<Cursor<Vec<u8>>>,
     /// Names of the arrays, with their members' positions, in the order in which they were written.
     names: Vec<(String, usize)>,
 }
 
-impl Archive<'_> {
+impl<'a> Archive<'a> {
     /// Opens a file; its arrays are read one by one.
-    pub(super) fn open(path: &Path) -> Result<Archive<'_>> {
+    pub(super) fn open(path: &'a Path, budget: &'a ReadBudget) -> Result<Archive<'a>> {
         let failed = |error: ZipError| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error);
-        let zip = ZipArchive::new(Cursor::new(read(path)?)).map_err(failed)?;
+        let mut zip = ZipArchive::new(Cursor::new(read(path, budget)?)).map_err(failed)?;
+        // Entries that share their bytes unpack to many times what the file holds, and no writer makes them.
+        if zip.has_overlapping_files().map_err(failed)? {
+            let message = format!("{}: several of its entries are stored in the same bytes", path.display());
+            return Err(Error::corrupt(message).note("write it again with numpy.savez"));
+        }
         let (mut names, mut known) = (Vec::new(), BTreeSet::new());
         for at in 0..zip.len() {
             let member = zip.name_for_index(at).transpose().map_err(failed)?.unwrap_or_default().into_owned();
@@ -44,7 +50,7 @@ impl Archive<'_> {
             }
             names.push((name, at));
         }
-        Ok(Archive { path, zip, names })
+        Ok(Archive { path, budget, zip, names })
     }
 
     /// Names of the arrays, in the order in which they were written.
@@ -61,22 +67,26 @@ impl Archive<'_> {
             return Err(Error::corrupt(message));
         };
         let wrong = |what: String| Error::corrupt(format!("{}: {name}: {what}", path.display()));
-        let mut bytes = Vec::new();
         // By position: a name that is not UTF-8 is found by its bytes alone.
         let entry = self.zip.by_index(*at);
         let entry = entry.map_err(|error| wrong(error.to_string()).caused_by(error))?;
-        let unpacked = entry.take(MOST_BYTES + 1).read_to_end(&mut bytes);
-        unpacked.map_err(|error| wrong(error.to_string()).caused_by(error))?;
-        if bytes.len() as u64 > MOST_BYTES {
-            return Err(wrong(format!("it unpacks to more than {} GiB", MOST_BYTES >> 30)));
-        }
-        Array::parse(&bytes).map_err(wrong)
+        // What the directory says is counted before anything is unpacked, what is unpacked as it grows.
+        self.budget.take(entry.size(), path)?;
+        self.budget.give_back(entry.size());
+        let failed = |error: std::io::Error| wrong(error.to_string()).caused_by(error);
+        let bytes = self.budget.read_to_end(entry, path, failed)?;
+        // The elements are copied out of it.
+        self.budget.take(bytes.len() as u64, path)?;
+        let array = Array::parse(&bytes).map_err(wrong);
+        self.budget.give_back(bytes.len() as u64);
+        array
     }
 }
 
 /// Reads all arrays of a file, which `numpy.savez` or `numpy.savez_compressed` wrote, onto the current device.
 pub fn load(path: &Path) -> Result<BTreeMap<String, Tensor>> {
-    let mut archive = Archive::open(path)?;
+    let budget = ReadBudget::for_file(path)?;
+    let mut archive = Archive::open(path, &budget)?;
     archive.names().into_iter().map(|name| Ok((name.clone(), archive.array(&name)?.tensor()?))).collect()
 }
 

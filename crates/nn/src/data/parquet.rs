@@ -1,5 +1,7 @@
 //! Tables in Parquet files, as pandas, Polars, DuckDB and Spark write them: flat columns, packed by snappy, gzip, LZ4 or not.
 
+mod pages;
+
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,20 +13,22 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::record::reader::RowIter;
 
-use super::csv::TextTable;
+use super::ReadBudget;
+use super::csv::{TextTable, row_bytes};
 
 /// Reads a table. Rows are counted from 1; what is null is an empty cell, and bools are 0 and 1.
-pub(super) fn read(path: &Path) -> Result<TextTable> {
+pub(super) fn read(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
     // The format's crate panics where pages of a damaged file do not fit together.
-    catch_unwind(AssertUnwindSafe(|| table(path)))
+    catch_unwind(AssertUnwindSafe(|| table(path, budget)))
         .unwrap_or_else(|_| Err(Error::corrupt(format!("{}: its pages do not fit together", path.display()))))
 }
 
-fn table(path: &Path) -> Result<TextTable> {
+fn table(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
     let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
     let wrong = |error: ParquetError| Error::corrupt(format!("{}: {error}", path.display())).caused_by(error);
+    let pages = file.try_clone().map_err(failed)?;
     let reader = SerializedFileReader::new(file).map_err(wrong)?;
     let columns = reader.metadata().file_metadata().schema().get_fields();
     if let Some(nested) = columns.iter().find(|column| column.is_group()) {
@@ -44,10 +48,9 @@ fn table(path: &Path) -> Result<TextTable> {
             let message = format!("{}: its columns are packed by {codec}, which is not read here", path.display());
             return Err(Error::mistake(message).note("write it with snappy, gzip, LZ4 or unpacked"));
         }
-        append(&*part, &mut rows).map_err(|what| {
-            let row = rows.len() + 1;
-            Error::corrupt(format!("{}:{row}: {what}", path.display()))
-        })?;
+        let counted = count(&*part, &pages, group, (path, budget))?;
+        append(&*part, &mut rows, (path, budget))?;
+        budget.give_back(counted);
     }
     if rows.is_empty() {
         return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
@@ -76,13 +79,45 @@ fn lies_within(part: &dyn RowGroupReader, bytes: u64) -> bool {
     })
 }
 
+/// Counts what the rows of a group will take but for their text, and what reading them takes besides. Returns the latter, which is free
+/// afterwards.
+fn count(part: &dyn RowGroupReader, file: &File, group: usize, (path, budget): (&Path, &ReadBudget)) -> Result<u64> {
+    let metadata = part.metadata();
+    let wrong = |what: String| Error::corrupt(format!("{}: row group {group}: {what}", path.display()));
+    let rows = u64::try_from(metadata.num_rows()).map_err(|_| wrong("its number of rows is negative".to_string()))?;
+    budget.take(row_bytes(metadata.num_columns(), 0).saturating_mul(rows), path)?;
+    let (mut memory, mut unpacked) = (0u64, 0u64);
+    for column in metadata.columns() {
+        let name = column.column_descr().name();
+        if u64::try_from(column.num_values()) != Ok(rows) {
+            return Err(wrong(format!("{name}: {} values in {rows} rows", column.num_values())));
+        }
+        let pages = pages::check(file, column, rows).map_err(|what| wrong(format!("{name}: {what}")))?;
+        (memory, unpacked) = (memory.saturating_add(pages.memory), unpacked.saturating_add(pages.unpacked));
+    }
+    // All that is unpacked bounds the work as well, though not all of it is in memory at once.
+    budget.take(unpacked, path)?;
+    budget.give_back(unpacked);
+    budget.take(memory, path)?;
+    Ok(memory)
+}
+
 /// Adds the rows of a group, or says what is wrong with the one behind the last.
-fn append(part: &dyn RowGroupReader, rows: &mut Vec<(usize, Vec<String>)>) -> Result<(), String> {
-    for row in RowIter::from_row_group(None, part).map_err(|error| error.to_string())? {
-        let row = row.map_err(|error| error.to_string())?;
-        let cells =
-            row.into_columns().into_iter().map(|(name, field)| cell(field).map_err(|what| format!("{name}: {what}")));
-        let cells = cells.collect::<Result<Vec<String>, String>>()?;
+fn append(
+    part: &dyn RowGroupReader,
+    rows: &mut Vec<(usize, Vec<String>)>,
+    (path, budget): (&Path, &ReadBudget),
+) -> Result<()> {
+    let wrong = |rows: &Vec<_>, what: String| Error::corrupt(format!("{}:{}: {what}", path.display(), rows.len() + 1));
+    let all = RowIter::from_row_group(None, part).map_err(|error| wrong(rows, error.to_string()))?;
+    for row in all {
+        let row = row.map_err(|error| wrong(rows, error.to_string()))?;
+        let mut cells = Vec::with_capacity(row.len());
+        for (name, field) in row.into_columns() {
+            let cell = cell(field).map_err(|what| wrong(rows, format!("{name}: {what}")))?;
+            budget.take(cell.len() as u64, path)?;
+            cells.push(cell);
+        }
         rows.push((rows.len() + 1, cells));
     }
     Ok(())

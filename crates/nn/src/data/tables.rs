@@ -7,7 +7,7 @@ use panoply_tensor::{Error, Result};
 
 use super::csv::{TextTable, counted};
 use super::source::{Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Task, Unlabelled, name, right, sorted};
-use super::{Dataset, Targets};
+use super::{Dataset, ReadBudget, Targets};
 
 /// Whole numbers of so many values or fewer are classes.
 const FEW_VALUES: usize = 20;
@@ -16,12 +16,12 @@ const FEW_VALUES: usize = 20;
 const MOST_WORDS: usize = 64;
 
 /// The rows of a table, of text, of which somebody may know whether its first line has names, or of Parquet.
-fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>) -> Result<TextTable> {
+fn read_rows(path: &Path, known: impl Fn(&[String]) -> Option<bool>, budget: &ReadBudget) -> Result<TextTable> {
     if !name(path).ends_with(".parquet") {
-        return TextTable::read_named(path, known);
+        return TextTable::read_named(path, known, budget);
     }
     #[cfg(feature = "parquet")]
-    return super::parquet::read(path);
+    return super::parquet::read(path, budget);
     #[cfg(not(feature = "parquet"))]
     Err(Error::mistake(format!("{}: this build reads no Parquet", path.display())).note("`--features parquet` adds it"))
 }
@@ -98,6 +98,7 @@ fn columns_of<'a>(table: &TextTable, places: &[usize], words: &'a BTreeMap<Strin
 struct Examples<'a> {
     table: &'a TextTable,
     path: &'a Path,
+    budget: &'a ReadBudget,
     rows: Vec<Vec<usize>>,
     /// The column whose rows with the same in it are one example, if not each row is.
     sequence: Option<usize>,
@@ -105,7 +106,12 @@ struct Examples<'a> {
 
 impl<'a> Examples<'a> {
     /// Examples in the order in which they begin.
-    fn of(table: &'a TextTable, path: &'a Path, sequence: Option<usize>) -> Result<Examples<'a>> {
+    fn of(
+        table: &'a TextTable,
+        (path, budget): (&'a Path, &'a ReadBudget),
+        sequence: Option<usize>,
+    ) -> Result<Examples<'a>> {
+        budget.take_values(table.rows.len(), size_of::<(Vec<usize>, usize)>(), path)?;
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
         for (row, (_, cells)) in table.rows.iter().enumerate() {
@@ -115,7 +121,7 @@ impl<'a> Examples<'a> {
                 None => rows.push(vec![row]),
             }
         }
-        let examples = Examples { table, path, rows, sequence };
+        let examples = Examples { table, path, budget, rows, sequence };
         match sequence.and_then(|column| Some((column, *places.get("")?))) {
             Some((column, blank)) => Err(Error::corrupt(format!("{}: it is empty", examples.at(blank, column)))
                 .note("each row says of which sequence it is")),
@@ -166,6 +172,10 @@ impl<'a> Examples<'a> {
         let width = columns.iter().map(Column::width).sum::<usize>();
         let count = self.rows.len().checked_mul(time).and_then(|count| count.checked_mul(width));
         let mut numbers = Vec::new();
+        if let Some(count) = count.filter(|count| isize::try_from(*count).is_ok()) {
+            let cut = |error: Error| error.notes().iter().fold(self.too_many(time, width), Error::note);
+            self.budget.take_values(count, size_of::<f32>(), self.path).map_err(cut)?;
+        }
         if count.is_none_or(|count| numbers.try_reserve_exact(count).is_err()) {
             return Err(self.too_many(time, width));
         }
@@ -229,7 +239,9 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
     let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
     let said = || parts().chain(reading.sequence.as_deref()).map(str::trim);
     let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
-    let table = &read_rows(path, |first| reading.header.or_else(|| first.iter().any(is_said).then_some(true)))?;
+    let budget = &ReadBudget::for_file(path)?;
+    let named = |first: &[String]| reading.header.or_else(|| first.iter().any(is_said).then_some(true));
+    let table = &read_rows(path, named, budget)?;
     let labels = table.labels(&reading.labels)?;
     let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
     let learned = |column: &usize, so: &str| {
@@ -251,7 +263,7 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         return Err(Error::corrupt(message));
     }
     check_names(table, columns.iter().chain(&labels).copied().chain(sequence), path)?;
-    let examples = Examples::of(table, path, sequence)?;
+    let examples = Examples::of(table, (path, budget), sequence)?;
     let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[labels[0]]);
     let explained = |error: Error| if reading.labels.is_empty() { error.note(learned()) } else { error };
     let words =
@@ -429,11 +441,13 @@ impl Known<'_> {
     /// Reads examples to be judged, and what is right where it is known.
     pub fn read(&self, path: &Path) -> Result<Unlabelled> {
         let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
-        let table = read_rows(path, |first| {
+        let budget = ReadBudget::for_file(path)?;
+        let known_names = |first: &[String]| {
             let unnamed = needed().all(|name| (1..=first.len()).any(|column| counted(column) == *name));
             let named = needed().all(|name| first.contains(name));
             named.then_some(true).or_else(|| unnamed.then_some(false))
-        })?;
+        };
+        let table = read_rows(path, known_names, &budget)?;
         let place = |name: &str| table.names.iter().position(|known| known == name);
         let missing: Vec<&str> = needed().map(String::as_str).filter(|name| place(name).is_none()).collect();
         if !missing.is_empty() {
@@ -444,7 +458,7 @@ impl Known<'_> {
         let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
         let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
         check_names(&table, places.iter().chain(known.iter().flatten()).copied().chain(sequence), path)?;
-        let examples = Examples::of(&table, path, sequence)?;
+        let examples = Examples::of(&table, (path, &budget), sequence)?;
         let time = self.sequences.map_or(1, |sequences| sequences.time);
         if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
             let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));

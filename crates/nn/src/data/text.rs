@@ -7,7 +7,7 @@ use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::{Dataset, csv, read_text};
+use super::{Dataset, ReadBudget, csv, read_text};
 
 /// Characters of a window if nobody says how many.
 pub const TIME: usize = 64;
@@ -15,9 +15,16 @@ pub const TIME: usize = 64;
 /// More characters than this are taken for something that is no text.
 const MOST_CHARACTERS: usize = 8192;
 
+/// Bytes of a line that may be a row of a table, at most.
+const LONGEST_ROW: usize = 1 << 22;
+
 /// Reads a text.
 pub fn load(path: &Path) -> Result<String> {
-    read_text(path)
+    let budget = ReadBudget::for_file(path)?;
+    let text = read_text(path, &budget)?;
+    // What becomes of it: characters, their places, features and targets.
+    budget.take_values(text.len(), 4 * size_of::<f32>(), path)?;
+    Ok(text)
 }
 
 /// The characters of a text, each once, in the order of their numbers.
@@ -61,6 +68,9 @@ pub fn windows(text: &str, vocabulary: &[char], time: usize, path: &Path) -> Res
 pub fn is_table(text: &str) -> bool {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(20).collect();
     let [first, _, ..] = lines[..] else { return false };
+    if lines.iter().any(|line| line.len() > LONGEST_ROW) {
+        return false;
+    }
     let Some(divider) = [',', ';', '\t'].into_iter().find(|divider| first.contains(*divider)) else {
         return lines.iter().skip(1).all(|line| line.trim().parse::<f64>().is_ok());
     };

@@ -16,6 +16,7 @@
 //! `[training]` and `[data]` are for whoever trains: they are handed on as they stand.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
@@ -71,10 +72,12 @@ impl Network {
     /// Reads a file with what its sections `[training]` and `[data]` say.
     pub fn read_with_settings(path: &Path) -> Result<(Network, Settings)> {
         let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
-        let bytes = std::fs::read(path).map_err(failed)?;
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
         if bytes.len() > MOST_BYTES {
-            return Err(wrong(format!("{} bytes are too many for a description", bytes.len())));
+            return Err(wrong(format!("more than {MOST_BYTES} bytes are too many for a description")));
         }
         let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()).caused_by(error))?;
         parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))

@@ -6,6 +6,9 @@ use super::size;
 /// More of anything is taken for a slip of the pen.
 const MOST: usize = 1 << 24;
 
+/// Blocks of a decoder, at most.
+const MOST_BLOCKS: usize = 1 << 12;
+
 /// What goes into each of some layers and, last, what comes out; or the first that does not fit.
 pub(crate) fn through(layers: &[LayerSpec], input: &[usize]) -> Result<Vec<Vec<usize>>, (usize, String)> {
     let mut shapes = vec![input.to_vec()];
@@ -184,7 +187,9 @@ impl LayerSpec {
                 if source.layers.is_empty() {
                     return Err("source: there is none".to_string());
                 }
-                within("blocks", decoder.blocks)?;
+                if !(1..=MOST_BLOCKS).contains(&decoder.blocks) {
+                    return Err(format!("blocks {} is not in 1 ..= {MOST_BLOCKS}", decoder.blocks));
+                }
                 let decoded = of_part(layers, input)?;
                 let output = decoder.block().output(&decoded)?;
                 looked_at(source, input, output[1])?;

@@ -1,0 +1,156 @@
+//! The limit on the memory that one read of files may take, counted before it is allocated.
+//!
+//! A few bytes of a compressed or dictionary-encoded file can stand for gigabytes, and a header can name any length. Every reader of data
+//! counts the bytes that it is about to allocate here: unpacked bytes, cells of tables, numbers, decoded images. By default a read may
+//! take [`LEAST_LIMIT`], or [`BYTES_PER_BYTE`] times the size of its files on disk if that is more, which no plain file reaches;
+//! `PANOPLY_READ_LIMIT` sets another limit.
+
+use std::cell::Cell;
+use std::io::Read;
+use std::path::Path;
+
+use panoply_tensor::{Error, Result};
+
+/// Bytes that every read may take: 4 GiB.
+pub const LEAST_LIMIT: u64 = 1 << 32;
+
+/// Bytes that a read may take for each byte of its files on disk. A table of text with one character per cell takes some twenty.
+pub const BYTES_PER_BYTE: u64 = 32;
+
+/// Bytes of a part of a file of unknown length that are read at once, at most.
+const MOST_AT_ONCE: u64 = 1 << 26;
+
+/// The memory that one read may still take.
+#[derive(Debug)]
+pub struct ReadBudget {
+    limit: u64,
+    used: Cell<u64>,
+}
+
+impl ReadBudget {
+    /// A budget of this many bytes.
+    pub fn new(limit: u64) -> ReadBudget {
+        ReadBudget { limit, used: Cell::new(0) }
+    }
+
+    /// The budget for reading files of this many bytes on disk: `PANOPLY_READ_LIMIT`, or the default for that size.
+    pub fn for_size(bytes: u64) -> Result<ReadBudget> {
+        let asked = panoply_tensor::read_limit()?;
+        Ok(ReadBudget::new(asked.unwrap_or(LEAST_LIMIT.max(bytes.saturating_mul(BYTES_PER_BYTE)))))
+    }
+
+    /// The budget for reading this file; a folder counts as empty until its files are known.
+    pub fn for_file(path: &Path) -> Result<ReadBudget> {
+        let file = std::fs::metadata(path);
+        let file = file.map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+        ReadBudget::for_size(if file.is_file() { file.len() } else { 0 })
+    }
+
+    /// Counts bytes that are about to be allocated; an error if they exceed what is left.
+    pub fn take(&self, bytes: u64, path: &Path) -> Result<()> {
+        match self.used.get().checked_add(bytes).filter(|used| *used <= self.limit) {
+            Some(used) => {
+                self.used.set(used);
+                Ok(())
+            }
+            None => {
+                let message = format!("{}: reading it takes more than {} of memory", path.display(), human(self.limit));
+                Err(Error::corrupt(message).note(
+                    "if its content is trusted, set PANOPLY_READ_LIMIT to more, such as PANOPLY_READ_LIMIT=64GiB",
+                ))
+            }
+        }
+    }
+
+    /// [`ReadBudget::take`] for this many values of this many bytes each.
+    pub fn take_values(&self, count: usize, bytes: usize, path: &Path) -> Result<()> {
+        self.take((count as u64).saturating_mul(bytes as u64), path)
+    }
+
+    /// Counts bytes that were freed again.
+    pub fn give_back(&self, bytes: u64) {
+        self.used.set(self.used.get().saturating_sub(bytes));
+    }
+
+    /// Bytes that may still be taken.
+    pub fn left(&self) -> u64 {
+        self.limit - self.used.get()
+    }
+
+    /// Reads to the end, whatever length that is.
+    pub(super) fn read_to_end(
+        &self,
+        mut reader: impl Read,
+        path: &Path,
+        failed: impl Fn(std::io::Error) -> Error,
+    ) -> Result<Vec<u8>> {
+        let (mut bytes, mut wanted) = (Vec::new(), 1 << 16);
+        loop {
+            // One byte more than is left tells a file that ends there from one that goes on.
+            let chunk = wanted.min(self.left() + 1);
+            let before = bytes.len();
+            if bytes.try_reserve_exact(chunk as usize).is_err() {
+                return Err(Error::corrupt(format!("{}: there is no memory for its content", path.display())));
+            }
+            reader.by_ref().take(chunk).read_to_end(&mut bytes).map_err(&failed)?;
+            let read = (bytes.len() - before) as u64;
+            self.take(read, path)?;
+            if read < chunk {
+                return Ok(bytes);
+            }
+            wanted = (wanted * 2).min(MOST_AT_ONCE);
+        }
+    }
+}
+
+/// Bytes in binary units, without a fraction where there is none.
+fn human(bytes: u64) -> String {
+    for (unit, name) in [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+        if bytes >= unit {
+            let whole = bytes.is_multiple_of(unit);
+            let value = bytes as f64 / unit as f64;
+            return if whole { format!("{value} {name}") } else { format!("{value:.1} {name}") };
+        }
+    }
+    format!("{bytes} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_and_given_back() {
+        let (budget, path) = (ReadBudget::new(10), Path::new("a.csv"));
+        budget.take(6, path).unwrap();
+        let error = budget.take(5, path).unwrap_err();
+        assert_eq!(error.message(), "a.csv: reading it takes more than 10 bytes of memory");
+        assert!(error.is_corrupt() && error.notes()[0].contains("PANOPLY_READ_LIMIT="), "{error}");
+        budget.give_back(6);
+        budget.take(10, path).unwrap();
+        assert!(budget.take(u64::MAX, path).is_err() && budget.take_values(usize::MAX, 8, path).is_err());
+        assert_eq!(
+            (human(3 << 30), human(3 << 19), human(1023)),
+            ("3 GiB".into(), "1.5 MiB".into(), "1023 bytes".into())
+        );
+    }
+
+    #[test]
+    fn a_file_that_fits_exactly_is_read_and_one_byte_more_is_not() {
+        let failed = |error| Error::io("cannot read", error);
+        let read = |limit| ReadBudget::new(limit).read_to_end(&[7u8; 100_000][..], Path::new("x"), failed);
+        assert_eq!(read(100_000).unwrap().len(), 100_000);
+        assert!(read(99_999).unwrap_err().is_corrupt());
+        let endless = ReadBudget::new(1 << 20).read_to_end(std::io::repeat(0), Path::new("zero"), failed);
+        assert!(endless.unwrap_err().message().contains("1 MiB"));
+    }
+
+    #[test]
+    fn large_files_may_take_more() {
+        // Without the variable: what the file has on disk, many times.
+        if panoply_tensor::read_limit().unwrap().is_none() {
+            assert_eq!(ReadBudget::for_size(1 << 30).unwrap().left(), 32 << 30);
+            assert_eq!(ReadBudget::for_size(321).unwrap().left(), LEAST_LIMIT);
+        }
+    }
+}

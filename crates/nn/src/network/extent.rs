@@ -1,0 +1,182 @@
+//! How many arrays and numbers the parameters and states of a network take, computed from its description alone: compared with a file's
+//! arrays before anything is built.
+
+use std::ops::{Add, Mul};
+
+use super::layer_spec::{Block, LayerSpec, Memory};
+use super::{Network, shape};
+
+/// Arrays of a network that is built, at most.
+pub(super) const MOST_ARRAYS: u128 = 1 << 20;
+
+/// Numbers of norms and of measured scales, which are stored as soon as a network is built, at most: 1 GiB in f32.
+pub(super) const MOST_STORED: u128 = 1 << 28;
+
+/// Parameters and states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// How many arrays there are.
+    pub arrays: u128,
+    /// Elements of all of them.
+    pub numel: u128,
+    /// Elements of those that do not start as random numbers and are stored when the network is built.
+    pub stored: u128,
+}
+
+impl Extent {
+    /// An array of these lengths that starts as random numbers.
+    fn weight(lengths: &[usize]) -> Extent {
+        let numel = lengths.iter().fold(1u128, |numel, length| numel.saturating_mul(*length as u128));
+        Extent { arrays: 1, numel, stored: 0 }
+    }
+
+    /// Arrays of this many numbers each that start as constants.
+    fn constants(arrays: usize, numel: usize) -> Extent {
+        let total = (numel as u128).saturating_mul(arrays as u128);
+        Extent { arrays: arrays as u128, numel: total, stored: total }
+    }
+
+    fn linear(inputs: usize, outputs: usize, bias: bool) -> Extent {
+        Extent::weight(&[outputs, inputs]) + Extent::bias(bias, outputs)
+    }
+
+    fn bias(there: bool, outputs: usize) -> Extent {
+        if there { Extent::weight(&[outputs]) } else { Extent::default() }
+    }
+
+    /// Attention in heads of which neighbors share keys and values of this width together.
+    fn attention(width: usize, shared: usize) -> Extent {
+        Extent::linear(width, width, true) * 2 + Extent::linear(width, shared, true) * 2
+    }
+
+    /// The dense layers of a block.
+    fn dense(width: usize, inner: usize) -> Extent {
+        Extent::linear(width, inner, true) + Extent::linear(inner, width, true)
+    }
+}
+
+impl Add for Extent {
+    type Output = Extent;
+
+    fn add(self, other: Extent) -> Extent {
+        Extent {
+            arrays: self.arrays.saturating_add(other.arrays),
+            numel: self.numel.saturating_add(other.numel),
+            stored: self.stored.saturating_add(other.stored),
+        }
+    }
+}
+
+impl Mul<usize> for Extent {
+    type Output = Extent;
+
+    fn mul(self, count: usize) -> Extent {
+        let times = |number: u128| number.saturating_mul(count as u128);
+        Extent { arrays: times(self.arrays), numel: times(self.numel), stored: times(self.stored) }
+    }
+}
+
+impl Network {
+    /// What its parameters and states take, or the first layer that does not fit.
+    pub fn extent(&self) -> panoply_tensor::Result<Extent> {
+        self.shapes()?;
+        Ok(of(&self.layers, &self.input))
+    }
+}
+
+/// Layers one after another over inputs of these lengths, which have been checked.
+fn of(layers: &[LayerSpec], input: &[usize]) -> Extent {
+    let Ok(shapes) = shape::through(layers, input) else { return Extent::default() };
+    layers.iter().zip(&shapes).map(|(layer, input)| layer.extent(input)).fold(Extent::default(), Extent::add)
+}
+
+impl LayerSpec {
+    /// What the layer over inputs of these lengths takes.
+    fn extent(&self, input: &[usize]) -> Extent {
+        let (first, last) = (input.first().copied().unwrap_or(0), input.last().copied().unwrap_or(0));
+        let parts = || self.parts().iter().map(|part| of(part.layers, input)).fold(Extent::default(), Extent::add);
+        match self {
+            LayerSpec::Linear { outputs, bias, .. } => Extent::linear(last, *outputs, *bias),
+            LayerSpec::Conv { outputs, size, groups, bias, .. } => {
+                Extent::weight(&[&[*outputs, first / groups], &size[..]].concat()) + Extent::bias(*bias, *outputs)
+            }
+            LayerSpec::ConvTransposed(conv) => {
+                Extent::weight(&[&[first, conv.outputs / conv.groups], &conv.size[..]].concat())
+                    + Extent::bias(conv.bias, conv.outputs)
+            }
+            LayerSpec::BatchNorm { .. } => Extent::constants(4, first),
+            LayerSpec::GroupNorm { .. } => Extent::constants(2, first),
+            LayerSpec::LayerNorm { .. } => Extent::constants(2, last),
+            LayerSpec::RmsNorm { .. } => Extent::constants(1, last),
+            LayerSpec::Standardise {} | LayerSpec::Restore {} => Extent::constants(2, input.iter().product()),
+            LayerSpec::Embedding { count, width } => Extent::weight(&[*count, *width]),
+            LayerSpec::Rnn(memory) => memory.extent(1, last),
+            LayerSpec::Lstm(memory) => memory.extent(4, last),
+            LayerSpec::Gru(memory) => memory.extent(3, last),
+            LayerSpec::Attention { heads, key_heads, .. } => {
+                Extent::attention(last, last / heads * key_heads.unwrap_or(*heads)) + parts()
+            }
+            LayerSpec::Encoder(block) => block.extent(last, 1),
+            LayerSpec::Decoder(decoder) => {
+                let width = self.output(input).ok().and_then(|output| output.last().copied()).unwrap_or(0);
+                decoder.block().extent(width, 2) * decoder.blocks + parts()
+            }
+            LayerSpec::Residual { .. } | LayerSpec::Checkpoint { .. } => parts(),
+            LayerSpec::MaxPool(_)
+            | LayerSpec::AveragePool(_)
+            | LayerSpec::AdaptiveAveragePool { .. }
+            | LayerSpec::AdaptiveMaxPool { .. }
+            | LayerSpec::GlobalAveragePool {}
+            | LayerSpec::GlobalMaxPool {}
+            | LayerSpec::Shift { .. }
+            | LayerSpec::Flip { .. }
+            | LayerSpec::Noise { .. }
+            | LayerSpec::Dropout { .. }
+            | LayerSpec::Relu {}
+            | LayerSpec::LeakyRelu { .. }
+            | LayerSpec::Elu {}
+            | LayerSpec::Softplus {}
+            | LayerSpec::Mish {}
+            | LayerSpec::Gelu {}
+            | LayerSpec::GeluTanh {}
+            | LayerSpec::Silu {}
+            | LayerSpec::Sigmoid {}
+            | LayerSpec::Tanh {}
+            | LayerSpec::Selu {}
+            | LayerSpec::Relu6 {}
+            | LayerSpec::HardSigmoid {}
+            | LayerSpec::HardSwish {}
+            | LayerSpec::Softsign {}
+            | LayerSpec::LogSigmoid {}
+            | LayerSpec::Softmax {}
+            | LayerSpec::LogSoftmax {}
+            | LayerSpec::Flatten {}
+            | LayerSpec::Reshape { .. }
+            | LayerSpec::Last {}
+            | LayerSpec::MeanOverTime {}
+            | LayerSpec::Positions {}
+            | LayerSpec::Narrow { .. } => Extent::default(),
+        }
+    }
+}
+
+impl Block {
+    /// With this many attentions, and as many norms and one more.
+    fn extent(&self, width: usize, attentions: usize) -> Extent {
+        Extent::attention(width, width) * attentions
+            + Extent::dense(width, self.inner)
+            + Extent::constants(2, width) * (attentions + 1)
+    }
+}
+
+impl Memory {
+    /// With this many gates, over this many features.
+    fn extent(&self, gates: usize, inputs: usize) -> Extent {
+        let (rows, directions) = (gates.saturating_mul(self.hidden), if self.both { 2 } else { 1 });
+        let direction = |inputs: usize| {
+            Extent::weight(&[rows, inputs]) + Extent::weight(&[rows, self.hidden]) + Extent::weight(&[rows]) * 2
+        };
+        let above = directions * self.hidden;
+        (direction(inputs) + direction(above) * self.layers.saturating_sub(1)) * directions
+    }
+}
