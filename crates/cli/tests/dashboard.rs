@@ -119,3 +119,58 @@ fn the_dashboard_shows_a_run_and_gives_the_terminal_back() {
     assert!(place.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
     assert!(!place.0.join("runs").exists(), "nothing was begun");
 }
+
+/// Waits until something is so.
+#[track_caller]
+fn wait_until(what: &str, so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+/// A terminal that is closed: the run that it hangs up on is saved and ends; one that it does not hang up on goes on without the
+/// dashboard.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_is_gone_ends_the_dashboard() {
+    let there = Command::new("tmux").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !there.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: a terminal that is closed: there is no tmux");
+        return;
+    }
+    let place = Place::new("gone");
+    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let epochs = |run: &str| {
+        std::fs::read_to_string(place.0.join(run).join("history.jsonl")).map_or(0, |text| text.lines().count())
+    };
+    // In a session of its own, and so without the signal that its terminal is gone, the second time.
+    for (run, session) in [("hung-up", ""), ("alone", "setsid ")] {
+        let screen = Screen { socket: format!("panoply-{run}-{}", std::process::id()) };
+        let train = format!(
+            "{session}sh -c 'echo $$ > {run}.pid; exec \"{program}\" train digits --tui --device cpu --epochs 100000 --out {run}'; exec cat"
+        );
+        screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
+        screen.wait_for(&["examples/s", "best "]);
+        let pid = std::fs::read_to_string(place.0.join(format!("{run}.pid"))).unwrap();
+        let pid = pid.trim();
+        drop(screen);
+        if !session.is_empty() {
+            let before = epochs(run);
+            wait_until("training without its terminal", || epochs(run) > before + 2);
+            assert!(Command::new("kill").args(["-TERM", pid]).status().unwrap().success());
+        }
+        // One that is no more than waited for by nobody has ended, too.
+        let ended = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => stat.contains(") Z "),
+            Err(_) => true,
+        };
+        wait_until("the end of the run", ended);
+        for file in ["model.safetensors", "training.safetensors"] {
+            assert!(place.0.join(run).join(file).exists(), "{run}/{file}");
+        }
+        let more = (epochs(run) + 1).to_string();
+        place.json(&["train", "--resume", run, "--epochs", &more]);
+    }
+}

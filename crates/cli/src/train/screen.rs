@@ -33,7 +33,7 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
 
 /// Progress, a line for each epoch, and the history in the run's folder.
 pub struct Screen {
-    /// The first failure to write the history or to draw.
+    /// The first failure to write the history.
     pub failed: Option<Error>,
     show: Show,
     history: Vec<EpochReport>,
@@ -81,6 +81,12 @@ impl Screen {
         self.show = Show::Bar(ProgressBar::hidden());
     }
 
+    /// A terminal that is lost, or on which nothing can be drawn any more, ends the dashboard and not the training.
+    fn go_on_without_dashboard(&mut self, error: &Error) {
+        self.show = Show::Bar(ProgressBar::hidden());
+        eprintln!("{error}; training goes on without the dashboard");
+    }
+
     /// Whether the user wants it to end.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
@@ -99,7 +105,7 @@ impl Watch for Screen {
             }
             Show::Dashboard(dashboard) => {
                 if let Err(error) = dashboard.step(report) {
-                    self.failed.get_or_insert(error);
+                    self.go_on_without_dashboard(&error);
                 }
             }
         }
@@ -125,7 +131,10 @@ impl Watch for Screen {
             }
             Show::Dashboard(dashboard) => dashboard.epoch(report),
         };
-        if let Err(error) = drawn.and(self.folder.write_history(&self.history)) {
+        if let Err(error) = drawn {
+            self.go_on_without_dashboard(&error);
+        }
+        if let Err(error) = self.folder.write_history(&self.history) {
             self.failed.get_or_insert(error);
         }
         self.failed.is_none() && !self.stopped()
