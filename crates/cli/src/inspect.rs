@@ -9,6 +9,7 @@ use panoply::nn::data::{npy::Array, source::Source};
 use panoply::{DType, Device, Result};
 use serde_json::json;
 
+use crate::console::escaped;
 use crate::output;
 use crate::train::{folder, manifest::Manifest, outcome};
 
@@ -67,9 +68,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         if let Some(manifest) = &manifest {
             let (data, settings) = (&manifest.data, &manifest.settings);
-            println!("{} trained on {} by panoply {}", settings.model, data.path, manifest.panoply);
+            let [model, path, version] = [&settings.model, &data.path, &manifest.panoply].map(|said| escaped(said));
+            println!("{model} trained on {path} by panoply {version}");
             let named = !data.classes.is_empty() && !matches!(data.source, Source::Text { .. });
-            let classes = if named { format!(": {}", shortened(&data.classes)) } else { String::new() };
+            let classes = if named { format!(": {}", escaped(&shortened(&data.classes))) } else { String::new() };
             println!("{}{classes}", data.learned());
             println!("by {}; the loss {}", settings.in_words(), manifest.network.loss);
             if let Some(result) = &manifest.result {
@@ -77,10 +79,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             }
         }
         summary.iter().for_each(|summary| println!("\n{summary}"));
-        let width = entries.iter().map(|entry| entry.name.chars().count()).max().unwrap_or(0);
+        let width = entries.iter().map(|entry| escaped(&entry.name).chars().count()).max().unwrap_or(0);
         for Entry { name, dtype, dims, bytes, not_finite } in &entries {
             let wrong = if *not_finite > 0 { format!("  {not_finite} not finite") } else { String::new() };
-            println!("{name:width$}  {:<20}  {bytes:>10} bytes{wrong}", format!("{dtype}{dims:?}"));
+            println!("{:width$}  {:<20}  {bytes:>10} bytes{wrong}", escaped(name), format!("{dtype}{dims:?}"));
         }
         println!("{} arrays, {elems} numbers, {bytes} bytes, {not_finite} NaN or infinite; digest {digest}", entries.len());
         Ok(ExitCode::SUCCESS)

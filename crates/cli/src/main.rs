@@ -1,10 +1,13 @@
 //! The command `panoply`.
 //!
-//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 degraded under
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed (also if stdout cannot be written), 2 wrong usage, 3 degraded under
 //! `--strict`, 130 ended by a second Ctrl-C, 141 nobody reads on. Every command has `--json`, which prints one document (or one line for each row) with a `schema` number.
-//! One file for each command; [`output`] holds what they share.
+//! One file for each command; [`output`] holds what they share, [`console`] writes it.
 
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod console;
 
 mod bench;
 mod contain;
@@ -24,9 +27,6 @@ mod train;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-/// 128 and the number of the signal.
-const READER_GONE: i32 = 141;
 
 /// Numerical programs on whatever accelerator this machine has.
 #[derive(Parser)]
@@ -67,20 +67,7 @@ enum Command {
     Inspect(inspect::Arguments),
 }
 
-/// Ends when whoever reads what is printed has had enough of it (`panoply devices | head`), as a program does that a signal ends.
-fn end_with_the_reader() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let message = panic.payload_as_str().unwrap_or_default();
-        if message.starts_with("failed printing to") && message.contains("Broken pipe") {
-            std::process::exit(READER_GONE);
-        }
-        usual(panic);
-    }));
-}
-
 fn main() -> ExitCode {
-    end_with_the_reader();
     let done = match Cli::parse().command {
         Command::Devices(arguments) => devices::devices(&arguments),
         Command::Backends(arguments) => devices::backends(&arguments),

@@ -1,14 +1,15 @@
 //! What commands share: choosing a device, saying why, and printing JSON.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use panoply::runtime::{Selection, select};
-use panoply::{Device, Result};
+use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
-use crate::contain;
 use crate::devices::refusal;
+use crate::{console, contain};
 
 /// The exit code of a run that had to do without an accelerator, under `--strict`.
 const DEGRADED: u8 = 3;
@@ -92,7 +93,18 @@ impl Choice {
     }
 }
 
+/// An error if JSON is asked for and one of these paths is not text, which JSON consists of.
+pub fn check_paths<'a>(json: bool, paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    match paths.into_iter().find(|path| json && path.to_str().is_none()) {
+        Some(path) => {
+            let message = format!("--json: the path {} is not valid UTF-8, so JSON cannot hold it", path.display());
+            Err(Error::mistake(message).note("rename it, or leave out --json"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Prints one document.
 pub fn print_json(document: &Value) {
-    println!("{document:#}");
+    console::print_json(document);
 }

@@ -13,9 +13,11 @@ use panoply::nn::{Loss, Model, evaluate, predict};
 use panoply::{Error, Result, Rng};
 use serde_json::json;
 
+use crate::console::escaped;
 use crate::output::{self, Choice, DeviceChoice};
+use crate::train::folder;
+use crate::train::manifest::{self, Manifest};
 use crate::train::outcome::{YES, largest, measured};
-use crate::train::{folder, manifest::Manifest};
 
 /// Let a trained network judge examples, or go on with a text.
 #[derive(Args)]
@@ -110,7 +112,8 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
         }));
         return;
     }
-    let width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let (names, classes) = (shown(&examples.names), shown(classes));
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (at, (class, share)) in read.iter().enumerate() {
         let verdict = match labels[at] {
             Some(label) if label == *class => format!(", is {}: right", classes[label]),
@@ -122,7 +125,7 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
             draw(&examples.data.features[at * examples.data.width..][..examples.data.width]);
             println!("  {sentence}\n");
         } else {
-            println!("{:width$}  {sentence}", examples.names[at]);
+            println!("{:width$}  {sentence}", names[at]);
         }
     }
     if known > 4 {
@@ -158,12 +161,13 @@ fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read,
         }));
         return;
     }
-    let name_width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let names = shown(&examples.names);
+    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let in_words = |numbers: &[f32]| {
         let words: Vec<String> = numbers.iter().map(|number| measured(f64::from(*number))).collect();
         words.join(", ")
     };
-    for ((name, right), read) in rows() {
+    for ((name, right), read) in names.iter().zip(&examples.right).zip(read.chunks_exact(width)) {
         let verdict = match (right, off(right, read)) {
             (Some(Right::Numbers(right)), Some(off)) => {
                 let right: Vec<String> = right.iter().map(f32::to_string).collect();
@@ -208,11 +212,12 @@ fn answers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (share
         }));
         return;
     }
-    let name_width = examples.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let (names, labels) = (shown(&examples.names), shown(labels));
+    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = labels.iter().map(|label| label.chars().count().max(7)).collect();
     let heads: Vec<String> = labels.iter().zip(&widths).map(|(label, width)| format!("{label:>width$}")).collect();
     println!("{:name_width$}  {}", "", heads.join("  "));
-    for ((name, right), read) in rows() {
+    for ((name, right), read) in names.iter().zip(&rights).zip(shares.chunks_exact(width)) {
         let cells: Vec<String> = read
             .iter()
             .zip(&widths)
@@ -283,14 +288,21 @@ fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<Unlabelled> {
         }
         (_, Some(path)) => source.read(path, classes),
         (_, None) => {
+            let path = Path::new(&manifest.data.path);
+            manifest::check_path(path)?;
             // The path may lead to other data from here, or by now.
             if let Some(what) = manifest.data.changed(&manifest.data.open()?) {
                 let message = format!("{} is not what this model was trained on: {what}", manifest.data.path);
                 return Err(Error::mistake(message).note("name the examples after the model"));
             }
-            source.read(Path::new(&manifest.data.path), classes)
+            source.read(path, classes)
         }
     }
+}
+
+/// Names of a file as a terminal may show them.
+fn shown(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| escaped(name).into_owned()).collect()
 }
 
 /// Some of the examples at random, or all in order.

@@ -1,7 +1,7 @@
 //! `panoply train`: the main job, on data that ships with Panoply or on your own.
 //!
 //! [`arguments`] is what it is told, [`recipe`] and [`view`] what a file may say as well, [`presets`] are the networks known by name, [`folder`] is where all that comes of a run lies,
-//! [`manifest`] what a run says of itself, [`outcome`] what came of it, [`screen`] and [`dashboard`] what a person sees, [`curves`],
+//! [`lock`] keeps others out of it, [`manifest`] what a run says of itself, [`outcome`] what came of it, [`screen`] and [`dashboard`] what a person sees, [`curves`],
 //! [`confusion`] and [`scatter`] the pictures.
 
 mod arguments;
@@ -9,6 +9,7 @@ mod confusion;
 mod curves;
 mod dashboard;
 pub mod folder;
+mod lock;
 pub mod manifest;
 pub mod outcome;
 mod presets;
@@ -32,10 +33,12 @@ use panoply::nn::{
 use panoply::{Error, Result, Rng};
 use serde_json::json;
 
+use crate::console::escaped;
 use crate::output::{self, Choice};
 pub use arguments::Arguments;
 use dashboard::Dashboard;
 use folder::Folder;
+use lock::RunLock;
 use manifest::{Commands, Data, Manifest, Outcome, Settings};
 use presets::{Sizes, Wanted};
 use recipe::{Batch, Recipe, spelled};
@@ -54,10 +57,14 @@ struct Job {
     train: Dataset,
     held: Dataset,
     run: Run<Model, Box<dyn Rule>>,
+    /// Until all is written.
+    lock: Option<RunLock>,
 }
 
 /// Trains, reports, saves.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let paths = arguments.out.iter().chain(&arguments.resume);
+    output::check_paths(arguments.json, paths.map(PathBuf::as_path))?;
     let choice = arguments.device.select()?;
     choice.explain();
     if arguments.tui {
@@ -86,6 +93,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         screen.close();
         trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.left_by(error))?;
         job.finish(screen.stopped())?;
+        // All is written: the folder is free even if the report cannot be printed.
+        drop(job.lock.take());
         job.report(arguments, &choice, start.elapsed().as_secs_f64());
         Ok(choice.exit_code())
     })
@@ -99,7 +108,7 @@ impl Job {
         let reading = arguments.view.clone().over(view).reading();
         let labelled = manifest::open(&arguments.data, &reading)?;
         reading.suits(&labelled.source)?;
-        labelled.guesses.iter().for_each(|guess| eprintln!("{guess}"));
+        labelled.guesses.iter().for_each(|guess| eprintln!("{}", escaped(guess)));
         let sizes = Sizes { hidden: arguments.hidden.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labelled.source {
             Source::Text { .. } | Source::Csv { sequences: Some(_), .. } => presets::Choice::Lstm,
@@ -133,7 +142,7 @@ impl Job {
         if let Source::Text { .. } = labelled.source {
             reads_in_order(&model.name(), &run.model, &train)?;
         }
-        let folder = Folder::new(arguments.out.as_deref(), &stem(&arguments.data))?;
+        let (folder, lock) = Folder::new(arguments.out.as_deref(), &stem(&arguments.data))?;
         let commands = Commands::of(&folder);
         let manifest = Manifest {
             schema: 1,
@@ -146,7 +155,7 @@ impl Job {
             result: None,
             commands,
         };
-        let mut job = Job { folder, manifest, train, held, run };
+        let mut job = Job { folder, manifest, train, held, run, lock: Some(lock) };
         if let Some(Batch::Auto) = recipe.manner.batch {
             let suggested = job.run.suggest_batch(&job.training(), (&job.train, &job.held))?;
             job.manifest.settings.batch = suggested.ok_or_else(|| {
@@ -161,7 +170,11 @@ impl Job {
     }
 
     fn resumed(folder: &Path, arguments: &Arguments, choice: &Choice) -> Result<Job> {
+        Manifest::read(folder)?;
+        let lock = RunLock::acquire(folder)?;
+        // Again, since a run that held the folder until now may have written it.
         let mut manifest = Manifest::read(folder)?;
+        manifest::check_path(Path::new(&manifest.data.path))?;
         let labelled = manifest.data.open()?;
         if let Some(what) = manifest.data.changed(&labelled) {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
@@ -169,7 +182,7 @@ impl Job {
         }
         let (train, held, mut rng) = divided(&labelled, &manifest.settings)?;
         let mut run = begin(&train, &manifest.network, &manifest.settings, &mut rng)?;
-        let folder = Folder::existing(folder);
+        let folder = Folder::existing(folder, &lock);
         let file = folder.training();
         if file.exists() {
             run.load(&file).map_err(|error| folder.without_its_state(error))?;
@@ -185,7 +198,7 @@ impl Job {
         manifest.device = choice.report();
         // The folder may have been moved or copied since.
         manifest.commands = Commands::of(&folder);
-        Ok(Job { folder, manifest, train, held, run })
+        Ok(Job { folder, manifest, train, held, run, lock: Some(lock) })
     }
 
     fn training(&self) -> Training {
@@ -209,7 +222,9 @@ impl Job {
         dashboard::Facts {
             title: format!(
                 "{} · {} with {parameters} parameters · batch {}",
-                data.path, settings.model, settings.batch
+                escaped(&data.path),
+                escaped(&settings.model),
+                settings.batch
             ),
             device: choice.in_words(),
             batch: settings.batch,
@@ -225,7 +240,7 @@ impl Job {
         let going_on = if done > 0 { format!("; going on after epoch {done}") } else { String::new() };
         eprintln!(
             "{}: {} to learn from, {} held out, {}; {} with {} parameters{going_on}",
-            data.path,
+            escaped(&data.path),
             self.train.len(),
             self.held.len(),
             data.learned(),
@@ -241,7 +256,7 @@ impl Job {
             if !absent.is_empty() {
                 let more = absent.len().saturating_sub(ABSENT_NAMED);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                let named: Vec<&str> = absent.into_iter().take(ABSENT_NAMED).collect();
+                let named: Vec<_> = absent.into_iter().take(ABSENT_NAMED).map(escaped).collect();
                 eprintln!("no example {which} is of class {}{more}", named.join(", "));
             }
         }

@@ -1,6 +1,8 @@
-//! Runs that end badly and go on: what is missing, what is not finite, what nobody can read.
+//! Runs that end badly and go on: what is missing, what is not finite, what nobody can read, what contradicts itself, what cannot be
+//! written, and folders that another run holds.
 
 mod place;
+mod untrusted;
 
 use std::path::Path;
 use std::process::Command;

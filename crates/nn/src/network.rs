@@ -13,7 +13,6 @@ mod shape;
 pub mod summary;
 mod times;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use panoply_tensor::{Error, Result, Rng, Tensor};
@@ -25,7 +24,7 @@ pub use loss::{ClassWeights, Loss, LossKind, Scale};
 pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
 
-use crate::checkpoint::{self, Arrays};
+use crate::checkpoint::TensorFile;
 use crate::layer::{Layer, Pass};
 use crate::layers::Sequential;
 use crate::module::{Module, Visitor, VisitorMut};
@@ -96,32 +95,32 @@ impl Network {
         Ok(Model { network: self.clone(), layers: build::all(&self.layers, &self.input, rng) })
     }
 
-    /// The model with the parameters of a file. Nothing is built, and nothing in proportion to a number of the description is allocated,
-    /// if the file does not hold as many.
+    /// The model with the parameters of a file; see [`Network::load_file`].
     pub fn load(&self, path: &Path) -> Result<Model> {
-        let arrays = Arrays::read(path)?.arrays;
-        self.check_held_by(&arrays, path)?;
-        let mut model = self.build(&mut Rng::seed(0))?;
-        checkpoint::put(&mut model, &arrays, path)?;
-        Ok(model)
+        self.load_file(&TensorFile::read(path)?)
     }
 
-    /// An error if its parameters and states are many more than these arrays hold. A few that are missing are listed when they are loaded.
-    pub fn check_held_by(&self, arrays: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
+    /// The model with the parameters of a file. Nothing is built, and nothing in proportion to a number of the description is allocated,
+    /// if its parameters and states are many more than the file holds. A few that are missing are listed.
+    pub fn load_file(&self, file: &TensorFile) -> Result<Model> {
         const FEW_ARRAYS: u128 = 1 << 10;
         const FEW_NUMBERS: u128 = 1 << 20;
-        let held = arrays.values().map(|array| Ok(array.shape()?.elems() as u128)).sum::<Result<u128>>()?;
+        let (mut arrays, mut numel) = (0u128, 0u128);
+        file.each(|_, entry| {
+            (arrays, numel) = (arrays + 1, numel + entry.dims.iter().map(|dim| *dim as u128).product::<u128>());
+            Ok(())
+        })?;
         let needed = self.extent()?;
-        if needed.arrays > arrays.len() as u128 + FEW_ARRAYS || needed.numel > held + FEW_NUMBERS {
+        if needed.arrays > arrays + FEW_ARRAYS || needed.numel > numel + FEW_NUMBERS {
             let described = format!("{} arrays with {} numbers", needed.arrays, needed.numel);
-            let message = format!(
-                "{}: the network it describes has {described}, the file holds {} with {held}",
-                path.display(),
-                arrays.len()
-            );
+            let path = file.path().display();
+            let message =
+                format!("{path}: the network it describes has {described}, the file holds {arrays} with {numel}");
             return Err(Error::corrupt(message).note("it was cut short or changed; take another copy of it"));
         }
-        Ok(())
+        let mut model = self.build(&mut Rng::seed(0))?;
+        file.load(&mut model)?;
+        Ok(model)
     }
 
     /// [`Network::shapes`], or what is wrong and the position of the layer it is wrong with.

@@ -1,5 +1,7 @@
 //! Lines on stderr, as `PANOPLY_LOG` asks; of this crate and of those above it.
 
+use std::io::Write;
+
 use crate::env::{self, Level};
 
 /// What a user should do something about.
@@ -20,6 +22,7 @@ pub(crate) fn debug(message: impl FnOnce() -> String) {
 fn write(level: Level, message: impl FnOnce() -> String) {
     let wanted = env::settings().map_or(Level::default(), |settings| settings.log);
     if level <= wanted {
-        eprintln!("panoply: {}", message());
+        // A log that cannot be written is no reason to stop.
+        let _ = writeln!(std::io::stderr(), "panoply: {}", message());
     }
 }

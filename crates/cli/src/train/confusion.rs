@@ -4,9 +4,11 @@ use panoply::nn::metrics::Confusion;
 
 use super::curves::STYLE;
 use super::outcome::Each;
+use crate::console;
 
 /// A table, the right class to the left and what was read above, with each class's precision, recall and F1.
 pub fn text(counts: &Confusion, classes: &[String]) -> String {
+    let classes: Vec<_> = classes.iter().map(|class| console::escaped(class)).collect();
     let name = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max("is \\ read".len());
     let cell = counts.counts.iter().map(|count| count.to_string().len()).max().unwrap_or(1);
     let cell = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).clamp(cell.max(3), 12);
@@ -25,14 +27,15 @@ pub fn text(counts: &Confusion, classes: &[String]) -> String {
 
 /// A table of answers: how often each was yes or no and read so, with precision, recall, F1 and the area under the curve.
 pub fn answers(each: &[Each], counts: &[Confusion]) -> String {
-    let name = each.iter().map(|each| each.label.chars().count()).max().unwrap_or(0).max("answer".len());
+    let labels: Vec<_> = each.iter().map(|each| console::escaped(&each.label)).collect();
+    let name = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0).max("answer".len());
     let mut table = format!(
         "{:name$}  yes: read yes   no  no: read yes    no    right  precision  recall      F1     AUC\n",
         "answer"
     );
-    for (each, counts) in each.iter().zip(counts) {
+    for ((each, label), counts) in each.iter().zip(&labels).zip(counts) {
         let [yes, missed, found, no] = [(1, 1), (1, 0), (0, 1), (0, 0)].map(|(right, read)| counts.count(right, read));
-        table += &format!("{:name$}  {yes:>13} {missed:>4}  {found:>12} {no:>5}", each.label);
+        table += &format!("{label:name$}  {yes:>13} {missed:>4}  {found:>12} {no:>5}");
         let [right, precision, recall, f1] =
             [counts.accuracy(), counts.precision(1), counts.recall(1), counts.f1(1)].map(|share| share * 100.0);
         table += &format!("  {right:5.1} %    {precision:5.1} % {recall:5.1} % {f1:5.1} %");
@@ -84,9 +87,9 @@ pub fn draw(counts: &Confusion, classes: &[String]) -> String {
     svg + &format!("<path class=\"axis\" d=\"M{margin} {margin}h{size}v{size}h-{size}z\"/>\n</svg>\n")
 }
 
-/// Text that may stand in SVG.
+/// Text that may stand in SVG; XML has no way to write most control characters.
 pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    console::escaped(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use panoply::nn::{EpochReport, Measure, checkpoint};
 use panoply::{Error, Result};
 use serde_json::json;
 
+use super::lock::{self, RunLock};
 use super::outcome::Each;
 use super::{confusion, curves, scatter};
 use crate::shell;
@@ -18,32 +19,42 @@ use crate::shell;
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// A new folder: the one asked for, in which nothing lies yet, or `runs/NAME-N` with the next free number.
-    pub fn new(asked: Option<&Path>, name: &str) -> Result<Folder> {
+    /// A new folder, locked: the one asked for, in which nothing lies yet, or `runs/NAME-N` with the next free number.
+    pub fn new(asked: Option<&Path>, name: &str) -> Result<(Folder, RunLock)> {
         let note = "`--out` takes a folder that is not there yet, or is empty, where you may write";
         let failed =
             |path: &Path, error| Error::io(format!("cannot make the folder {}", path.display()), error).note(note);
         if let Some(path) = asked {
-            if path.join("manifest.json").exists() {
+            RunLock::check(path)?;
+            let taken = || {
                 let message = format!("{} holds a run already", path.display());
                 let note =
                     format!("`--resume {}` goes on with it; another run takes another `--out`", shell::quoted(path));
-                return Err(Error::mistake(message).note(note));
+                Err(Error::mistake(message).note(note))
+            };
+            if path.join("manifest.json").exists() {
+                return taken();
             }
             let made = std::fs::create_dir_all(path).and_then(|()| std::fs::read_dir(path)?.collect());
             let there: Vec<DirEntry> = made.map_err(|error| failed(path, error))?;
-            if let Some(first) = there.iter().map(DirEntry::file_name).min() {
+            let own = |name: &std::ffi::OsString| name != lock::NAME;
+            if let Some(first) = there.iter().map(DirEntry::file_name).filter(own).min() {
                 let message = format!("{} is not empty: {} lies in it", path.display(), first.display());
                 return Err(Error::mistake(message).note(note));
             }
-            return Ok(Folder(path.to_path_buf()));
+            let lock = RunLock::acquire(path)?;
+            // A run that began in it since it was looked at.
+            return if path.join("manifest.json").exists() { taken() } else { Ok((Folder(path.to_path_buf()), lock)) };
         }
         let runs = Path::new("runs");
         std::fs::create_dir_all(runs).map_err(|error| failed(runs, error))?;
         for number in 1u32.. {
             let path = runs.join(format!("{name}-{number}"));
             match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Folder(path)),
+                Ok(()) => {
+                    let lock = RunLock::acquire(&path)?;
+                    return Ok((Folder(path), lock));
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(&path, error)),
             }
@@ -51,8 +62,8 @@ impl Folder {
         unreachable!("some number is free")
     }
 
-    /// A folder with a run in it. What an end without warning left half written goes away.
-    pub fn existing(path: &Path) -> Folder {
+    /// A folder with a run in it, which this process has locked. What an end without warning left half written goes away.
+    pub fn existing(path: &Path, _: &RunLock) -> Folder {
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             if checkpoint::is_temporary(&entry.file_name()) {
                 let _ = std::fs::remove_file(entry.path());

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use panoply::nn::checkpoint::{self, TensorFile};
+use panoply::nn::data::Targets;
 use panoply::nn::data::source::{self, Labelled, Reading, Sequences, Source};
 use panoply::nn::{EpochReport, Model, Network};
-use panoply::{DType, Error, Result, Rng};
+use panoply::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
 use super::outcome::Measures;
 use super::recipe::{Course, Mover, spelled};
+use crate::console::escaped;
 use crate::shell;
 
 /// The metadata entry of a model file that holds a manifest.
@@ -172,6 +174,56 @@ impl Data {
         }
     }
 
+    /// Lengths of an example's axes.
+    fn example_lengths(&self) -> std::result::Result<Vec<usize>, String> {
+        match &self.source {
+            Source::Digits => Ok(vec![1, 8, 8]),
+            Source::Csv { columns, sequences, words, .. } => {
+                let width = columns.iter().map(|column| words.get(column).map_or(1, Vec::len)).sum();
+                Ok(sequences.iter().map(|sequences| sequences.time).chain([width]).collect())
+            }
+            Source::Text { time, .. } => Ok(vec![*time]),
+            Source::Images { channels, rows, columns } => {
+                const MOST: usize = 1 << 16;
+                if ![1, 3].contains(channels) || !(1..=MOST).contains(rows) || !(1..=MOST).contains(columns) {
+                    return Err(format!("images of {channels} channels and {rows} × {columns} points"));
+                }
+                Ok(vec![*channels, *rows, *columns])
+            }
+            Source::Idx { lengths } | Source::Npy { lengths, .. } => Ok(lengths.clone()),
+        }
+    }
+
+    /// The kind of what is learned, without examples, and for how many times of each if it is a sequence.
+    fn targets(&self) -> std::result::Result<(Targets, Option<usize>), String> {
+        let (classes, values) = (self.classes.len(), Vec::new());
+        let (width, answers) = match &self.source {
+            Source::Csv { labels, answers, numbers, .. } if *answers || *numbers => (labels.len(), *answers),
+            Source::Npy { numbers: numbers @ 1.., answers, .. } => (*numbers, *answers),
+            Source::Text { vocabulary, time } => {
+                let letters: Vec<char> = vocabulary.chars().collect();
+                if letters.len() != classes || !letters.is_sorted_by(|a, b| a < b) {
+                    return Err(format!("a vocabulary of {} characters with {classes} classes", letters.len()));
+                }
+                return Ok((Targets::Classes { labels: Vec::new(), classes, places: *time }, Some(*time)));
+            }
+            Source::Csv { labels, .. } if labels.len() != 1 => {
+                return Err(format!("classes of {} columns", labels.len()));
+            }
+            Source::Digits | Source::Csv { .. } | Source::Images { .. } | Source::Idx { .. } | Source::Npy { .. } => {
+                return match classes {
+                    0 | 1 => Err(format!("{classes} classes")),
+                    _ => Ok((Targets::Classes { labels: Vec::new(), classes, places: 1 }, None)),
+                };
+            }
+        };
+        match width {
+            0 => Err("no numbers to learn".to_string()),
+            _ if answers => Ok((Targets::Answers { values, width }, None)),
+            _ => Ok((Targets::Numbers { values, width }, None)),
+        }
+    }
+
     /// What is learned, in a few words.
     pub fn learned(&self) -> String {
         let mut learned = self.what();
@@ -181,7 +233,7 @@ impl Data {
             let names: Vec<&str> = words.keys().map(String::as_str).collect();
             learned += &if names.is_empty() { String::new() } else { format!(", words in {}", names.join(", ")) };
         }
-        learned
+        escaped(&learned).into_owned()
     }
 
     fn what(&self) -> String {
@@ -302,9 +354,29 @@ impl Manifest {
 
     /// The model in a file that this manifest describes.
     pub fn load(&self, file: &TensorFile) -> Result<Model> {
-        let mut model = self.network.build(&mut Rng::seed(0))?;
-        file.load(&mut model)?;
-        Ok(model)
+        self.network.load_file(file)
+    }
+
+    /// What in it contradicts something else in it, in words: data, classes, network, settings.
+    fn check(&self) -> std::result::Result<(), String> {
+        let Manifest { network, data, settings, .. } = self;
+        let output = network.output().map_err(|error| error.message().to_string())?;
+        if settings.batch == 0 || settings.accumulate == 0 {
+            return Err(format!("batches of {}, {} of them a step", settings.batch, settings.accumulate));
+        }
+        let (targets, times) = data.targets()?;
+        let lengths = data.example_lengths()?;
+        let sequence = matches!(&data.source, Source::Csv { sequences: Some(_), .. });
+        if !network.takes(&lengths) || (sequence && network.input != lengths) {
+            return Err(format!("examples are {lengths:?}, the network takes {:?}", network.input));
+        }
+        network.loss.fitted(&targets).map_err(|error| error.message().to_string())?;
+        let outputs = network.loss.outputs(&targets);
+        let wanted: Vec<usize> = times.into_iter().chain([outputs]).collect();
+        if output != wanted {
+            return Err(format!("{} takes outputs {wanted:?}, the network gives {output:?}", data.learned()));
+        }
+        Ok(())
     }
 
     fn text(&self) -> Result<String> {
@@ -314,8 +386,81 @@ impl Manifest {
 }
 
 fn parse(text: &str, file: &Path) -> Result<Manifest> {
-    serde_json::from_str(text).map_err(|error| {
+    let note = "it was cut short or changed; take another copy, or train again";
+    let manifest: Manifest = serde_json::from_str(text).map_err(|error| {
         let message = format!("{}: its manifest cannot be read ({error})", file.display());
-        Error::corrupt(message).note("it was cut short or changed; take another copy, or train again").caused_by(error)
-    })
+        Error::corrupt(message).note(note).caused_by(error)
+    })?;
+    let fits = manifest.check();
+    fits.map_err(|what| {
+        Error::corrupt(format!("{}: its manifest contradicts itself: {what}", file.display())).note(note)
+    })?;
+    Ok(manifest)
+}
+
+/// An error if a path out of a manifest is neither a file nor a folder: whoever reads a pipe or a device waits for it, perhaps for ever.
+pub fn check_path(path: &Path) -> Result<()> {
+    // What is missing is said by whoever reads it.
+    let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
+    let special = ["/dev", "/proc", "/sys"];
+    let inside = path.canonicalize().is_ok_and(|path| special.iter().any(|folder| path.starts_with(folder)));
+    if (found.is_file() || found.is_dir()) && !inside {
+        return Ok(());
+    }
+    let message =
+        format!("{}: the manifest names it as data, but it is neither a file nor a folder of data", path.display());
+    Err(Error::corrupt(message).note("name the data yourself"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALID: &str = r#"{"schema": 1, "panoply": "0.1.0", "network": {"input": [3], "layers": [{"standardise": {}},
+        {"linear": {"outputs": 4}}, {"relu": {}}, {"linear": {"outputs": 2}}], "loss": {"kind": "cross_entropy",
+        "class_weights": [1.0, 2.5]}}, "parameters": 26, "data": {"path": "t.csv", "source": {"kind": "csv",
+        "columns": ["a", "b"], "label": "y", "words": {"b": ["u", "v"]}}, "classes": ["n", "p"], "examples": 8, "held_out": 2,
+        "digest": "00", "label": "y", "sequence": null, "without": [], "header": null, "task": "classes", "context": null,
+        "image_size": [8, 8]}, "settings": {"model": "mlp", "epochs": 3, "batch": 64, "learning_rate": 0.001,
+        "schedule": "constant", "patience": 5, "held_out": 0.2, "seed": 0, "precision": "f32"}, "device": {},
+        "result": {"interrupted": false, "epochs": 3, "best": {"epoch": 3, "loss": 0.5, "validation_loss": 0.5,
+        "measure": "accuracy", "train_score": 0.9, "score": 0.9, "seconds": 0.1}, "skipped_steps": 0},
+        "commands": {"resume": "r", "predict": "p"}}"#;
+
+    /// 3,000 manifests, or 20,000 with `PANOPLY_TEST_FULL=1`, of which a few bytes or values are others: each is read, and then what it
+    /// says of itself can be said, or is refused.
+    #[test]
+    fn mutated_manifests_are_read_or_refused() {
+        const VALUES: [&str; 8] =
+            ["0", "-1", "1e999", "18446744073709551615", "4611686018427387904", "[]", "null", "\"\""];
+        let file = Path::new("m.safetensors");
+        parse(VALID, file).unwrap();
+        let full = std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1");
+        let starts: Vec<usize> = VALID.match_indices([' ', '[']).map(|(at, _)| at + 1).collect();
+        for seed in 1..if full { 20_000 } else { 3_000 } {
+            let mut rng = panoply::Rng::seed(seed);
+            let mut below = |end: usize| rng.next_words()[0] as usize % end;
+            let mut bytes = VALID.as_bytes().to_vec();
+            for _ in 0..1 + below(3) {
+                let at = starts[below(starts.len())].min(bytes.len() - 1);
+                let end = at + bytes[at..].iter().position(|byte| b",]}:".contains(byte)).unwrap_or(0);
+                match below(3) {
+                    0 => bytes[at] ^= 1 << below(8),
+                    1 => drop(bytes.splice(at..end, VALUES[below(VALUES.len())].bytes())),
+                    _ => drop(bytes.drain(at..end)),
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            match parse(&text, file) {
+                Ok(manifest) => {
+                    let best = &manifest.result.as_ref().map(|result| result.best.clone());
+                    best.iter().for_each(|best| assert!(!super::super::outcome::headline(&manifest, best).is_empty()));
+                    assert!(!manifest.data.learned().is_empty() && !manifest.settings.in_words().is_empty());
+                }
+                Err(error) => {
+                    assert!(error.is_corrupt() && error.message().starts_with("m.safetensors: "), "{seed}: {error}")
+                }
+            }
+        }
+    }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
 use super::manifest::Manifest;
+use crate::console::escaped;
 
 /// Characters of the sample that a network of text writes.
 const SAMPLE: usize = 400;
@@ -141,7 +142,7 @@ impl Each {
             self.r2.map(|r2| format!("R² {r2:.3}")),
             self.absolute_error.map(|off| format!("{} off on average", measured(off))),
         ];
-        format!("{}: {}", self.label, said.into_iter().flatten().collect::<Vec<String>>().join(", "))
+        format!("{}: {}", escaped(&self.label), said.into_iter().flatten().collect::<Vec<String>>().join(", "))
     }
 }
 
@@ -217,7 +218,8 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
             let said = match measures.map_or(0, |measures| measures.each.len()) {
                 several @ 2.. => format!("of {several} numbers together"),
                 _ => {
-                    let label = if let Source::Csv { labels, .. } = &data.source { labels[0].as_str() } else { "y" };
+                    let label = data.labels(1).into_iter().next().unwrap_or_default();
+                    let label = escaped(&label);
                     let off = measures.and_then(|measures| measures.absolute_error).unwrap_or(f64::NAN);
                     format!("{label} {} off on average", measured(off))
                 }
