@@ -19,6 +19,7 @@ mod inspect;
 mod output;
 mod predict;
 mod protect;
+mod run;
 mod selftest;
 mod shell;
 mod status;
@@ -61,6 +62,7 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Let a trained network judge examples.
     Predict(predict::Arguments),
+    Run(run::Arguments),
     /// Write a trained network as an ONNX file.
     Export(export::Arguments),
     /// What a model file holds.
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
     };

@@ -174,3 +174,33 @@ fn a_library_for_another_architecture_is_named() {
     assert!(said.contains("cuda:0: no such device; no CUDA here") && said.contains(&expected), "{said}");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// The tiny LLaMA whose results of `transformers` are in `crates/llm/tests/fixtures`.
+const TINY_LLAMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../llm/tests/fixtures/tiny-Q8_0.gguf");
+
+#[test]
+fn run_generates_the_reference_text() {
+    let arguments = ["run", TINY_LLAMA, "the quick brown fox", "--temperature", "0", "-n", "16", "--device", "cpu"];
+    let document = json(&arguments, None);
+    // By the greedy continuation of `transformers`, which the tests of `llm` compare token by token.
+    assert_eq!(document["prompt_tokens"], 9);
+    assert_eq!(document["completion_tokens"], 16);
+    assert_eq!(document["finish_reason"], "length");
+    let output = panoply(&arguments, None);
+    let text = document["text"].as_str().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{text}\n"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("9 prompt tokens"));
+}
+
+#[test]
+fn run_says_what_is_wrong_with_a_model_or_a_setting() {
+    let error = |arguments: &[&str]| {
+        let output = panoply(arguments, None);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(error(&["run", "Cargo.toml", "a"]).contains("it is not a GGUF file"));
+    assert!(error(&["run", "missing.gguf", "a"]).contains("cannot read missing.gguf"));
+    assert!(error(&["run", TINY_LLAMA, "a", "--temperature", "-1"]).contains("temperature -1 is not"));
+    assert!(error(&["run", TINY_LLAMA, "a", "--context-length", "65"]).contains("context length 65"));
+}

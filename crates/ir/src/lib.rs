@@ -8,7 +8,7 @@
 //! [`authored`] (an author's kernel in it), [`graph_interpret`] (its
 //! meaning in f64), [`target`] (what a device can do), [`accuracy`] (what a user lets it do), [`builder`] → [`kernel`] (with [`collective`]) →
 //! [`verify`] → [`text`], [`strides`] (who touches what), and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
-//! executors to agree on). [`error`] is the one error.
+//! executors to agree on). [`quant`] decodes packed weights. [`error`] is the one error.
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ pub mod graph_interpret;
 pub mod graph_verify;
 pub mod interpret;
 pub mod kernel;
+pub mod quant;
 pub mod random;
 pub mod reduce;
 pub mod routine;
@@ -40,6 +41,7 @@ pub use alu::{Alu, Math};
 pub use dtype::{DType, Element, Scalar, Type};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{bf16, f16};
+pub use quant::Encoding;
 pub use shape::Shape;
 pub use target::Target;
 pub use text::hash;

@@ -1,0 +1,315 @@
+//! GGUF files, versions 2 and 3: metadata and packed tensors.
+//!
+//! The file is untrusted: every length is checked against the bytes that are left before anything is allocated for it. It must
+//! not know architectures or tokenizers.
+//!
+//! Source: the GGUF specification (ggml/docs/gguf.md).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use panoply_ir::Encoding;
+use panoply_tensor::{Error, Result};
+
+const MAGIC: &[u8] = b"GGUF";
+const DEFAULT_ALIGNMENT: u64 = 32;
+/// Axes of a tensor, at most.
+const MAX_AXES: u32 = 4;
+
+/// A metadata value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// An integer of any width without a sign, or one with a sign that is not negative.
+    Unsigned(u64),
+    /// A negative integer.
+    Signed(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+    /// UTF-8 text.
+    String(String),
+    /// Values of one type.
+    Array(Vec<Value>),
+}
+
+/// A tensor of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorInfo {
+    /// How its rows are stored.
+    pub encoding: Encoding,
+    /// Number of rows: the product of all axes but the contiguous one.
+    pub rows: usize,
+    /// Elements of a row.
+    pub k: usize,
+    /// Where its bytes are in the file.
+    bytes: Range<usize>,
+}
+
+/// An open GGUF file.
+pub struct Gguf {
+    path: PathBuf,
+    /// Metadata by key.
+    pub metadata: BTreeMap<String, Value>,
+    /// Tensors by name.
+    pub tensors: BTreeMap<String, TensorInfo>,
+    bytes: Vec<u8>,
+}
+
+impl Gguf {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is not GGUF, is truncated, contradicts itself, or holds a tensor type that is not supported.
+    pub fn open(path: &Path) -> Result<Gguf> {
+        let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+        Gguf::parse(path, bytes)
+    }
+
+    /// Parses the bytes of a file; `path` is only named in errors.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Gguf::open`].
+    pub fn parse(path: &Path, bytes: Vec<u8>) -> Result<Gguf> {
+        let parsed = Reader { bytes: &bytes, at: 0 }.file();
+        let (metadata, tensors) = parsed.map_err(|why| {
+            Error::corrupt(format!("{}: {why}", path.display())).note("download or convert the model again")
+        })?;
+        Ok(Gguf { path: path.to_path_buf(), metadata, tensors, bytes })
+    }
+
+    /// The file's path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The bytes of a tensor: `rows` times the row's bytes.
+    pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
+        &self.bytes[tensor.bytes.clone()]
+    }
+
+    /// A metadata value that must be there.
+    ///
+    /// # Errors
+    ///
+    /// If the key is missing or its value is not what `convert` accepts; `kind` says in words what was expected.
+    pub fn required<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<T> {
+        self.optional(key, kind, convert)?
+            .ok_or_else(|| Error::corrupt(format!("{}: metadata key {key} is missing", self.path.display())))
+    }
+
+    /// A metadata value that may be absent.
+    ///
+    /// # Errors
+    ///
+    /// If its value is not what `convert` accepts.
+    pub fn optional<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
+        let Some(value) = self.metadata.get(key) else { return Ok(None) };
+        let converted = convert(value)
+            .ok_or_else(|| Error::corrupt(format!("{}: metadata key {key} is not {kind}", self.path.display())))?;
+        Ok(Some(converted))
+    }
+}
+
+impl Value {
+    /// The value as a size or an id.
+    pub fn as_usize(&self) -> Option<usize> {
+        match self {
+            Value::Unsigned(number) => usize::try_from(*number).ok(),
+            Value::Signed(_) | Value::Float(_) | Value::Bool(_) | Value::String(_) | Value::Array(_) => None,
+        }
+    }
+
+    /// The value as a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Value::Unsigned(number) => Some(*number as f64),
+            Value::Signed(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            Value::Bool(_) | Value::String(_) | Value::Array(_) => None,
+        }
+    }
+
+    /// The value as a bool.
+    pub fn as_bool(&self) -> Option<bool> {
+        if let Value::Bool(value) = self { Some(*value) } else { None }
+    }
+
+    /// The value as text.
+    pub fn as_str(&self) -> Option<&str> {
+        if let Value::String(text) = self { Some(text) } else { None }
+    }
+
+    /// The value as an array.
+    pub fn as_array(&self) -> Option<&[Value]> {
+        if let Value::Array(values) = self { Some(values) } else { None }
+    }
+}
+
+/// Why a file is not valid.
+type Parsed<T> = std::result::Result<T, String>;
+
+type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
+
+/// A position in the bytes of a file.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn file(mut self) -> Parsed<Contents> {
+        if self.bytes.get(..4) != Some(MAGIC) {
+            return Err("it is not a GGUF file: it does not start with `GGUF`".to_string());
+        }
+        self.at = 4;
+        let version = self.u32()?;
+        if !matches!(version, 2 | 3) {
+            return Err(format!("GGUF version {version} is not supported; versions 2 and 3 are"));
+        }
+        let (tensor_count, pair_count) = (self.u64()?, self.u64()?);
+        let mut metadata = BTreeMap::new();
+        for _ in 0..pair_count {
+            let key = self.string()?;
+            let kind = self.u32()?;
+            let value = self.value(kind).map_err(|why| format!("metadata key {key:?}: {why}"))?;
+            if metadata.insert(key.clone(), value).is_some() {
+                return Err(format!("metadata key {key:?} occurs twice"));
+            }
+        }
+        let mut headers = BTreeMap::new();
+        for _ in 0..tensor_count {
+            let name = self.string()?;
+            let header = self.tensor().map_err(|why| format!("tensor {name:?}: {why}"))?;
+            if headers.insert(name.clone(), header).is_some() {
+                return Err(format!("tensor {name:?} occurs twice"));
+            }
+        }
+        let alignment = match metadata.get("general.alignment") {
+            None => DEFAULT_ALIGNMENT,
+            Some(Value::Unsigned(alignment)) if alignment.is_power_of_two() && *alignment <= 1 << 20 => *alignment,
+            Some(other) => return Err(format!("general.alignment {other:?} is not a power of two up to 1048576")),
+        };
+        let start = (self.at as u64).next_multiple_of(alignment);
+        let mut tensors = BTreeMap::new();
+        for (name, header) in headers {
+            let tensor = header.located(start, self.bytes.len()).map_err(|why| format!("tensor {name:?}: {why}"))?;
+            tensors.insert(name, tensor);
+        }
+        Ok((metadata, tensors))
+    }
+
+    fn take(&mut self, count: u64) -> Parsed<&'a [u8]> {
+        let left = &self.bytes[self.at..];
+        let taken = usize::try_from(count).ok().and_then(|count| left.get(..count));
+        let taken = taken.ok_or_else(|| {
+            format!("the file is truncated: {count} bytes are needed at offset {}, {} are left", self.at, left.len())
+        })?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Parsed<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N as u64)?);
+        Ok(array)
+    }
+
+    fn u32(&mut self) -> Parsed<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Parsed<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn string(&mut self) -> Parsed<String> {
+        let length = self.u64()?;
+        let bytes = self.take(length)?;
+        let text = std::str::from_utf8(bytes);
+        text.map(str::to_string).map_err(|_| format!("the text before offset {} is not UTF-8", self.at))
+    }
+
+    fn value(&mut self, kind: u32) -> Parsed<Value> {
+        Ok(match kind {
+            0 => Value::Unsigned(self.array::<1>()?[0].into()),
+            1 => signed(i8::from_le_bytes(self.array()?).into()),
+            2 => Value::Unsigned(u16::from_le_bytes(self.array()?).into()),
+            3 => signed(i16::from_le_bytes(self.array()?).into()),
+            4 => Value::Unsigned(self.u32()?.into()),
+            5 => signed(i32::from_le_bytes(self.array()?).into()),
+            6 => Value::Float(f32::from_le_bytes(self.array()?).into()),
+            7 => Value::Bool(self.array::<1>()?[0] != 0),
+            8 => Value::String(self.string()?),
+            9 => Value::Array(self.values()?),
+            10 => Value::Unsigned(self.u64()?),
+            11 => signed(i64::from_le_bytes(self.array()?)),
+            12 => Value::Float(f64::from_le_bytes(self.array()?)),
+            other => return Err(format!("value type {other} is not known")),
+        })
+    }
+
+    /// An array of scalars or strings. Each takes at least a byte, so the count is bounded by what is left of the file; the vector grows
+    /// as values are read, so a count alone allocates nothing.
+    fn values(&mut self) -> Parsed<Vec<Value>> {
+        let (kind, count) = (self.u32()?, self.u64()?);
+        if kind == 9 {
+            return Err("an array of arrays is not supported".to_string());
+        }
+        (0..count).map(|_| self.value(kind)).collect()
+    }
+
+    fn tensor(&mut self) -> Parsed<Header> {
+        let axes = self.u32()?;
+        if axes > MAX_AXES {
+            return Err(format!("{axes} axes; at most {MAX_AXES} are allowed"));
+        }
+        let mut lengths = [1; MAX_AXES as usize];
+        for length in &mut lengths[..axes as usize] {
+            *length = self.u64()?;
+        }
+        let number = self.u32()?;
+        let encoding = Encoding::from_ggml_type(number).ok_or_else(|| {
+            let known: Vec<&str> = Encoding::ALL.iter().map(|encoding| encoding.name()).collect();
+            format!("tensor type {number} is not supported; supported are {}", known.join(", "))
+        })?;
+        Ok(Header { lengths, encoding, offset: self.u64()? })
+    }
+}
+
+fn signed(number: i64) -> Value {
+    u64::try_from(number).map_or(Value::Signed(number), Value::Unsigned)
+}
+
+/// A tensor as the header describes it.
+struct Header {
+    /// The contiguous axis first.
+    lengths: [u64; MAX_AXES as usize],
+    encoding: Encoding,
+    /// From where the tensors start.
+    offset: u64,
+}
+
+impl Header {
+    /// The tensor, if its bytes are within the file.
+    fn located(&self, start: u64, file: usize) -> Parsed<TensorInfo> {
+        let too_large = || format!("its shape {:?} is too large", self.lengths);
+        let rows = self.lengths[1..].iter().try_fold(1u64, |rows, length| rows.checked_mul(*length));
+        let rows = rows.and_then(|rows| usize::try_from(rows).ok()).ok_or_else(too_large)?;
+        let k = usize::try_from(self.lengths[0]).map_err(|_| too_large())?;
+        let (encoding, block) = (self.encoding, self.encoding.block_elems());
+        if !k.is_multiple_of(block) {
+            return Err(format!("rows of {k} elements are not whole blocks of {block} of {}", encoding.name()));
+        }
+        let size = encoding.row_bytes(k).and_then(|row| row.checked_mul(rows)).ok_or_else(too_large)?;
+        let begin = start.checked_add(self.offset).and_then(|begin| usize::try_from(begin).ok());
+        let end = begin.and_then(|begin| begin.checked_add(size)).filter(|end| *end <= file);
+        let (Some(begin), Some(end)) = (begin, end) else {
+            return Err(format!("the file is truncated: {size} bytes at offset {} are not in it", self.offset));
+        };
+        Ok(TensorInfo { encoding, rows, k, bytes: begin..end })
+    }
+}

@@ -1,0 +1,123 @@
+//! Files that are not what they should be: an error that says why, never a panic or an allocation by a number of the file.
+
+use std::path::Path;
+
+use panoply_llm::gguf::{Gguf, Value};
+use panoply_llm::{Config, Model, ModelOptions};
+
+use crate::fixtures::path;
+
+fn tiny() -> Vec<u8> {
+    std::fs::read(path("tiny-Q4_0.gguf")).unwrap()
+}
+
+fn message(bytes: Vec<u8>) -> String {
+    Gguf::parse(Path::new("x.gguf"), bytes).err().unwrap().message().to_string()
+}
+
+/// A file with these pairs of metadata and no tensors.
+fn with_metadata(pairs: &[(&str, u32, &[u8])]) -> Vec<u8> {
+    let mut file =
+        [b"GGUF".as_slice(), &3u32.to_le_bytes(), &0u64.to_le_bytes(), &(pairs.len() as u64).to_le_bytes()].concat();
+    for (key, kind, value) in pairs {
+        file.extend((key.len() as u64).to_le_bytes());
+        file.extend(key.as_bytes());
+        file.extend(kind.to_le_bytes());
+        file.extend(*value);
+    }
+    file
+}
+
+#[test]
+fn metadata_and_tensors_are_read() {
+    let file = Gguf::open(&path("tiny-Q4_0.gguf")).unwrap();
+    assert_eq!(file.metadata["general.architecture"], Value::String("llama".into()));
+    assert_eq!(file.metadata["llama.block_count"], Value::Unsigned(2));
+    let tensor = &file.tensors["blk.1.ffn_down.weight"];
+    assert_eq!((tensor.rows, tensor.k, file.bytes(tensor).len()), (32, 64, 32 * 36));
+    let config = Config::from_gguf(&file).unwrap();
+    assert_eq!((config.heads, config.kv_heads, config.head_dim, config.rope_base), (4, 2, 8, 500.0));
+}
+
+#[test]
+fn other_files_and_versions_are_named() {
+    assert_eq!(message(b"PK\x03\x04".to_vec()), "x.gguf: it is not a GGUF file: it does not start with `GGUF`");
+    let mut old = tiny();
+    old[4] = 1;
+    assert_eq!(message(old), "x.gguf: GGUF version 1 is not supported; versions 2 and 3 are");
+    let twice = with_metadata(&[("a", 7, &[1]), ("a", 7, &[0])]);
+    assert_eq!(message(twice), "x.gguf: metadata key \"a\" occurs twice");
+    let nested = [9u32.to_le_bytes().as_slice(), &1u64.to_le_bytes()].concat();
+    assert_eq!(
+        message(with_metadata(&[("a", 9, &nested)])),
+        "x.gguf: metadata key \"a\": an array of arrays is not supported"
+    );
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let whole = tiny();
+    for length in (0..whole.len()).step_by(61).chain(whole.len() - 40..whole.len()) {
+        assert!(Gguf::parse(Path::new("x.gguf"), whole[..length].to_vec()).is_err(), "{length} bytes");
+    }
+}
+
+#[test]
+fn huge_counts_allocate_nothing() {
+    for at in [8, 16] {
+        let mut file = tiny();
+        file[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(Gguf::parse(Path::new("x.gguf"), file).is_err());
+    }
+    let huge = [5u32.to_le_bytes().as_slice(), &(1u64 << 60).to_le_bytes()].concat();
+    assert!(message(with_metadata(&[("a", 9, &huge)])).contains("truncated"));
+}
+
+#[test]
+fn mutated_files_are_read_or_refused() {
+    let whole = tiny();
+    let cases = if std::env::var_os("PANOPLY_TEST_FULL").is_some() { 100_000 } else { 2_000 };
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    // The header ends before the weights, whose bytes mean nothing to the reader.
+    let header = 10_000.min(whole.len());
+    for _ in 0..cases {
+        let mut file = whole.clone();
+        for _ in 0..1 + next(4) {
+            file[next(header)] = next(256) as u8;
+        }
+        if let Ok(file) = Gguf::parse(Path::new("x.gguf"), file) {
+            let _ = Config::from_gguf(&file);
+            file.tensors.values().for_each(|tensor| assert_eq!(file.bytes(tensor).len() % tensor.rows.max(1), 0));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_named() {
+    let replaced = |from: &[u8], to: &[u8]| {
+        let mut bytes = tiny();
+        let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        let file = std::env::temp_dir().join(format!("panoply-llm-{}-{at}.gguf", std::process::id()));
+        std::fs::write(&file, bytes).unwrap();
+        let error = Model::open(&file, &ModelOptions::default()).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        error.message().split_once(": ").unwrap().1.to_string()
+    };
+    assert_eq!(
+        replaced(b"llama.rope.freq_base", b"llama.rope.freq_bias"),
+        "metadata key llama.rope.freq_bias is not supported"
+    );
+    assert_eq!(replaced(b"output_norm.weight", b"output_norm.weighs"), "tensor output_norm.weight is missing");
+    assert_eq!(
+        replaced(b"output.weight", b"output.weighs"),
+        "tensor output.weighs is not part of a LLaMA supported here"
+    );
+    assert!(replaced(b"gpt-2", b"llama").contains("pre-tokenizer \"llama\" is not supported"));
+}

@@ -1,0 +1,69 @@
+//! Sampling against exact probabilities.
+
+use panoply_llm::Sampling;
+
+const LOGITS: [f32; 5] = [1.0, 3.0, 2.0, -1.0, 3.0];
+const PLAIN: Sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 };
+
+fn frequencies(sampling: &Sampling) -> [f64; 5] {
+    let mut counts = [0.0; 5];
+    for position in 0..20_000 {
+        counts[sampling.sample(&LOGITS, 7, position).unwrap() as usize] += 1.0 / 20_000.0;
+    }
+    counts
+}
+
+fn probabilities(temperature: f64, kept: &[usize]) -> [f64; 5] {
+    let weight = |n: usize| if kept.contains(&n) { (f64::from(LOGITS[n]) / temperature).exp() } else { 0.0 };
+    let total: f64 = (0..5).map(weight).sum();
+    std::array::from_fn(|n| weight(n) / total)
+}
+
+fn check(sampling: &Sampling, expected: [f64; 5]) {
+    // Four standard deviations of 20,000 draws are below 0.0142.
+    for (n, (frequency, expected)) in frequencies(sampling).into_iter().zip(expected).enumerate() {
+        assert!((frequency - expected).abs() < 0.0142, "{sampling:?}: token {n} {frequency}, expected {expected}");
+        assert!(expected > 0.0 || frequency == 0.0, "{sampling:?}: token {n} was filtered");
+    }
+}
+
+#[test]
+fn frequencies_are_the_softmax_of_what_the_filters_keep() {
+    check(&PLAIN, probabilities(1.0, &[0, 1, 2, 3, 4]));
+    check(&Sampling { temperature: 2.0, ..PLAIN }, probabilities(2.0, &[0, 1, 2, 3, 4]));
+    check(&Sampling { top_k: 3, ..PLAIN }, probabilities(1.0, &[1, 2, 4]));
+    // The two largest have 0.797 of the probability, the three largest 0.944.
+    check(&Sampling { top_p: 0.79, ..PLAIN }, probabilities(1.0, &[1, 4]));
+    check(&Sampling { top_p: 0.81, ..PLAIN }, probabilities(1.0, &[1, 2, 4]));
+    // exp(2 - 3) is 0.368.
+    check(&Sampling { min_p: 0.36, ..PLAIN }, probabilities(1.0, &[1, 2, 4]));
+    check(&Sampling { min_p: 0.37, ..PLAIN }, probabilities(1.0, &[1, 4]));
+}
+
+#[test]
+fn greedy_takes_the_first_of_the_largest() {
+    assert_eq!(Sampling::greedy().sample(&LOGITS, 0, 0).unwrap(), 1);
+}
+
+#[test]
+fn a_draw_depends_on_seed_and_position_alone() {
+    let draws = |seed| (0..50).map(|position| PLAIN.sample(&LOGITS, seed, position).unwrap()).collect::<Vec<_>>();
+    assert_eq!(draws(3), draws(3));
+    assert_ne!(draws(3), draws(4));
+}
+
+#[test]
+fn logits_that_are_not_finite_and_settings_out_of_range_are_errors() {
+    let error = PLAIN.sample(&[0.0, f32::NAN], 0, 9).unwrap_err();
+    assert_eq!(error.message(), "the logits at position 9 are not finite");
+    assert!(PLAIN.sample(&[], 0, 0).is_err());
+    assert!(PLAIN.sample(&[f32::NEG_INFINITY], 0, 0).is_err());
+    for wrong in [
+        Sampling { temperature: -1.0, ..PLAIN },
+        Sampling { temperature: f32::NAN, ..PLAIN },
+        Sampling { top_p: 1.5, ..PLAIN },
+        Sampling { min_p: -0.1, ..PLAIN },
+    ] {
+        assert!(wrong.check().is_err(), "{wrong:?}");
+    }
+}
