@@ -57,7 +57,7 @@ impl Driver for CpuDriver {
         Kind::Cpu
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
         let pool = Arc::new(self.options.threads.map_or_else(Pool::for_machine, Pool::new));
         let isa = self.options.isa.filter(|isa| isa.is_available()).unwrap_or_else(Isa::best);
         let device = |index, executor| CpuDevice {
