@@ -9,11 +9,12 @@
 //!
 //! Nothing here knows a device, a buffer or a file: all that is known of a device is its `Target`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod lower;
 pub mod opt;
 pub mod plan;
+mod proven;
 pub mod render;
 pub mod schedule;
 mod whole;

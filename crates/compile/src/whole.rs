@@ -16,8 +16,9 @@ use panoply_ir::authored::Authored;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::routine::Routine;
-use panoply_ir::verify::verify;
 use panoply_ir::{Accuracy, Shape, Target, Verified};
+
+use crate::proven::verify;
 
 /// The kernels that do a routine, which between them give its results in these shapes, in their order: some in a wider type.
 /// None where its body is better.

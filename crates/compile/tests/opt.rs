@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use panoply_compile::opt::{Options, PASSES, Pass, optimize};
 use panoply_ir::kernel::Kernel;
-use panoply_ir::verify::verify;
+use panoply_ir::verify::verify_proven;
 use panoply_ir::{Target, Verified, text};
 
 #[path = "opt/products.rs"]
@@ -30,7 +30,13 @@ fn cases(pass: &str) -> (PathBuf, Vec<(String, String)>) {
 
 fn kernel(source: &str) -> Verified<Kernel> {
     let kernel = text::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}"));
-    verify(kernel).unwrap_or_else(|error| panic!("{error}\n{source}"))
+    proven(kernel).unwrap_or_else(|error| panic!("{error}\n{source}"))
+}
+
+/// Verifies a kernel some of whose guards were proven.
+fn proven(kernel: Kernel) -> panoply_ir::Result<Verified<Kernel>> {
+    // SAFETY: no device runs it, only the interpreter, which compares every index.
+    unsafe { verify_proven(kernel) }
 }
 
 fn check(pass: &Pass) {

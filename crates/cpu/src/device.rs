@@ -35,6 +35,8 @@ pub struct CpuOptions {
     pub threads: Option<usize>,
     /// The instruction set; the richest the machine has if not given, or if it lacks the one given.
     pub isa: Option<Isa>,
+    /// Puts a page that may not be touched before and after each allocation, so that an access beyond it ends the process: for tests.
+    pub guard_pages: bool,
 }
 
 /// Finds the CPU, which is always there: as `cpu`, and as `cpu:checked`.
@@ -55,10 +57,13 @@ impl Driver for CpuDriver {
         Kind::Cpu
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
         let pool = Arc::new(self.options.threads.map_or_else(Pool::for_machine, Pool::new));
         let isa = self.options.isa.filter(|isa| isa.is_available()).unwrap_or_else(Isa::best);
-        let device = |index, executor| CpuDevice::new(index, executor, Arc::clone(&pool), isa);
+        let device = |index, executor| CpuDevice {
+            guard_pages: self.options.guard_pages,
+            ..CpuDevice::new(index, executor, Arc::clone(&pool), isa)
+        };
         Ok(vec![Arc::new(device(0, Executor::VectorMachine)), Arc::new(device(1, Executor::Checked))])
     }
 }
@@ -77,6 +82,7 @@ pub struct CpuDevice {
     executor: Executor,
     pool: Arc<Pool>,
     isa: Isa,
+    guard_pages: bool,
     allocations: Table<Allocation>,
     programs: Table<Loaded>,
     tapes: Table<Mutex<Launches>>,
@@ -125,6 +131,7 @@ impl CpuDevice {
             executor,
             pool,
             isa,
+            guard_pages: false,
             allocations: Table::new(),
             programs: Table::new(),
             tapes: Table::new(),
@@ -331,7 +338,8 @@ impl Device for CpuDevice {
     }
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
-        Ok(AllocId(self.allocations.insert(Allocation::new(bytes)?)))
+        let allocation = if self.guard_pages { Allocation::guarded(bytes)? } else { Allocation::new(bytes)? };
+        Ok(AllocId(self.allocations.insert(allocation)))
     }
 
     fn free(&self, alloc: AllocId) {

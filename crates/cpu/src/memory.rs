@@ -50,6 +50,16 @@ impl Allocation {
         Ok(Allocation { start, layout, pages: None })
     }
 
+    /// Zeroed bytes between two pages that may not be touched. The second follows the last page of the bytes.
+    pub fn guarded(bytes: u64) -> Result<Allocation> {
+        let layout = usize::try_from(bytes.max(1)).ok().and_then(|bytes| Layout::from_size_align(bytes, ALIGN).ok());
+        let layout = layout.ok_or_else(|| out_of_memory(bytes, None))?;
+        match Pages::guarded(layout.size()) {
+            Some(pages) => Ok(Allocation { start: pages.start, layout, pages: Some(pages) }),
+            None => Err(Error::unsupported("guard pages cannot be had here: they need Linux, and memory")),
+        }
+    }
+
     /// The address of a region's first byte.
     pub fn address(&self, region: Region) -> *mut u8 {
         debug_assert!(region.offset + region.bytes <= self.layout.size() as u64, "the caller validated the region");

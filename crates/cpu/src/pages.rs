@@ -1,4 +1,4 @@
-//! Memory in huge pages, where the system has them for the asking.
+//! Memory in huge pages, where the system has them for the asking, and memory between guard pages.
 //!
 //! A walk against the rows of a large matrix meets a new page with every step. With pages of 4 KiB the processor forgets where
 //! they are faster than it comes back to them; with pages of 2 MiB it does not. They are also zeroed one by one, not five hundred.
@@ -45,6 +45,32 @@ impl Pages {
     pub fn huge(_: usize) -> Option<Pages> {
         None
     }
+
+    /// Zeroed pages for so many bytes, with a page before and one after them that may neither be read nor written.
+    #[cfg(target_os = "linux")]
+    pub fn guarded(bytes: usize) -> Option<Pages> {
+        // SAFETY: it only asks the system.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        let inner = bytes.checked_next_multiple_of(page)?;
+        let length = inner.checked_add(2 * page)?;
+        let (none, private) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping overlaps nothing.
+        let whole = unsafe { libc::mmap(std::ptr::null_mut(), length, none, private, -1, 0) };
+        if whole == libc::MAP_FAILED {
+            return None;
+        }
+        let start = NonNull::new(whole.cast::<u8>().wrapping_add(page))?;
+        let pages = Pages { start, mapped: (whole as usize, length) };
+        // SAFETY: the range lies inside the mapping, a page away from either end.
+        let opened = unsafe { libc::mprotect(start.as_ptr().cast(), inner, libc::PROT_READ | libc::PROT_WRITE) };
+        (opened == 0).then_some(pages)
+    }
+
+    /// No such pages here.
+    #[cfg(not(target_os = "linux"))]
+    pub fn guarded(_: usize) -> Option<Pages> {
+        None
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -59,6 +85,30 @@ impl Drop for Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The system's own list of mappings says that the pages beside the bytes may not be touched.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn guarded_memory_lies_between_pages_without_access() {
+        for bytes in [1, 4096, 70_000] {
+            let pages = Pages::guarded(bytes).expect("there is memory");
+            let start = pages.start.as_ptr() as usize;
+            let end = start + bytes.next_multiple_of(4096);
+            // SAFETY: it has that many bytes, and this is the only reference.
+            unsafe { std::slice::from_raw_parts_mut(pages.start.as_ptr(), bytes) }.fill(7);
+            let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux says what is mapped");
+            let rights = |address: usize| {
+                maps.lines().find_map(|line| {
+                    let (range, rest) = line.split_once(' ')?;
+                    let (first, last) = range.split_once('-')?;
+                    let number = |text| usize::from_str_radix(text, 16).ok();
+                    (number(first)?..number(last)?).contains(&address).then(|| rest[..3].to_string())
+                })
+            };
+            assert_eq!([start - 1, end].map(rights), [Some("---".into()), Some("---".into())], "{bytes}");
+            assert_eq!([start, end - 1].map(rights), [Some("rw-".into()), Some("rw-".into())], "{bytes}");
+        }
+    }
 
     #[test]
     fn large_memory_is_zeroed_and_writable_to_its_end() {

@@ -17,13 +17,20 @@ use crate::step::{AllocId, Peer, ProgramId, QueueId, Region, Step};
 use crate::tape::{Place, Tape};
 
 /// A back end: a way to find devices of one kind.
+#[allow(unsafe_code, reason = "a declaration: a device validates nothing, so who receives one must")]
 pub trait Driver: Send + Sync {
     /// The kind of device it finds.
     fn kind(&self) -> Kind;
 
     /// The devices here, in the interface's order. No device, no library, an old driver: an `Unavailable` error that says
     /// which and what would fix it. Never panics, whatever the library does short of crashing.
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>>;
+    ///
+    /// # Safety
+    ///
+    /// A device validates nothing. The caller answers for every call of a method of the devices it receives, also for those by code it
+    /// passes them to: programs are ones that an unchecked caller may run, and every argument is valid as [`Device`] says. `panoply_runtime`
+    /// does this for safe code: its devices validate everything, and never give the device of a driver away.
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>>;
 
     /// What is here but cannot be used, each as an `Unavailable` error with its reason: a driver that does not load, a
     /// device too old. Indices of [`Driver::probe`] skip the devices named here.
@@ -35,7 +42,8 @@ pub trait Driver: Send + Sync {
 /// Memory, programs and queues of one device.
 ///
 /// The caller has validated every argument: ids are live, regions lie inside their allocations, groups and shared memory
-/// respect the target's limits, argument types match. A device may do anything if they do not.
+/// respect the target's limits, argument types match; no other thread writes what a call reads or writes meanwhile. A device may do
+/// anything if they do not, which is why [`Driver::probe`] is unsafe.
 pub trait Device: Send + Sync + fmt::Debug {
     /// Which device this is.
     fn info(&self) -> &DeviceInfo;

@@ -9,7 +9,7 @@
 //! to do, once and many times), [`contract`] (the traits), [`null`] (a device that records and computes nothing), [`conformance`] (everything
 //! an implementation must do, as tests that are given a renderer).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod conformance;
 pub mod contract;

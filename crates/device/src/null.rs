@@ -546,12 +546,13 @@ pub struct NullDriver {
     pub refused: Vec<Error>,
 }
 
+#[allow(unsafe_code, reason = "a declaration: these devices validate all they are given, and need no promise")]
 impl Driver for NullDriver {
     fn kind(&self) -> Kind {
         self.kind
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
         Ok(self.devices.clone()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
     }
 

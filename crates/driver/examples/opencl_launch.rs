@@ -109,7 +109,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for platform in platform::get_platform_ids().map_err(code)? {
         ids.extend(device::get_device_ids(platform, device::CL_DEVICE_TYPE_ALL).map_err(code)?);
     }
-    for device in OpenClDriver::default().devices()? {
+    // SAFETY: this test passes valid arguments alone.
+    for device in unsafe { OpenClDriver::default().devices() }? {
         let id = ids[device.info().index];
         let bare = Bare::new(id, 0).map_err(code)?;
         let profiled = Bare::new(id, command_queue::CL_QUEUE_PROFILING_ENABLE).map_err(code)?;

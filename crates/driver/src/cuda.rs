@@ -32,7 +32,11 @@ pub struct CudaDriver {
 
 impl CudaDriver {
     /// Every device in the driver's order, but for those [`Driver::refused`] names.
-    pub fn devices(&self) -> Result<Vec<Arc<CudaDevice>>> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Driver::probe`].
+    pub unsafe fn devices(&self) -> Result<Vec<Arc<CudaDevice>>> {
         self.found()?.devices(Kind::Cuda, info::device)
     }
 
@@ -47,8 +51,9 @@ impl Driver for CudaDriver {
         Kind::Cuda
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        Ok(self.devices()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        // SAFETY: as for this function.
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
     }
 
     fn refused(&self) -> Vec<Error> {

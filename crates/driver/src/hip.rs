@@ -35,7 +35,11 @@ pub struct HipDriver {
 
 impl HipDriver {
     /// Every device in the driver's order, but for those [`Driver::refused`] names.
-    pub fn devices(&self) -> Result<Vec<Arc<HipDevice>>> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Driver::probe`].
+    pub unsafe fn devices(&self) -> Result<Vec<Arc<HipDevice>>> {
         self.found()?.devices(Kind::Rocm, info::device)
     }
 
@@ -62,8 +66,9 @@ impl Driver for HipDriver {
         Kind::Rocm
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        Ok(self.devices()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        // SAFETY: as for this function.
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
     }
 
     fn refused(&self) -> Vec<Error> {

@@ -36,7 +36,11 @@ pub struct LevelZeroDriver {
 
 impl LevelZeroDriver {
     /// Every GPU in the drivers' order, but for those [`Driver::refused`] names.
-    pub fn devices(&self) -> Result<Vec<Arc<LevelZeroDevice>>> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Driver::probe`].
+    pub unsafe fn devices(&self) -> Result<Vec<Arc<LevelZeroDevice>>> {
         let found = discovery::enumerate(self.library.as_deref())?;
         if found.devices.is_empty() {
             let none = Error::unavailable("oneapi: Level Zero's drivers show no GPU that can be used; update them");
@@ -51,8 +55,9 @@ impl Driver for LevelZeroDriver {
         Kind::OneApi
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        Ok(self.devices()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        // SAFETY: as for this function.
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
     }
 
     fn refused(&self) -> Vec<Error> {

@@ -47,13 +47,14 @@ impl Driver for OneApiDriver {
         Kind::OneApi
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
         if self.is_pointless() {
             return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus; use another kind"));
         }
         let (mut others, mut reasons) = (Vec::new(), Vec::new());
         for route in &self.routes {
-            match route.probe() {
+            // SAFETY: as for this function.
+            match unsafe { route.probe() } {
                 Ok(devices) => {
                     let found = self.served(&devices);
                     if !found.is_empty() {
@@ -71,7 +72,9 @@ impl Driver for OneApiDriver {
         if self.is_pointless() {
             return Vec::new();
         }
-        let serves = |route: &&Arc<dyn Driver>| route.probe().is_ok_and(|devices| !self.served(&devices).is_empty());
+        // SAFETY: the devices are counted and dropped.
+        let serves =
+            |route: &&Arc<dyn Driver>| unsafe { route.probe() }.is_ok_and(|devices| !self.served(&devices).is_empty());
         self.routes.iter().find(serves).map(|route| route.refused()).unwrap_or_default()
     }
 }

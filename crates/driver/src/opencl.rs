@@ -42,7 +42,11 @@ pub struct OpenClDriver {
 
 impl OpenClDriver {
     /// Every device of every platform, in the loader's order, but for those [`Driver::refused`] names.
-    pub fn devices(&self) -> Result<Vec<Arc<OpenClDevice>>> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Driver::probe`].
+    pub unsafe fn devices(&self) -> Result<Vec<Arc<OpenClDevice>>> {
         let found = discovery::enumerate()?;
         if found.devices.is_empty() {
             let none = Error::unavailable("opencl: the drivers here have no device that can be used; see the notes");
@@ -57,8 +61,9 @@ impl Driver for OpenClDriver {
         Kind::OpenCl
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        Ok(self.devices()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        // SAFETY: as for this function.
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
     }
 
     fn refused(&self) -> Vec<Error> {

@@ -61,7 +61,11 @@ impl WgpuDriver {
     }
 
     /// Every adapter in the interface's order, software ones included.
-    pub fn devices(&self) -> Result<Vec<Arc<WgpuDevice>>> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Driver::probe`].
+    pub unsafe fn devices(&self) -> Result<Vec<Arc<WgpuDevice>>> {
         let places = now(discovery::enumerate(self.kind))?;
         Ok(places.into_iter().map(|place| Arc::new(WgpuDevice::new(place, self.trust))).collect())
     }
@@ -72,7 +76,8 @@ impl Driver for WgpuDriver {
         self.kind
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
-        Ok(self.devices()?.into_iter().map(|device| device as Arc<dyn Device>).collect())
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+        // SAFETY: as for this function.
+        Ok(unsafe { self.devices() }?.into_iter().map(|device| device as Arc<dyn Device>).collect())
     }
 }

@@ -232,12 +232,18 @@ pub enum Builtin {
     SubgroupSize,
 }
 
+/// The largest length, size, id or count of a launch: an axis of the grid, the work-items of all its groups, the bytes of a buffer.
+///
+/// The optimizer proves bounds with it, and `runtime` refuses every launch and allocation beyond it.
+pub const MAX_LAUNCH_SIZE: u64 = (1 << 48) - 1;
+
 /// What a read or write beyond the length does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Guard {
     /// A read gives zero, a write is dropped; the back end compares.
     Checked,
-    /// The index was proven to be below the length; no comparison is needed.
+    /// The index was proven to be below the length; no comparison is needed. Only the optimizer marks an access so:
+    /// [`verify`](crate::verify::verify) refuses it in kernels from outside.
     Proven,
     /// The author promises; beyond the length anything may happen.
     Unchecked,

@@ -10,7 +10,7 @@
 //! [`verify`] → [`text`], [`strides`] (who touches what), and [`interpret`] (the kernel's meaning, one group at a time), [`random`] (kernels for
 //! executors to agree on). [`quant`] decodes packed weights. [`error`] is the one error.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod accuracy;
 pub mod alu;

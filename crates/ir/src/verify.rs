@@ -16,7 +16,8 @@
 //! - Every expression has the type that recomputing it gives; constants hold only bits their type has.
 //! - A buffer that is only written ([`Access::Out`]) is never read.
 //! - `LocalId`, `GroupId`, `GroupSize`, `GroupCount` and the subgroup builtins need a group size.
-//! - An access that claims [`Guard::Proven`] with a constant index into an array of known length is in range.
+//! - No access is marked [`Guard::Proven`]: only the optimizer proves bounds, and it uses [`verify_proven`], for which a constant
+//!   index into an array of known length must be in range.
 //!
 //! **Statements**
 //! - A local is introduced at most once, read only where it is in scope, and assigned only if it is mutable.
@@ -44,7 +45,7 @@ pub mod typing;
 pub mod uniformity;
 
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, Loc};
+use crate::kernel::{Expr, Guard, Kernel, Loc, Op};
 
 /// Blocks inside blocks, the body included.
 pub const MAX_DEPTH: usize = 64;
@@ -73,11 +74,51 @@ impl<T> Verified<T> {
 
 /// Checks a kernel against the list above. The first rule it breaks is the error, with the line that breaks it.
 pub fn verify(kernel: Kernel) -> Result<Verified<Kernel>> {
+    let kernel = verify_rules(kernel)?;
+    refuse_proven(&kernel)?;
+    Ok(kernel)
+}
+
+/// [`verify`] for a kernel whose guards were proven: accesses marked [`Guard::Proven`] are accepted.
+///
+/// # Safety
+///
+/// In every launch of the kernel each access marked [`Guard::Proven`] lies inside its memory, whatever other threads write to the
+/// buffers meanwhile. Back ends make no comparison for it.
+#[allow(unsafe_code, reason = "a declaration: it takes over the proof of bounds from its caller, the compiler")]
+pub unsafe fn verify_proven(kernel: Kernel) -> Result<Verified<Kernel>> {
+    verify_rules(kernel)
+}
+
+/// All rules but the one that no guard is marked proven.
+pub(crate) fn verify_rules(kernel: Kernel) -> Result<Verified<Kernel>> {
     tables::check(&kernel)?;
     typing::check(&kernel)?;
     statements::check(&kernel)?;
     uniformity::check(&kernel)?;
     Ok(Verified(kernel))
+}
+
+/// Refuses accesses that claim a proof which nothing made.
+fn refuse_proven(kernel: &Kernel) -> Result<()> {
+    let mut wrong = kernel.exprs.iter().find_map(|(_, expr, _)| match expr {
+        Expr::Load { mem, guard: Guard::Proven, .. } => Some((mem, Loc::default())),
+        _ => None,
+    });
+    kernel.walk(&mut |stmt| {
+        if let Op::Store { mem, guard: Guard::Proven, .. } | Op::Atomic { mem, guard: Guard::Proven, .. } = &stmt.op {
+            wrong = wrong.or(Some((*mem, stmt.at)));
+        }
+    });
+    let Some((mem, at)) = wrong else { return Ok(()) };
+    let name = &kernel.mem(mem).name;
+    Err(broken(
+        kernel,
+        at,
+        format!(
+            "an access to {name} is marked proven, which only the optimizer may do; make it checked, or unchecked and launch it with `unsafe`"
+        ),
+    ))
 }
 
 /// A broken rule, at a line if it is known.

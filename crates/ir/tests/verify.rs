@@ -2,7 +2,7 @@
 
 use panoply_ir::kernel::*;
 use panoply_ir::verify::uniformity::Uniformity;
-use panoply_ir::verify::verify;
+use panoply_ir::verify::{verify, verify_proven};
 use panoply_ir::{Alu, DType, Scalar, Type, text};
 
 fn refused(source: &str, expected: &str) {
@@ -20,6 +20,47 @@ fn refused(source: &str, expected: &str) {
 fn accepted(source: &str) {
     let kernel = text::parse(source).unwrap_or_else(|error| panic!("{source}\n{error}"));
     verify(kernel).unwrap_or_else(|error| panic!("{source}\n{error}"));
+}
+
+/// The rules for proven guards themselves, which only the optimizer meets.
+fn proven(source: &str) -> panoply_ir::Result<panoply_ir::Verified<Kernel>> {
+    let kernel = text::parse(source).unwrap_or_else(|error| panic!("{source}\n{error}"));
+    // SAFETY: nothing runs it.
+    unsafe { verify_proven(kernel) }
+}
+
+#[test]
+fn proven_guards_are_refused_from_outside() {
+    let message = "is marked proven, which only the optimizer may do; make it checked, or unchecked";
+    for (line, mem) in [
+        ("let v: f32 = x[proven n]", "x"),
+        ("let v: f32x4 = x[proven n; 4]", "x"),
+        ("let v: f32 = own[proven 0]", "own"),
+        ("y[proven n] = a", "y"),
+        ("tile[proven 0] = 1u32", "tile"),
+        ("if lt(n, len(y)) { y[proven n] = a }", "y"),
+        ("atomic_add(h[proven n], 1u32)", "h"),
+        ("let v: f32 = y[cast<index>(h[proven 0])]", "h"),
+    ] {
+        refused(&body(line), &format!("an access to {mem} {message}"));
+        assert!(proven(&body(line)).is_ok(), "{line}");
+        let given = line.replace("proven ", "");
+        accepted(&body(&given));
+        accepted(&body(&line.replace("proven", "unchecked")));
+    }
+}
+
+/// What `sound` programs build by hand, as the builder gives it.
+#[test]
+fn proven_guards_of_the_builder_are_refused() {
+    let mut b = panoply_ir::builder::Builder::new("k");
+    let x = b.buffer("x", DType::F32, Access::In);
+    let y = b.buffer("y", DType::F32, Access::Out);
+    let n = b.scalar("n", Type::Index);
+    let value = b.load(x, n, Guard::Proven);
+    b.store(y, n, value, Guard::Checked);
+    let error = verify(b.finish().unwrap()).unwrap_err();
+    assert!(error.is_mistake() && error.message().contains("an access to x is marked proven"), "{error}");
 }
 
 /// A body in a kernel with every kind of memory and groups of 8 x 4 x 1.
@@ -118,7 +159,7 @@ fn expressions() {
         let error = text::parse(&body(expr)).unwrap_err();
         assert!(error.message().contains(expected), "{expr}\nexpected: {expected}\nfound: {error}");
     }
-    accepted(&body("let v: f32x4 = own[proven 0; 4]"));
+    proven(&body("let v: f32x4 = own[proven 0; 4]")).unwrap();
 }
 
 #[test]

@@ -106,7 +106,8 @@ fn launches(run: impl Fn() -> Tensor) -> u64 {
 #[test]
 fn levels_take_fewer_launches_for_the_same_answers() {
     // A device of this test's own: what runs on it is counted.
-    let raw = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let raw = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     Device::new(raw, DeviceOptions::default()).scope(|| {
         for (model, input, fewer) in
             [(trained(), vec![3, 2, 6, 6], [true, false]), (regression(), vec![3, 5], [false, true])]
@@ -209,7 +210,8 @@ fn what_does_not_have_its_properties_is_an_error() {
 
 #[test]
 fn a_device_that_computes_wrongly_is_found_out() {
-    let raw = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let raw = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     let network = Network::with_input_size(4)
         .add_layer(LayerSpec::linear(8))
         .add_layer(LayerSpec::Tanh {})

@@ -88,7 +88,8 @@ fn examples_on_the_host_and_on_the_device_are_learned_alike() {
 /// A device whose largest buffer holds a batch but not all examples: they stay on the host, in a file as well.
 #[test]
 fn examples_larger_than_a_buffer_are_learned_alike() {
-    let cpu = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let cpu = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     let target = panoply_ir::Target { max_buffer_bytes: 60_000, ..cpu.target().clone() };
     let narrow = Arc::new(Altered { cpu: cpu.clone(), target, text: |kernel| kernel });
     let all = digits::load().unwrap();
@@ -118,7 +119,8 @@ fn examples_larger_than_a_buffer_are_learned_alike() {
 fn arrays_larger_than_a_buffer_are_read() {
     let folder = std::env::temp_dir().join(format!("panoply-feed-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let cpu = CpuDriver::new(CpuOptions::default()).probe().unwrap().swap_remove(0);
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let cpu = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     let rows: Vec<u8> = (0..4000u32).map(|i| (i % 251) as u8).collect();
     Device::new(cpu.clone(), DeviceOptions::default()).scope(|| {
         npy::save(&Tensor::from_slice(&rows, [500, 8]), &folder.join("x.npy")).unwrap();

@@ -18,7 +18,6 @@ use panoply::{Device, Tensor, eval, kernels};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
 use panoply_device::Step;
-use panoply_ir::kernel::Kernel;
 use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Target, Verified};
@@ -83,14 +82,15 @@ fn the_kernels_that_ship_have_forms_for_metal_and_direct3d() {
     let mut count = 0;
     for target in targets() {
         let shipped = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
-        let shipped = shipped.map(|(name, build)| (name.to_string(), build().expect("it builds"), true));
+        let shipped = shipped
+            .map(|(name, build)| (name.to_string(), verify(build().expect("it builds")).expect("it verifies"), true));
         let random = (1..=15).map(|seed| {
             let dtypes = DType::ALL.into_iter().filter(|dtype| *dtype != DType::F64).collect();
             let options = Random { dtypes, transcendentals: seed % 5 == 0, ..Random::default() };
-            (format!("random-{seed}"), Kernel::clone(&case(seed, &options).kernel), false)
+            (format!("random-{seed}"), case(seed, &options).kernel, false)
         });
         for (name, kernel, ships) in shipped.chain(random) {
-            let (program, entry) = program(&verify(kernel).expect("it verifies"), &target);
+            let (program, entry) = program(&kernel, &target);
             let metal = program.metal().expect("it has a form in Metal's language");
             let direct3d = program.direct3d().expect("it has a form in HLSL");
             assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{name}: {metal}\n{direct3d}");

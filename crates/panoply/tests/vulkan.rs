@@ -58,7 +58,8 @@ fn without_f16() -> Vec<Device> {
 }
 
 fn poorer(change: fn(&mut Target)) -> Vec<Device> {
-    let devices = WgpuDriver::new(Kind::Vulkan).devices().unwrap_or_default().into_iter();
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let devices = unsafe { WgpuDriver::new(Kind::Vulkan).devices() }.unwrap_or_default().into_iter();
     let poorer = devices.filter_map(Arc::into_inner).map(|raw| raw.with_target(change));
     poorer.map(|raw| Device::new(Arc::new(raw), DeviceOptions::default())).collect()
 }

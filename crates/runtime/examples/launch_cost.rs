@@ -56,9 +56,12 @@ fn time(calls: u32, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
 }
 
 fn real() -> Vec<Arc<dyn RawDevice>> {
-    let cpu = panoply_cpu::CpuDriver::default().probe().unwrap_or_default();
-    let opencl = panoply_driver::OpenClDriver::default().probe().unwrap_or_default();
-    let vulkan = panoply_driver::WgpuDriver::new(Kind::Vulkan).probe().unwrap_or_default();
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let cpu = unsafe { panoply_cpu::CpuDriver::default().probe() }.unwrap_or_default();
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let opencl = unsafe { panoply_driver::OpenClDriver::default().probe() }.unwrap_or_default();
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let vulkan = unsafe { panoply_driver::WgpuDriver::new(Kind::Vulkan).probe() }.unwrap_or_default();
     cpu.into_iter().chain(opencl).chain(vulkan).filter(|raw| raw.info().variant.is_none()).collect()
 }
 

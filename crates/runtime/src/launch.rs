@@ -114,7 +114,7 @@ impl<'a> Launch<'a> {
     ///
     /// With these arguments and this grid no access marked unchecked may lie beyond its buffer, and all work-items of a group
     /// must meet at each barrier and collective.
-    #[allow(unsafe_code, reason = "the one unsafe place of this crate: it carries the promise of the kernel's author")]
+    #[allow(unsafe_code, reason = "one of two places: it carries the promise of the kernel's author")]
     pub unsafe fn launch_unchecked(self, grid: impl Into<Grid>) -> Result<()> {
         self.run(grid.into(), false, true).map(drop)
     }

@@ -1,8 +1,9 @@
 //! Memory of a device: the pool, and what its users hold.
 //!
 //! In reading order: `size_class` (which sizes are kept apart), `shelf` (what is kept), `pool`, `live` and `tag` (who holds what), [`stats`],
-//! [`storage`] (bytes with an owner), [`buffer`] (elements).
+//! [`storage`] (bytes with an owner), `access` (who may touch them at the same time), [`buffer`] (elements).
 
+pub(crate) mod access;
 pub mod buffer;
 mod live;
 pub(crate) mod pool;

@@ -17,6 +17,7 @@ use panoply_ir::kernel::Access;
 use panoply_ir::{Element, Error, Result};
 
 use crate::device::Device;
+use crate::memory::access;
 use crate::memory::storage::{Storage, Touch};
 use crate::profile::entry::{Entry, What};
 use event::Event;
@@ -90,6 +91,17 @@ impl Device {
 
     /// Submits what touches these storages, after what it must wait for.
     pub(crate) fn in_order<'s>(
+        &self,
+        queue: QueueId,
+        touches: impl Iterator<Item = Touch<'s>> + Clone,
+        submit: impl FnOnce() -> Result<Ticket>,
+    ) -> Result<Ticket> {
+        let _locks = access::lock(touches.clone());
+        self.in_order_locked(queue, touches, submit)
+    }
+
+    /// [`Device::in_order`] for who holds the locks of these storages.
+    fn in_order_locked<'s>(
         &self,
         queue: QueueId,
         touches: impl Iterator<Item = Touch<'s>> + Clone,
@@ -177,6 +189,7 @@ impl Queue {
         }
         let device = &self.device;
         let touches = std::iter::once((to, Access::Out));
+        let _locks = access::lock(touches.clone());
         device.wait_for_hazards(By::Host, self.id, touches.clone())?;
         let started = device.submissions();
         device
@@ -197,6 +210,7 @@ impl Queue {
             return Ok(());
         }
         let device = &self.device;
+        let _locks = access::lock(std::iter::once((from, Access::In)));
         device.wait_for_hazards(By::Host, self.id, std::iter::once((from, Access::In)))?;
         device.profiler().transfer(What::Download, self.id, from.bytes(), || {
             device.raw().read_into(self.id, from.region(), bytes)
@@ -210,6 +224,7 @@ impl Queue {
         self.is_home_of(from)?;
         let device = &self.device;
         let touches = std::iter::once((from, Access::In));
+        let _locks = access::lock(touches.clone());
         device.wait_for_hazards(By::Host, self.id, touches.clone())?;
         let started = device.submissions();
         let read = || device.raw().read(self.id, from.region());
@@ -259,11 +274,13 @@ impl Queue {
         };
         // Queues of one device wait for no ticket of another, so the host does: before, and after, when these bytes may be written again.
         let reads = std::iter::once((from, Access::In));
+        let writes = std::iter::once((to, Access::Out));
+        let _locks = access::lock(reads.clone().chain(writes.clone()));
         other.wait_for_hazards(By::Host, QueueId::DEFAULT, reads.clone())?;
         other.default_queue().synchronize()?;
         other.wait_for_hazards(By::Host, QueueId::DEFAULT, reads)?;
         let copy = || device.raw().copy_peer(self.id, to.region(), peer);
-        let ticket = device.in_order(self.id, std::iter::once((to, Access::Out)), || {
+        let ticket = device.in_order_locked(self.id, writes, || {
             device.profiler().transfer(What::Copy, self.id, 2 * to.bytes(), copy)
         })?;
         ticket.wait()

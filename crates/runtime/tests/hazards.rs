@@ -3,6 +3,8 @@
 //! The oracle is a model on the host that does everything at once, in program order. The device under test defers, and picks
 //! the next step at random among all that queue order and waits allow.
 
+#[path = "hazards/exclusion.rs"]
+mod exclusion;
 mod lab;
 
 use std::collections::BTreeMap;

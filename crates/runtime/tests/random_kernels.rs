@@ -22,11 +22,14 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use panoply_cpu::vm::isa::Isa;
+use panoply_cpu::{CpuDriver, CpuOptions};
+use panoply_device::Driver;
 use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::random::{Case, Given, Options, case};
 use panoply_ir::target::Language;
 use panoply_ir::{Error, Result, Verified};
-use panoply_runtime::{Device, Grid, Kind, LaunchArg, Storage, Work};
+use panoply_runtime::{Device, DeviceOptions, Grid, Kind, LaunchArg, Storage, Work};
 
 /// How far transcendental results of two devices may lie apart, in units in the last place.
 const ULPS: f64 = 16.0;
@@ -73,6 +76,57 @@ fn every_device_agrees_with_the_interpreter() {
             _ => run(device, &devices, seeds),
         }
     }
+}
+
+/// Which end of its buffers a run puts at a page that may not be touched.
+#[derive(Clone, Copy, Debug)]
+enum Edge {
+    Start,
+    End,
+}
+
+/// On the CPU, no kernel touches a byte before or after its buffers: there a page ends the process. `PANOPLY_TEST_FULL=1` runs three
+/// thousand kernels at either end with each instruction set, otherwise it is sixty with the one that is used.
+#[test]
+fn no_access_leaves_a_buffer_between_guard_pages() {
+    let full = std::env::var(FULL).is_ok_and(|value| value == "1");
+    let sets = if full { Isa::available() } else { vec![Isa::best()] };
+    let first = number("PANOPLY_TEST_SEED", 1);
+    for isa in sets {
+        let driver = CpuDriver::new(CpuOptions { isa: Some(isa), guard_pages: true, ..CpuOptions::default() });
+        // SAFETY: only `runtime` uses the device, and it validates what it passes on.
+        let raw = unsafe { driver.probe() }.expect("the CPU is always here").swap_remove(0);
+        let device = Device::new(raw, DeviceOptions::default());
+        if device.upload(&[0]).is_err_and(|error| error.is_unsupported()) {
+            eprintln!("SKIPPED: random kernels between guard pages: they need Linux");
+            return;
+        }
+        let (seeds, mut ran) = (first..first + if full { 3000 } else { 60 }, 0);
+        for (seed, edge) in seeds.flat_map(|seed| [Edge::Start, Edge::End].map(|edge| (seed, edge))) {
+            let case = case(seed, &Options { transcendentals: seed % 3 == 0, ..Options::default() });
+            match launch_at(&device, &case, Some(edge)) {
+                Ok(found) => {
+                    ran += 1;
+                    agrees(&device, &case, &found).unwrap_or_else(|message| panic!("{isa}, {edge:?}: {message}"));
+                }
+                Err(error) => assert!(error.is_unsupported(), "seed {seed}: {error}"),
+            }
+        }
+        assert!(ran >= 60, "{ran} kernels ran with {isa}");
+    }
+}
+
+/// Memory with these bytes, the first or the last of which is next to a guard page.
+fn upload_at(device: &Device, bytes: &[u8], edge: Edge) -> Result<Storage> {
+    // A power of two is what the pool takes from the device for itself, and whole pages.
+    let whole = bytes.len().next_power_of_two().max(64 << 10) as u64;
+    let start = match edge {
+        Edge::Start => 0,
+        Edge::End => whole - bytes.len() as u64,
+    };
+    let storage = device.allocate(whole)?.slice(start..start + bytes.len() as u64)?;
+    storage.write_bytes(bytes)?;
+    Ok(storage)
 }
 
 /// [`run`] in processes of their own.
@@ -228,9 +282,17 @@ fn blame(device: &Device, case: &Case) -> String {
 }
 
 fn launch(device: &Device, case: &Case) -> Result<Vec<Vec<u8>>> {
+    launch_at(device, case, None)
+}
+
+/// [`launch`] with the buffers anywhere, or next to guard pages.
+fn launch_at(device: &Device, case: &Case, edge: Option<Edge>) -> Result<Vec<Vec<u8>>> {
     let prepared = device.prepare(&Arc::new(case.kernel.clone()))?;
     let upload = |given: &Given| match given {
-        Given::Buffer(bytes) => device.upload(bytes).map(Some),
+        Given::Buffer(bytes) => match edge {
+            None => device.upload(bytes).map(Some),
+            Some(edge) => upload_at(device, bytes, edge).map(Some),
+        },
         Given::Scalar(_) | Given::Index(_) => Ok(None),
     };
     let storages = case.args.iter().map(upload).collect::<Result<Vec<Option<Storage>>>>()?;

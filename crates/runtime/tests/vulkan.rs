@@ -15,7 +15,8 @@ use panoply_runtime::{Device, DeviceOptions, Kind, LaunchArg, Work};
 /// does do is asked by the tests that run on every device.
 fn raw(trust: Trust) -> Option<Arc<WgpuDevice>> {
     let hidden = std::env::var_os("PANOPLY_TEST_NO_VULKAN").is_some();
-    let found = match (WgpuDriver { trust, ..WgpuDriver::new(Kind::Vulkan) }).devices() {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let found = match unsafe { (WgpuDriver { trust, ..WgpuDriver::new(Kind::Vulkan) }).devices() } {
         Ok(_) if hidden => Err("PANOPLY_TEST_NO_VULKAN is set".to_string()),
         Ok(devices) => devices
             .into_iter()
@@ -281,7 +282,8 @@ fn answer() {
     if std::env::var_os("PANOPLY_TEST_ANSWER").is_none() {
         return;
     }
-    match WgpuDriver::new(Kind::Vulkan).probe() {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    match unsafe { WgpuDriver::new(Kind::Vulkan).probe() } {
         Ok(devices) => println!("ANSWER {} devices", devices.len()),
         Err(error) => {
             println!("ANSWER {} {}", if error.is_unavailable() { "unavailable" } else { "?" }, error.message())
@@ -323,7 +325,8 @@ fn kinds_of_other_systems_name_theirs() {
         (Kind::Dx12, "dx12: DirectX 12 exists on Windows only; use another kind here"),
     ] {
         if cfg!(target_os = "linux") {
-            assert_eq!(WgpuDriver::new(kind).probe().expect_err("it is not here").message(), message);
+            // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+            assert_eq!(unsafe { WgpuDriver::new(kind).probe() }.expect_err("it is not here").message(), message);
         }
     }
 }

@@ -3,9 +3,10 @@
 mod lab;
 
 use lab::{Plan, build_count, build_grouped, build_mix, build_saxpy, build_typed, build_unchecked, lab, saxpy};
-use panoply_ir::kernel::Kernel;
+use panoply_ir::builder::Builder;
+use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::target::Target;
-use panoply_ir::{DType, Error, ErrorKind, Result};
+use panoply_ir::{DType, Error, ErrorKind, Result, Type};
 use panoply_runtime::{Buffer, Device, Grid, Launch, LaunchArg, Work};
 
 fn device() -> Device {
@@ -137,6 +138,62 @@ fn grids_without_work_or_end() {
         Grid([u64::MAX, 1, 1]),
         "kernel count: a grid of 18446744073709551615×1×1 is more than cpu can number; launch it in parts",
     );
+    // The optimizer proves bounds for grids of 2^48 - 1 work-items at most, whole groups included.
+    launch(
+        Grid([1 << 48, 1, 1]),
+        "kernel count: a grid of 281474976710656×1×1 is more than cpu can number; launch it in parts",
+    );
+    launch(
+        Grid([1 << 16, 1 << 16, 1 << 16]),
+        "kernel count: a grid of 65536×65536×65536 is more than cpu can number; launch it in parts",
+    );
+    launch(
+        Grid([usize::MAX as u64 - (1 << 40) + 1, 1, 1]),
+        "kernel count: a grid of 18446742974197923840×1×1 is more than cpu can number; launch it in parts",
+    );
+}
+
+/// Groups reach beyond the grid: their work-items count.
+#[test]
+fn grids_of_whole_groups_beyond_the_limit() {
+    fn build() -> Result<Kernel> {
+        let mut kernel = build_count()?;
+        kernel.group = Some([64, 4, 1]);
+        Ok(kernel)
+    }
+    let device = device();
+    let mut y = device.zeros::<u32>(4).unwrap();
+    let mut launch = |grid: Grid| Launch::new(build, vec![0usize.into(), (&mut y).into()]).launch(grid);
+    for grid in [[(1 << 48) - 1, 1, 1], [1 << 40, 1, 1 << 6], [1, (1 << 42) - 1, 1]] {
+        let error = launch(Grid(grid)).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("more than cpu can number"), "{grid:?}: {error}");
+    }
+}
+
+/// A hand-built kernel that claims a proof is refused wherever a kernel enters.
+#[test]
+fn guards_that_claim_a_proof() {
+    fn build() -> Result<Kernel> {
+        let mut b = Builder::new("proven");
+        let x = b.buffer("x", DType::F32, Access::In);
+        let y = b.buffer("y", DType::F32, Access::Out);
+        let n = b.scalar("n", Type::Index);
+        let i = b.builtin(Builtin::GlobalId(0));
+        let value = b.load(x, n, Guard::Proven);
+        b.store(y, i, value, Guard::Checked);
+        b.finish()
+    }
+    let device = device();
+    let x = device.buffer(&[1.0f32; 64]).unwrap();
+    let mut y = device.zeros::<f32>(1).unwrap();
+    let message = "kernel proven: an access to x is marked proven, which only the optimizer may do; make it checked, or unchecked \
+                   and launch it with `unsafe`";
+    for n in [0usize, 64, 1 << 44] {
+        mistake(&device, Launch::new(build, vec![(&x).into(), (&mut y).into(), n.into()]).launch(1), message);
+    }
+    mistake(&device, device.prepare_built(build).map(drop), message);
+    let error = panoply_ir::verify::verify(build().unwrap()).map(drop);
+    mistake(&device, error, message);
 }
 
 #[test]

@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "forbid-unsafe",
-        reason: "unsafe lives in driver, cpu, fake and one launch in runtime",
+        reason: "unsafe lives in driver, cpu, fake and few places of ir, device, compile and runtime",
         check: Check::Tree(text::forbid_unsafe),
     },
     Rule { name: "safety", reason: "every unsafe block says why it holds", check: Check::File(text::safety) },

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::Kernel;
-use panoply_ir::verify::verify;
 use panoply_ir::{Accuracy, Result, Target, Verified};
 
 use crate::opt::contract::{self, contract};
+use crate::proven::verify;
 use crate::schedule::nest::Nest;
 pub use scalar::Argument;
 

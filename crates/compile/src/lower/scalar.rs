@@ -190,8 +190,9 @@ impl<'a> Emitter<'a> {
             self.b.begin_if(condition);
         }
         let at = self.form(&store.at);
-        // Under a condition the position is right, however it was come by.
-        let proven = condition.is_some() || pull::stays_below(&store.at, self.elems(store.node));
+        // A condition proves the position unless memory says it: then it may have changed since it was compared.
+        let compared = condition.is_some() && !store.at.reads();
+        let proven = compared || pull::stays_below(&store.at, self.elems(store.node));
         let guard = if proven { Guard::Proven } else { Guard::Checked };
         if store.adds {
             let before = self.b.load(mem, at, guard);

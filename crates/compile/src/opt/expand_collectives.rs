@@ -375,9 +375,10 @@ impl Writer<'_, '_> {
 mod tests {
     use panoply_ir::interpret::{Arg, run_in_subgroups};
     use panoply_ir::kernel::{CollectiveOp, Kernel, Op, Space};
-    use panoply_ir::{Target, Verified, text, verify::verify};
+    use panoply_ir::{Target, Verified, text};
 
     use super::expand;
+    use crate::proven::verify;
 
     /// What both kernels leave of 96 numbers.
     fn results(kernel: &Verified<Kernel>, group: [u32; 3], subgroup: u32) -> Vec<u8> {

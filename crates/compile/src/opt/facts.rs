@@ -5,8 +5,9 @@
 //! term i and 1, only where its interval shows that it does not wrap. A proof of `i < len` is a path of inequalities from i
 //! to the length whose constants add up to less than 0.
 //!
-//! Knowledge about an expression dies with an assignment to a local it mentions. Nothing is ever learnt about what is read
-//! from memory that somebody may write.
+//! Knowledge about an expression dies with an assignment to a local it mentions. Nothing is ever learnt about a value that comes from
+//! memory, a read-only buffer included: another handle to the same bytes may write them, and a back end may read them again at each
+//! use. What holds for every value of its type (an interval, a remainder) is known of it all the same.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -150,9 +151,9 @@ impl<'k> Facts<'k> {
         self.mentions.locals(id).contains(&local)
     }
 
-    /// Whether nothing may be learnt about an expression: it may change by itself.
+    /// Whether nothing may be learnt about an expression: what it is read from may be written between two reads.
     fn unknowable(&self, id: ExprId) -> bool {
-        !self.mentions.mems(id).is_empty()
+        self.mentions.is_loaded(id)
     }
 
     /// An expression as a term and a constant that is added to it.

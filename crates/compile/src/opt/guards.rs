@@ -16,6 +16,7 @@ use panoply_ir::kernel::{Block, Kernel};
 use panoply_ir::target::Language;
 
 use super::Context;
+use super::mentions::loaded_locals;
 
 /// The pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
@@ -29,16 +30,17 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
         | Language::CudaC
         | Language::Msl => {}
     }
+    let loaded = loaded_locals(&kernel);
     let mut body = std::mem::take(&mut kernel.body);
-    block(&mut kernel, &mut body, context);
+    block(&mut kernel, &mut body, &loaded, context);
     Kernel { body, ..kernel }
 }
 
 /// Inner blocks first.
-fn block(kernel: &mut Kernel, stmts: &mut Block, context: &mut Context<'_>) {
+fn block(kernel: &mut Kernel, stmts: &mut Block, loaded: &[bool], context: &mut Context<'_>) {
     for stmt in stmts.iter_mut() {
-        stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner, context));
+        stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner, loaded, context));
     }
-    versions::split_loops(kernel, stmts, &mut context.fuel);
-    tail::guard(kernel, stmts, &mut context.fuel);
+    versions::split_loops(kernel, stmts, loaded, &mut context.fuel);
+    tail::guard(kernel, stmts, loaded, &mut context.fuel);
 }

@@ -10,6 +10,8 @@ pub(crate) struct Mentions {
     locals: Vec<Vec<LocalId>>,
     mems: Vec<Vec<MemId>>,
     costs: Vec<Cost>,
+    /// Whether its value comes from memory.
+    loaded: Vec<bool>,
 }
 
 /// About how much work an expression is, in simple operations.
@@ -26,7 +28,12 @@ const DEAR: u32 = 4;
 
 impl Mentions {
     pub fn of(kernel: &Kernel) -> Mentions {
-        let mut mentions = Mentions { locals: Vec::new(), mems: Vec::new(), costs: Vec::new() };
+        Mentions::knowing(kernel, &loaded_locals(kernel))
+    }
+
+    /// The same of a kernel whose body is elsewhere, given its [`loaded_locals`]. Locals that were made since are taken for loaded.
+    pub fn knowing(kernel: &Kernel, loaded_locals: &[bool]) -> Mentions {
+        let mut mentions = Mentions { locals: Vec::new(), mems: Vec::new(), costs: Vec::new(), loaded: Vec::new() };
         for (id, expr, _) in kernel.exprs.iter() {
             let (mut locals, mut mems) = (Vec::new(), Vec::new());
             let own = own_cost(kernel, id);
@@ -43,6 +50,11 @@ impl Mentions {
                 cost.dearest = cost.dearest.max(operand.dearest);
                 cost.total = cost.total.saturating_add(operand.total);
             }
+            let loaded_local = |local: LocalId| loaded_locals.get(local.index()).copied().unwrap_or(true);
+            let loaded = matches!(expr, Expr::Load { .. })
+                || matches!(expr, Expr::Local(local) if loaded_local(local))
+                || expr.operands().iter().any(|operand| mentions.loaded[operand.index()]);
+            mentions.loaded.push(loaded);
             locals.sort_unstable();
             locals.dedup();
             mems.sort_unstable();
@@ -69,6 +81,13 @@ impl Mentions {
         &self.mems[id.index()]
     }
 
+    /// Whether an expression's value comes from memory, directly or by way of immutable locals. A back end may read that memory again
+    /// wherever the value is used, and another launch or another work-item may have written it in between, so a comparison of
+    /// the value proves nothing about a later use.
+    pub fn is_loaded(&self, id: ExprId) -> bool {
+        self.loaded[id.index()]
+    }
+
     /// Whether an expression is worth a local. Cheap index arithmetic is not: executors advance affine addresses themselves,
     /// and see through them better as they stand.
     pub fn is_worth_a_local(&self, kernel: &Kernel, id: ExprId) -> bool {
@@ -77,6 +96,45 @@ impl Mentions {
         let is_index = kernel.exprs.ty(id) == panoply_ir::Type::Index;
         !is_plain && (cost.dearest >= DEAR || !is_index && cost.total >= 2)
     }
+}
+
+/// For every local whether it is immutable and its value comes from memory: see [`Mentions::is_loaded`]. A mutable local has a variable of
+/// its own, which holds what was read once.
+pub(crate) fn loaded_locals(kernel: &Kernel) -> Vec<bool> {
+    let mut values: Vec<Option<ExprId>> = vec![None; kernel.locals.len()];
+    visit(&kernel.body, &mut |op| {
+        if let Op::Let { local, value } = op
+            && !kernel.local(*local).mutable
+        {
+            values[local.index()] = Some(*value);
+        }
+    });
+    let mut loaded = vec![false; kernel.locals.len()];
+    let mut known: Vec<Option<bool>> = vec![None; kernel.exprs.len()];
+    let given: Vec<(usize, ExprId)> =
+        values.iter().enumerate().filter_map(|(local, value)| Some((local, (*value)?))).collect();
+    for (local, value) in given {
+        let mut pending = vec![value];
+        while let Some(id) = pending.last().copied() {
+            let expr = kernel.exprs.get(id);
+            let mut needs = expr.operands().to_vec();
+            if let Expr::Local(local) = expr {
+                needs.extend(values[local.index()]);
+            }
+            match (known[id.index()], needs.iter().find(|need| known[need.index()].is_none())) {
+                (Some(_), _) => {
+                    pending.pop();
+                }
+                (None, Some(need)) => pending.push(*need),
+                (None, None) => {
+                    let reads = matches!(expr, Expr::Load { .. });
+                    known[id.index()] = Some(reads || needs.iter().any(|need| known[need.index()] == Some(true)));
+                }
+            }
+        }
+        loaded[local] = known[value.index()] == Some(true);
+    }
+    loaded
 }
 
 fn own_cost(kernel: &Kernel, id: ExprId) -> u32 {

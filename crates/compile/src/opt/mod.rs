@@ -39,8 +39,9 @@ mod unroll;
 pub mod width;
 
 use panoply_ir::kernel::Kernel;
-use panoply_ir::verify::verify;
 use panoply_ir::{Target, Verified};
+
+use crate::proven::verify;
 
 /// What may be chosen about optimisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

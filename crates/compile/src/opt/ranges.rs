@@ -3,7 +3,7 @@
 //! Intervals are of the true values, in i128. An operation whose result might not fit its type wraps, and then anything
 //! is possible: the interval is the whole type's. An index counts as 64 bits here; [`super::width`] asks what 32 would do.
 
-use panoply_ir::kernel::{Builtin, Expr, ExprId, Kernel, Space};
+use panoply_ir::kernel::{Builtin, Expr, ExprId, Kernel, MAX_LAUNCH_SIZE, Space};
 use panoply_ir::{Alu, DType, Type};
 
 /// Numbers from `lo` to `hi`, both included.
@@ -53,9 +53,8 @@ impl Range {
     }
 }
 
-/// The largest length, size, id or count of any launch, if nothing more is known. No memory is larger, and `runtime`
-/// refuses larger grids.
-pub(crate) const MOST: i128 = (1 << 48) - 1;
+/// The largest length, size, id or count of any launch, if nothing more is known.
+pub(crate) const MOST: i128 = MAX_LAUNCH_SIZE as i128;
 
 /// What a number of the launch can be in any launch.
 pub(crate) fn builtin(kernel: &Kernel, builtin: Builtin) -> Range {

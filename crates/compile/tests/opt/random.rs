@@ -6,7 +6,6 @@ use panoply_compile::opt::{Options, PASSES, optimize};
 use panoply_ir::interpret::{Access, Arg, Observer, run};
 use panoply_ir::kernel::{Args, Block, Expr, ExprId, Guard, Kernel, MemId, Op};
 use panoply_ir::random::{self, Case, Given};
-use panoply_ir::verify::verify;
 use panoply_ir::{Alu, Error, Result, Target, Type, Verified};
 
 fn seeds() -> std::ops::Range<u64> {
@@ -73,7 +72,7 @@ fn proofs_hold(case: &Case, kernel: &Verified<Kernel>) {
     let mut body = std::mem::take(&mut clamped.body);
     clamp_block(&mut clamped, &mut body);
     clamped.body = body;
-    let clamped = verify(clamped).expect("clamping keeps a kernel well formed");
+    let clamped = super::proven(clamped).expect("clamping keeps a kernel well formed");
     let mut buffers = case.buffers();
     let args = case.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
         Given::Buffer(_) => Arg::Write(bytes),

@@ -24,7 +24,7 @@ impl Driver for BrowserDriver {
         Kind::WebGpu
     }
 
-    fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
+    unsafe fn probe(&self) -> Result<Vec<Arc<dyn Device>>> {
         Ok(vec![self.0.clone()])
     }
 }

@@ -59,7 +59,8 @@ fn driver() -> CudaDriver {
 }
 
 fn device() -> Arc<CudaDevice> {
-    driver().devices().unwrap().swap_remove(0)
+    // SAFETY: this test passes valid arguments alone.
+    unsafe { driver().devices() }.unwrap().swap_remove(0)
 }
 
 fn text(source: &str) -> SourceText {
@@ -90,7 +91,8 @@ fn works(device: &dyn Device) {
 }
 
 fn second_of_two() {
-    let devices = driver().devices().unwrap();
+    // SAFETY: this test passes valid arguments alone.
+    let devices = unsafe { driver().devices() }.unwrap();
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
     assert_eq!(indices, [1], "indices are the driver's own");
     let refused = driver().refused();
@@ -102,7 +104,8 @@ fn second_of_two() {
 }
 
 fn first_is_broken() {
-    let devices = driver().devices().unwrap();
+    // SAFETY: this test passes valid arguments alone.
+    let devices = unsafe { driver().devices() }.unwrap();
     let error = devices[0].allocate(4).unwrap_err();
     assert!(error.message().starts_with("cuda:0: opening the device: CUDA_ERROR_UNKNOWN (999)"), "{error}");
     works(&*devices[1]);

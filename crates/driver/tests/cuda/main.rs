@@ -48,7 +48,8 @@ fn without_devices_the_reason_and_the_remedy_are_named() {
 fn a_library_that_is_missing_or_another() {
     let message = |library: &str| {
         let driver = CudaDriver { library: Some(PathBuf::from(library)), ..CudaDriver::default() };
-        let error = driver.probe().unwrap_err();
+        // SAFETY: no device is used.
+        let error = unsafe { driver.probe() }.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(driver.refused().is_empty());
         error.to_string()

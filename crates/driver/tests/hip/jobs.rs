@@ -43,7 +43,8 @@ fn driver() -> HipDriver {
 }
 
 fn device() -> Arc<HipDevice> {
-    driver().devices().unwrap().swap_remove(0)
+    // SAFETY: this test passes valid arguments alone.
+    unsafe { driver().devices() }.unwrap().swap_remove(0)
 }
 
 fn text(source: &str) -> SourceText {
@@ -101,7 +102,8 @@ fn describes(architecture: &str, wave: u32, pools: &str) {
 }
 
 fn first_is_broken() {
-    let devices = driver().devices().unwrap();
+    // SAFETY: this test passes valid arguments alone.
+    let devices = unsafe { driver().devices() }.unwrap();
     let error = devices[0].allocate(4).unwrap_err();
     assert!(error.message().starts_with("rocm:0: opening the device: hipErrorUnknown (999)"), "{error}");
     works(&*devices[1]);
@@ -133,7 +135,8 @@ fn everything_is_given_back() {
 
 fn keeps_device() {
     let control = Control::open();
-    let devices = driver().devices().unwrap();
+    // SAFETY: this test passes valid arguments alone.
+    let devices = unsafe { driver().devices() }.unwrap();
     works(&*devices[1]);
     assert_eq!(control.current(), Some(0), "what HIP gives every thread first");
     works(&*devices[0]);

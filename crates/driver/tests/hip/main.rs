@@ -64,7 +64,8 @@ fn an_old_compiler_is_not_asked_for_what_ends_it() {
 fn a_library_that_is_missing_or_another() {
     let message = |library: &str| {
         let driver = HipDriver { library: Some(PathBuf::from(library)), ..HipDriver::default() };
-        let error = driver.probe().unwrap_err();
+        // SAFETY: no device is used.
+        let error = unsafe { driver.probe() }.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(driver.refused().is_empty());
         error.to_string()

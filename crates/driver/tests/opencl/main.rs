@@ -106,7 +106,8 @@ fn a_broken_driver_beside_a_good_one() {
 }
 
 fn run_checks() {
-    let devices = OpenClDriver::default().devices().unwrap();
+    // SAFETY: this test passes valid arguments alone.
+    let devices = unsafe { OpenClDriver::default().devices() }.unwrap();
     for device in devices {
         let live = device.live();
         for (name, check) in checks::ALL {
@@ -124,7 +125,8 @@ fn run_checks() {
 }
 
 fn two_devices() {
-    let devices = OpenClDriver::default().devices().unwrap();
+    // SAFETY: this test passes valid arguments alone.
+    let devices = unsafe { OpenClDriver::default().devices() }.unwrap();
     let indices: Vec<usize> = devices.iter().map(|device| device.info().index).collect();
     assert_eq!(indices, [0, 1]);
     for device in &devices {
@@ -137,7 +139,8 @@ fn asked_at_once() {
     let start = std::sync::Barrier::new(8);
     let ask = || {
         start.wait();
-        OpenClDriver::default().devices().unwrap().len()
+        // SAFETY: this test passes valid arguments alone.
+        unsafe { OpenClDriver::default().devices() }.unwrap().len()
     };
     let counts = std::thread::scope(|scope| [(); 8].map(|()| scope.spawn(ask)).map(|thread| thread.join().unwrap()));
     assert!(counts.iter().all(|count| *count == counts[0] && *count > 0), "{counts:?}");
@@ -145,18 +148,21 @@ fn asked_at_once() {
 
 fn absent() {
     let expected = std::env::var("EXPECT").unwrap();
-    let error = OpenClDriver::default().probe().unwrap_err();
+    // SAFETY: this test passes valid arguments alone.
+    let error = unsafe { OpenClDriver::default().probe() }.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains(&expected), "{error}");
     assert_eq!(
-        OpenClDriver::default().probe().unwrap_err().to_string(),
+        // SAFETY: this test passes valid arguments alone.
+        unsafe { OpenClDriver::default().probe() }.unwrap_err().to_string(),
         error.to_string(),
         "asking again is answered alike"
     );
 }
 
 fn broken_beside_good() {
-    assert_eq!(OpenClDriver::default().probe().unwrap().len(), 1);
+    // SAFETY: this test passes valid arguments alone.
+    assert_eq!(unsafe { OpenClDriver::default().probe() }.unwrap().len(), 1);
     let refused = OpenClDriver::default().refused();
     assert!(refused.len() == 1 && refused[0].message().contains("a-broken.icd"), "{refused:?}");
 }

@@ -6,7 +6,7 @@ use crate::alu::Alu;
 use crate::builder::Builder;
 use crate::dtype::{DType, Scalar, Type};
 use crate::kernel::*;
-use crate::verify::verify;
+use crate::verify::verify_rules;
 
 /// A kernel being made, and what statements and expressions may use.
 pub(super) struct Generator<'o> {
@@ -120,7 +120,7 @@ impl<'o> Generator<'o> {
         let approximate = self.approximate.map(|mem| mem.index());
         let kernel = self.b.finish().and_then(|mut kernel| {
             forget_old(&mut self.random, &mut kernel.body);
-            verify(kernel)
+            verify_rules(kernel)
         });
         let kernel = kernel.unwrap_or_else(|error| panic!("random kernel {} does not verify: {error}", self.seed));
         let is = |param: &Param| matches!(param, Param::Buffer(mem) if Some(mem.index()) == approximate);

@@ -3,7 +3,7 @@
 use super::Case;
 use crate::dtype::{DType, Scalar, Type};
 use crate::kernel::{Block, Expr, ExprId, Kernel, Op};
-use crate::verify::verify;
+use crate::verify::verify_rules;
 
 impl Case {
     /// A case that still fails, from which no statement can be taken and in which no value can be made simpler. What is left
@@ -28,7 +28,7 @@ impl Case {
     /// This case without a statement, or with a simpler one, if that still fails.
     fn smaller(&self, number: usize, fails: impl Fn(&Case) -> bool) -> Option<Case> {
         let failing = |kernel: Kernel| {
-            let smaller = Case { kernel: verify(kernel).ok()?, ..self.clone() };
+            let smaller = Case { kernel: verify_rules(kernel).ok()?, ..self.clone() };
             // A loop that lost what ends it is no answer.
             smaller.interpret(1).ok()?;
             fails(&smaller).then_some(smaller)

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use panoply_cpu::{CpuDriver, CpuOptions};
-use panoply_device::{Driver, Kind};
+use panoply_device::{Device as RawDevice, Driver, Kind};
 use panoply_ir::{Error, Result};
 use web_time::Instant;
 
@@ -230,9 +230,8 @@ impl Entry {
         let (entry, options) = (self.clone(), options.clone());
         let probe = move || {
             let started = Instant::now();
-            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                (entry.driver.probe(), entry.driver.refused())
-            }));
+            let asked =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (entry.probe(), entry.driver.refused())));
             let (found, refused) = asked.unwrap_or_else(|panic| (Err(panicked(panic.as_ref())), Vec::new()));
             log::debug(|| format!("{}: asked for devices in {:.1?}", entry.driver.kind(), started.elapsed()));
             let devices = |raw: Vec<_>| raw.into_iter().map(|raw| Device::new(raw, options.clone())).collect();
@@ -246,6 +245,15 @@ impl Entry {
         if let Err(error) = thread {
             self.settle(Err(Error::io("starting a thread that looks for devices", error)), Vec::new());
         }
+    }
+
+    /// Asks the driver.
+    #[allow(unsafe_code, reason = "one of two places: this crate validates for devices, which validate nothing")]
+    fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
+        // SAFETY: `Device::new` takes the devices, which stay inside this crate. It validates every launch (`launch::check`,
+        // `launch::work`, `launch::record`), orders what touches the same allocation (`memory::access`, `queue::hazard`), and gives
+        // regions of live allocations only (`memory::storage`).
+        unsafe { self.driver.probe() }
     }
 
     /// The first answer stays: a driver that answers after its deadline was given up.

@@ -3,7 +3,7 @@
 //! What a kernel needs of the device at all (group, shared memory, types, bindings) was checked when it was prepared.
 
 use panoply_device::{Arg, Dispatch};
-use panoply_ir::kernel::Access;
+use panoply_ir::kernel::{Access, MAX_LAUNCH_SIZE};
 use panoply_ir::{Error, Result, Scalar};
 
 use super::argument::{LaunchArg, StorageView};
@@ -38,11 +38,13 @@ fn check_grid(device: &Device, prepared: &Prepared, grid: Grid) -> Result<()> {
             "kernel {name}: a grid of {grid} has no work-items; launch at least one along each axis"
         )));
     }
-    let items = grid.0.iter().try_fold(1u64, |items, axis| items.checked_mul(*axis));
-    // Whole groups reach beyond the grid, and their ids must be indices too.
-    let beyond = grid.0.iter().map(|axis| axis.saturating_add(u32::MAX as u64)).max().unwrap_or(0);
+    // Whole groups reach beyond the grid, and their work-items count as well.
+    let group = prepared.group().unwrap_or([1; 3]).map(u64::from);
+    let items = (0..3)
+        .try_fold(1u64, |items, axis| items.checked_mul(grid.0[axis].checked_next_multiple_of(group[axis].max(1))?));
+    let too_many = items.is_none_or(|items| items > MAX_LAUNCH_SIZE);
     let limit = prepared.index_limit();
-    if items.is_none() || (limit < u64::MAX && grid.0.iter().any(|axis| *axis >= limit)) || beyond == u64::MAX {
+    if too_many || (limit < u64::MAX && grid.0.iter().any(|axis| *axis >= limit)) {
         return Err(Error::mistake(format!(
             "kernel {name}: a grid of {grid} is more than {device} can number; launch it in parts"
         )));

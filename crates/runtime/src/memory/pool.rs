@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use panoply_device::{AllocId, Device as RawDevice};
+use panoply_ir::kernel::MAX_LAUNCH_SIZE;
 use panoply_ir::{Error, ErrorKind, Result};
 
 use super::live::{Live, LiveId};
@@ -118,7 +119,7 @@ impl Pool {
 
     /// Bytes taken from the driver for a request that nothing kept can serve.
     fn capacity(&self, requested: u64) -> Result<u64> {
-        let most = self.raw.target().max_buffer_bytes;
+        let most = self.raw.target().max_buffer_bytes.min(MAX_LAUNCH_SIZE);
         let rounded = size_class::rounded(requested).filter(|_| requested <= most);
         rounded.map(|capacity| capacity.min(most)).ok_or_else(|| {
             Error::mistake(format!(

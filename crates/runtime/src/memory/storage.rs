@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use panoply_device::Region;
 use panoply_ir::kernel::Access;
@@ -15,7 +15,7 @@ use crate::queue::hazard::Uses;
 /// Bytes of a device, or a part of them. Clones and slices share the memory; the last to go gives it back to the pool.
 ///
 /// Work submitted before stays valid: memory is reused in the order of the queues. Whoever writes through one handle while
-/// another thread submits work that uses the same bytes leaves their order open.
+/// another thread submits work that uses the same bytes leaves their order open; but one of the two comes first as a whole.
 #[derive(Clone)]
 pub struct Storage {
     block: Arc<Block>,
@@ -29,6 +29,8 @@ struct Block {
     /// Present until drop.
     grant: Option<Grant>,
     uses: Mutex<Uses>,
+    /// Held while what touches the bytes is submitted; see [`super::access`].
+    access: RwLock<()>,
 }
 
 impl Drop for Block {
@@ -45,7 +47,8 @@ impl Storage {
     pub(crate) fn allocate(device: &Device, bytes: u64) -> Result<Storage> {
         let mut grant = device.pool().allocate(bytes)?;
         let uses = Mutex::new(std::mem::take(&mut grant.uses));
-        Ok(Storage { block: Arc::new(Block { device: device.clone(), grant: Some(grant), uses }), offset: 0, bytes })
+        let block = Block { device: device.clone(), grant: Some(grant), uses, access: RwLock::default() };
+        Ok(Storage { block: Arc::new(block), offset: 0, bytes })
     }
 
     /// Where the bytes are.
@@ -94,6 +97,10 @@ impl Storage {
     pub(crate) fn region(&self) -> Region {
         let grant = self.block.grant.as_ref().expect("a block keeps its grant until drop");
         Region { alloc: grant.alloc, offset: self.offset, bytes: self.bytes }
+    }
+
+    pub(crate) fn access_lock(&self) -> &RwLock<()> {
+        &self.block.access
     }
 
     pub(crate) fn with_uses<R>(&self, work: impl FnOnce(&mut Uses, Range<u64>) -> R) -> R {

@@ -25,8 +25,10 @@ pub fn raw_devices() -> &'static [Arc<dyn RawDevice>] {
 /// What NVIDIA's driver finds, and the one that only pretends to be it and runs PTX on the CPU.
 fn cuda() -> Vec<Arc<dyn RawDevice>> {
     let pretended = CudaDriver { library: Some(panoply_fake::library()), ..CudaDriver::default() };
-    let mut devices = pretended.probe().expect("the pretended driver is always here");
-    devices.extend(CudaDriver::default().probe().unwrap_or_else(|error| {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let mut devices = unsafe { pretended.probe() }.expect("the pretended driver is always here");
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    devices.extend(unsafe { CudaDriver::default().probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on an NVIDIA GPU: {}", error.message());
         Vec::new()
     }));
@@ -38,11 +40,13 @@ fn rocm() -> Vec<Arc<dyn RawDevice>> {
     let mut devices = Vec::new();
     if panoply_fake::Control::open().execute() {
         let pretended = HipDriver { library: Some(panoply_fake::library()), ..HipDriver::default() };
-        devices.extend(pretended.probe().expect("the pretended driver is always here"));
+        // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+        devices.extend(unsafe { pretended.probe() }.expect("the pretended driver is always here"));
     } else {
         eprintln!("SKIPPED: no HIP was executed: clang-19 is not installed; `cargo xtask install` installs it");
     }
-    devices.extend(HipDriver::default().probe().unwrap_or_else(|error| {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    devices.extend(unsafe { HipDriver::default().probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on an AMD GPU through ROCm: {}", error.message());
         Vec::new()
     }));
@@ -55,13 +59,16 @@ fn oneapi() -> Vec<Arc<dyn RawDevice>> {
         eprintln!("SKIPPED: nothing ran as SPIR-V: PANOPLY_TEST_NO_OPENCL is set");
         return Vec::new();
     }
-    let mut devices = OneApiDriver { software: true, ..OneApiDriver::default() }.probe().unwrap_or_else(|error| {
-        eprintln!("SKIPPED: nothing ran as SPIR-V: {error}");
-        Vec::new()
-    });
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    let mut devices =
+        unsafe { OneApiDriver { software: true, ..OneApiDriver::default() }.probe() }.unwrap_or_else(|error| {
+            eprintln!("SKIPPED: nothing ran as SPIR-V: {error}");
+            Vec::new()
+        });
     if panoply_fake::Control::open().executes_spirv() {
         let pretended = LevelZeroDriver { library: Some(panoply_fake::library()) };
-        devices.extend(pretended.probe().expect("the pretended driver is always here"));
+        // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+        devices.extend(unsafe { pretended.probe() }.expect("the pretended driver is always here"));
     } else {
         eprintln!("SKIPPED: nothing ran behind Level Zero: no OpenCL driver here takes SPIR-V and any address");
     }
@@ -73,14 +80,16 @@ fn vulkan() -> Vec<Arc<dyn RawDevice>> {
         eprintln!("SKIPPED: nothing ran on Vulkan: PANOPLY_TEST_NO_VULKAN is set");
         return Vec::new();
     }
-    WgpuDriver::new(Kind::Vulkan).probe().unwrap_or_else(|error| {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    unsafe { WgpuDriver::new(Kind::Vulkan).probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on Vulkan: {error}");
         Vec::new()
     })
 }
 
 fn cpu() -> Vec<Arc<dyn RawDevice>> {
-    panoply_cpu::CpuDriver::default().probe().expect("the CPU is always here")
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    unsafe { panoply_cpu::CpuDriver::default().probe() }.expect("the CPU is always here")
 }
 
 fn opencl() -> Vec<Arc<dyn RawDevice>> {
@@ -88,7 +97,8 @@ fn opencl() -> Vec<Arc<dyn RawDevice>> {
         eprintln!("SKIPPED: nothing ran on OpenCL: PANOPLY_TEST_NO_OPENCL is set");
         return Vec::new();
     }
-    panoply_driver::OpenClDriver::default().probe().unwrap_or_else(|error| {
+    // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
+    unsafe { panoply_driver::OpenClDriver::default().probe() }.unwrap_or_else(|error| {
         eprintln!("SKIPPED: nothing ran on OpenCL: {error}");
         Vec::new()
     })

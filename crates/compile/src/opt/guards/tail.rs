@@ -14,8 +14,8 @@ type Element = (MemId, ExprId);
 
 /// Moves the end of a block under `if index < len` if all it does is write that element, guarded, and it reads it too or
 /// writes it twice.
-pub(super) fn guard(kernel: &mut Kernel, block: &mut Block, fuel: &mut Fuel) {
-    let Some((start, element)) = find(kernel, block) else { return };
+pub(super) fn guard(kernel: &mut Kernel, block: &mut Block, loaded: &[bool], fuel: &mut Fuel) {
+    let Some((start, element)) = find(kernel, block, loaded) else { return };
     if !fuel.spend() {
         return;
     }
@@ -31,7 +31,7 @@ pub(super) fn guard(kernel: &mut Kernel, block: &mut Block, fuel: &mut Fuel) {
 }
 
 /// Where the end of a block begins that serves one element only, if it is worth a guard of its own.
-fn find(kernel: &Kernel, block: &Block) -> Option<(usize, Element)> {
+fn find(kernel: &Kernel, block: &Block, loaded: &[bool]) -> Option<(usize, Element)> {
     let mut element = None;
     let mut start = block.len();
     for (at, stmt) in block.iter().enumerate().rev() {
@@ -47,13 +47,14 @@ fn find(kernel: &Kernel, block: &Block) -> Option<(usize, Element)> {
         start = at;
     }
     let (mem, index) = element?;
-    let mentions = Mentions::of(kernel);
+    let mentions = Mentions::knowing(kernel, loaded);
     // The guard is computed before all of it, and must mean the same there.
     let before = |at: usize| !Effects::of_op(&block[at].op).leave(kernel, &mentions, index);
     let start = (start..block.len()).rev().find(|at| before(*at)).map_or(start, |at| at + 1);
     let end = &block[start..];
     let uses: usize = end.iter().map(|stmt| accesses(kernel, stmt, (mem, index))).sum();
-    let only = end.iter().all(|stmt| stays_inside(end, &stmt.op)) && mentions.mems(index).is_empty();
+    // An index from memory might be another one after the guard.
+    let only = end.iter().all(|stmt| stays_inside(end, &stmt.op)) && !mentions.is_loaded(index);
     (only && uses > 1).then_some((start, (mem, index)))
 }
 

@@ -23,9 +23,9 @@ const EFFORT: u32 = 32;
 const SMALL: u64 = (1 << 31) - 1;
 
 /// Splits the loops of a block that are worth it.
-pub(super) fn split_loops(kernel: &mut Kernel, block: &mut Block, fuel: &mut Fuel) {
+pub(super) fn split_loops(kernel: &mut Kernel, block: &mut Block, loaded: &[bool], fuel: &mut Fuel) {
     for stmt in block {
-        let Some(plan) = plan(kernel, &stmt.op) else { continue };
+        let Some(plan) = plan(kernel, &stmt.op, loaded) else { continue };
         if fuel.spend() {
             split(kernel, stmt, plan);
         }
@@ -44,8 +44,8 @@ struct Plan {
     accesses: Vec<(MemId, ExprId, Even)>,
 }
 
-fn plan(kernel: &mut Kernel, op: &Op) -> Option<Plan> {
-    let Op::For { counter, step, body, .. } = op else { return None };
+fn plan(kernel: &mut Kernel, op: &Op, loaded: &[bool]) -> Option<Plan> {
+    let Op::For { counter, end, step, body, .. } = op else { return None };
     let by_one = kernel.exprs.get(*step) == Expr::Index(1);
     let mut work = 0;
     let mut simple = by_one;
@@ -72,7 +72,10 @@ fn plan(kernel: &mut Kernel, op: &Op) -> Option<Plan> {
     }
     let mut effects = Effects::of_block(body);
     effects.locals.push(*counter);
-    let mentions = Mentions::of(kernel);
+    let mentions = Mentions::knowing(kernel, loaded);
+    if mentions.is_loaded(*end) {
+        return None;
+    }
     let read = kernel.expr(Expr::Local(*counter));
     let even = |kernel: &mut Kernel, index| {
         let mut decomposer = Decomposer { kernel, mentions: &mentions, effects: &effects, read, effort: EFFORT };
@@ -105,9 +108,8 @@ impl Decomposer<'_> {
         }
         let known = index.index() < self.mentions.len();
         if known && self.effects.leave(self.kernel, self.mentions, index) {
-            let is_load = |id: &ExprId| matches!(self.kernel.exprs.get(*id), Expr::Load { .. });
-            let reads = below(self.kernel, &[index]).iter().any(is_load);
-            return (!reads).then_some(Even { stride: None, base: Some(index) });
+            // What comes from memory might be another value inside the loop than in the comparison before it.
+            return (!self.mentions.is_loaded(index)).then_some(Even { stride: None, base: Some(index) });
         }
         let Expr::Alu(op @ (Alu::Add | Alu::Mul), args) = self.kernel.exprs.get(index) else { return None };
         let (left, right) = (self.decompose(args[0])?, self.decompose(args[1])?);

@@ -228,9 +228,10 @@ impl<T: Word> Body for Gather<T> {
         let (dst, index, len) = unsafe {
             (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n), *c.cast::<u64>())
         };
-        for (out, index) in dst.iter_mut().zip(index) {
+        // Indices may lie in a buffer: what is compared is what is used.
+        for (out, &index) in dst.iter_mut().zip(index) {
             // SAFETY: `a` is the address of `len` elements.
-            *out = if *index < len { unsafe { *a.cast::<T>().add(*index as usize) } } else { T::default() };
+            *out = if index < len { unsafe { *a.cast::<T>().add(index as usize) } } else { T::default() };
         }
     }
 }
