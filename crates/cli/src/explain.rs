@@ -304,7 +304,7 @@ fn explain_kernel(
         | Language::CudaC
         | Language::Msl => {
             let rendered = render(&optimised, target)?;
-            match translated(device, &rendered, group::size(target, grid))? {
+            match translated(device, &rendered, group::size(target, grid, kernel.private_bytes()))? {
                 Some(translated) => {
                     let title = format!("{name}: {}, of which wgpu makes what follows", target.language.name());
                     add(Stage::Device, title, rendered.source);

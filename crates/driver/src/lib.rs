@@ -32,6 +32,8 @@ pub mod opencl;
 mod seal;
 #[cfg(all(any(feature = "oneapi", feature = "opencl"), not(target_family = "wasm")))]
 pub mod spirv;
+#[cfg(any(feature = "oneapi", feature = "opencl", feature = "wgpu"))]
+mod spirv_words;
 #[cfg(all(any(feature = "cuda", feature = "rocm"), not(target_family = "wasm")))]
 mod stream;
 #[cfg(any(feature = "cuda", feature = "oneapi", feature = "opencl", feature = "rocm", feature = "wgpu"))]

@@ -23,6 +23,7 @@ mod memory;
 mod program;
 mod query;
 mod queue;
+mod stack;
 mod submit;
 mod ticket;
 

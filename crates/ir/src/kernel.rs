@@ -541,6 +541,15 @@ impl Kernel {
         self.mems.iter().map(bytes).sum()
     }
 
+    /// Bytes that the private arrays of a work-item need.
+    pub fn private_bytes(&self) -> u64 {
+        let bytes = |mem: &Memory| match mem.space {
+            Space::Private(len) => len as u64 * mem.dtype.bytes() as u64,
+            Space::Buffer(_) | Space::Shared(_) => 0,
+        };
+        self.mems.iter().map(bytes).sum()
+    }
+
     /// `src/lib.rs:12`, or nothing if the line is unknown.
     pub fn place(&self, at: Loc) -> Option<String> {
         let file = self.files.get(at.file as usize)?;

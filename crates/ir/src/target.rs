@@ -22,6 +22,9 @@ pub struct Target {
     pub subgroup: u32,
     /// Shared memory a group can have, in bytes.
     pub shared_bytes: u32,
+    /// Bytes that the private arrays of a whole group may take: where work-items of a group share the stack of a thread. `u64::MAX` where
+    /// each has memory of its own.
+    pub private_bytes: u64,
     /// Buffers a kernel can bind.
     pub max_bindings: u32,
     /// Largest buffer in bytes.
@@ -113,6 +116,7 @@ impl Target {
             max_group_items: 1024,
             subgroup: 1,
             shared_bytes: 64 << 10,
+            private_bytes: u64::MAX,
             max_bindings: 64,
             max_buffer_bytes: u64::MAX,
             max_binding_bytes: u64::MAX,
@@ -135,6 +139,7 @@ impl Target {
             max_group_items: 256,
             subgroup: 1,
             shared_bytes: 32 << 10,
+            private_bytes: u64::MAX,
             max_bindings: 32,
             max_buffer_bytes: 128 << 20,
             max_binding_bytes: u64::MAX,
@@ -162,6 +167,7 @@ impl Target {
             max_group_items: 1024,
             subgroup: 32,
             shared_bytes: 48 << 10,
+            private_bytes: u64::MAX,
             max_bindings: 64,
             max_buffer_bytes: 1 << 40,
             max_binding_bytes: u64::MAX,
@@ -184,6 +190,7 @@ impl Target {
             max_group_items: 1024,
             subgroup: wave,
             shared_bytes: 64 << 10,
+            private_bytes: u64::MAX,
             max_bindings: 64,
             max_buffer_bytes: 1 << 40,
             max_binding_bytes: u64::MAX,
@@ -206,6 +213,7 @@ impl Target {
             max_group_items: 256,
             subgroup: 1,
             shared_bytes: 16 << 10,
+            private_bytes: u64::MAX,
             max_bindings: 8,
             max_buffer_bytes: 256 << 20,
             max_binding_bytes: 128 << 20,

@@ -9,6 +9,7 @@ use quote::{format_ident, quote};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, GenericParam, Generics, ItemFn, Path, Token};
 
+use crate::language;
 use crate::lower::{Lower, Name, Returns};
 use crate::options::Options;
 use crate::signature::{self, Param, ParamKind};
@@ -41,6 +42,10 @@ pub fn kernel_fn(options: TokenStream, item: TokenStream) -> TokenStream {
         mistake = Some(syn::Error::new(function.sig.ident.span(), message));
     }
     let name = &function.sig.ident;
+    if mistake.is_none() && language::has_function(name) {
+        let message = format!("`{name}` is a function of the kernel language; give the function another name");
+        mistake = Some(syn::Error::new(name.span(), message));
+    }
     let returns = Returns::of(&function.sig.output);
     let mut lower = Lower::new(format!("kernel function {name}"), options.krate.clone(), returns);
     let params = signature::read(&function.sig, &mut lower.mistakes);
@@ -109,7 +114,7 @@ fn build(
     let setup = params.iter().map(|param| parameter(param, &emitter));
     let (generics, _) = plain_generics(&function.sig.generics);
     let clause = &function.sig.generics.where_clause;
-    let (probes, program) = (probes(&lower), program(function, &body.stmts, krate));
+    let (probes, program) = (probes(&lower), program(function, &body.stmts, &lower));
     let text = name.to_string();
     let about = format!("Builds the kernel `{name}`.");
     let body = mistakes(lower, mistake).unwrap_or_else(|| {
@@ -165,7 +170,7 @@ fn inline(function: &ItemFn, params: &[Param], mut lower: Lower, mistake: Option
         syn::ReturnType::Default => quote! { () },
         syn::ReturnType::Type(_, ty) => quote! { #ty },
     };
-    let (probes, program) = (probes(&lower), program(function, &body.stmts, &krate));
+    let (probes, program) = (probes(&lower), program(function, &body.stmts, &lower));
     let text = name.to_string();
     let about = format!("Inlines `{name}` into a kernel that is being built.");
     let mistakes = mistakes(lower, mistake);
@@ -198,8 +203,14 @@ fn inline(function: &ItemFn, params: &[Param], mut lower: Lower, mistake: Option
 }
 
 /// The author's program as rustc checks it. It is never called.
-fn program(function: &ItemFn, stmts: &[syn::Stmt], krate: &Path) -> TokenStream {
-    let params = &function.sig.inputs;
+///
+/// The language's functions come by a glob, which hides items of their names around the author's function without a word. Importing such a
+/// name is an error then, so each function that is called is imported once more.
+fn program(function: &ItemFn, stmts: &[syn::Stmt], lower: &Lower) -> TokenStream {
+    let (params, krate, called) = (&function.sig.inputs, &lower.krate, lower.called.values());
+    let module = lower.module.as_ref().map(|kernel| {
+        quote! { #[allow(unused_imports)] const _: () = { use #krate::*; use #kernel as _; }; }
+    });
     let output = match &function.sig.output {
         syn::ReturnType::Default => quote! { -> () },
         output => quote! { #output },
@@ -208,6 +219,8 @@ fn program(function: &ItemFn, stmts: &[syn::Stmt], krate: &Path) -> TokenStream 
         let _ = |#params| #output {
             #[allow(unused_imports)]
             use #krate::kernel::language::*;
+            #module
+            #(#[allow(unused_imports)] use #called as _;)*
             #(#stmts)*
         };
     }
@@ -244,14 +257,20 @@ fn launch(function: &ItemFn, options: &Options, params: &[Param]) -> TokenStream
     let (krate, attrs, vis, name) = (&options.krate, &function.attrs, &function.vis, &function.sig.ident);
     let takes = params.iter().map(|Param { name, kind, .. }| match kind {
         ParamKind::Scalar(ty) => quote! { #name: #ty },
-        ParamKind::Slice { element, mutable: false } => quote! { #name: &'launch #krate::Buffer<#element> },
-        ParamKind::Slice { element, mutable: true } => quote! { #name: &'launch mut #krate::Buffer<#element> },
+        ParamKind::Slice { element, mutable } => {
+            match mutable {
+                false => quote! { #name: &'launch (impl #krate::kernel::argument::AsBuffer<#element> + ?Sized) },
+                true => quote! { #name: &'launch mut (impl #krate::kernel::argument::AsBufferMut<#element> + ?Sized) },
+            }
+        }
         ParamKind::Mistake(ty) => quote! { #name: #ty },
     });
     let passes = params.iter().filter_map(|Param { name, kind, .. }| match kind {
         ParamKind::Scalar(_) => Some(quote! { #krate::kernel::argument::scalar(#name) }),
-        ParamKind::Slice { mutable: false, .. } => Some(quote! { #krate::kernel::argument::read(#name) }),
-        ParamKind::Slice { mutable: true, .. } => Some(quote! { #krate::kernel::argument::write(#name) }),
+        ParamKind::Slice { element, mutable } => {
+            let way = format_ident!("{}", if *mutable { "write" } else { "read" });
+            Some(quote! { #krate::kernel::argument::#way::<#element>(#name) })
+        }
         ParamKind::Mistake(_) => None,
     });
     let (plain, arguments) = plain_generics(&function.sig.generics);

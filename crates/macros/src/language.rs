@@ -3,7 +3,7 @@
 //! Each function and method here is a method of the emitter with the same name, and a real Rust function of the facade's
 //! `kernel` module or of the type itself, by which rustc checks the call.
 
-use syn::Path;
+use syn::{Ident, Path};
 
 /// How a function of the language is called.
 #[derive(Clone, Copy, PartialEq)]
@@ -154,6 +154,11 @@ pub fn function(path: &Path) -> Option<Function> {
         return None;
     }
     FUNCTIONS.iter().find(|(name, _)| last.ident == name).map(|(_, function)| *function)
+}
+
+/// Whether the language has a function of this name.
+pub fn has_function(name: &Ident) -> bool {
+    FUNCTIONS.iter().any(|(known, _)| name == known)
 }
 
 /// Whether a call does nothing but give a value.

@@ -9,6 +9,7 @@
 
 mod assign;
 mod call;
+mod chain;
 mod condition;
 mod control;
 mod function;
@@ -18,7 +19,7 @@ mod probe;
 mod statement;
 mod value;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -118,16 +119,25 @@ pub struct Lower {
     pub emitter: Ident,
     /// Every probe that was planted.
     pub probes: Vec<Ident>,
+    /// The functions of the language that are called by their bare name.
+    pub called: BTreeMap<String, Ident>,
+    /// `kernel` of `kernel::maximum`, where one is called so.
+    pub module: Option<Ident>,
     /// The first use of what only a group can do, and its name.
     pub needs_group: Option<(Span, String)>,
     scopes: Vec<HashMap<String, Name>>,
     returns: Returns,
     loops: usize,
+    /// Whether the body is a loop of one turn, which `return` leaves.
+    leaves_loop: bool,
     /// Expressions around this one that are computed although their value may not be wanted.
     unwanted: usize,
 }
 
 impl Lower {
+    /// Scopes around the statements of a body: its parameters' and its own.
+    const BODY_SCOPES: usize = 2;
+
     /// A walk over the body of the function that messages call `owner`.
     pub fn new(owner: String, krate: Path, returns: Returns) -> Lower {
         Lower {
@@ -135,10 +145,13 @@ impl Lower {
             krate,
             emitter: ours("emitter"),
             probes: Vec::new(),
+            called: BTreeMap::new(),
+            module: None,
             needs_group: None,
             scopes: vec![HashMap::new()],
             returns,
             loops: 0,
+            leaves_loop: false,
             unwanted: 0,
         }
     }

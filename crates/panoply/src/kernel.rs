@@ -29,7 +29,7 @@
 //! # The language
 //!
 //! **Parameters** are numbers and bools, `&[T]` (read) and `&mut [T]` (read and written; no other argument may share its
-//! memory). Generic over `T: Float`, [`Int`], [`Number`] or any [`Element`](crate::Element), and over `const N: usize`;
+//! memory). A launch passes `&x` and `&mut y` of buffers or of their slices, `&mut y.slice_mut(1..3)?`. Generic over `T: Float`, [`Int`], [`Number`] or any [`Element`](crate::Element), and over `const N: usize`;
 //! each choice is a kernel of its own: `transpose::build::<f32, 32>()`.
 //!
 //! **Values** are `bool`, `i8` … `i64`, `u8` … `u64`, `usize`, `f16`, `bf16`, `f32` and `f64`. Operators, `as` and the
@@ -43,7 +43,8 @@
 //! `continue`, `return`, `const` and `use`. `if … else …` and blocks have values; `let (a, b) = …` takes tuples apart.
 //!
 //! **Functions** marked [`#[kernel_fn]`](macro@crate::kernel_fn) are inlined. They remain ordinary functions; the
-//! functions of the language, such as [`global_index`], behave on the host as in a launch of one work-item.
+//! functions of the language, such as [`global_index`], behave on the host as in a launch of one work-item. A function of another crate
+//! or trait that has the name of one of the language's, or of a method of Rust's numbers, is a compile error and never taken for it.
 //!
 //! | what | functions |
 //! |---|---|

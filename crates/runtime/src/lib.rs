@@ -38,7 +38,7 @@ pub use device::{Device, DeviceOptions};
 pub use launch::record::Recorded;
 pub use launch::work::{Epilogue, Work};
 pub use launch::{Grid, Launch, LaunchArg, StorageView};
-pub use memory::buffer::{Buffer, View, ViewMut};
+pub use memory::buffer::{AsBuffer, AsBufferMut, Buffer, View, ViewMut};
 pub use memory::stats::{Estimate, Holder, Stats};
 pub use memory::storage::Storage;
 pub use panoply_device::conformance::Verdict;

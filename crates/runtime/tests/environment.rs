@@ -24,6 +24,10 @@ fn the_other_process() {
     if std::env::var_os("PANOPLY_TEST_CHILD").is_none() {
         return;
     }
+    match Device::auto() {
+        Ok(device) => println!("\nauto {device}"),
+        Err(error) => println!("\nauto error: {error}"),
+    }
     match panoply_runtime::select(None) {
         Ok(selection) if std::env::var_os("PANOPLY_TEST_CHILD").is_some_and(|job| job == "fill") => {
             fill(&selection.device)
@@ -88,6 +92,13 @@ fn the_environment_chooses_where_the_program_does_not() {
     );
     says(&[("PANOPLY_DEVICE", "auto")], "by Auto");
     says(&[], "by Auto");
+}
+
+#[test]
+fn auto_takes_what_the_environment_names() {
+    says(&[("PANOPLY_DEVICE", "cpu:checked")], "auto cpu:checked\n");
+    says(&[("PANOPLY_DEVICE", "nonsense")], "auto error: nonsense: no such kind of device");
+    says(&[("PANOPLY_DEVICE", "cpu:3")], "auto error: cpu:3: no such device");
 }
 
 #[test]

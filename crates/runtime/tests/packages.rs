@@ -4,7 +4,7 @@ mod present;
 
 use std::sync::Arc;
 
-use panoply_device::{Form, Language};
+use panoply_device::{Form, Format, Language};
 use panoply_runtime::{
     Buffer, Device, DeviceOptions, Error, ErrorKind, Grid, HostCall, Kind, Launch, Package, Result, Work,
 };
@@ -371,6 +371,81 @@ fn damaged_and_foreign_code_is_passed_over() {
             Kind::Vulkan => assert!(notes.contains("square as SPIR-V is cut off or damaged: 200 bytes"), "{error}"),
             Kind::OneApi => assert!(notes.contains("the driver's compiler refused square"), "{error}"),
             _ => {}
+        }
+    }
+}
+
+/// A driver that looks for the end of an empty text read on until the process crashed.
+#[test]
+fn texts_that_no_compiler_takes_are_refused() {
+    for device in present::devices() {
+        for (source, what) in [("", "is empty"), (" \n", "is empty"), ("kernel void f(\0) {}", "holds a zero byte")] {
+            let f = || Package::new("f", [1, 1, 1]).output::<f32>("y");
+            for package in [f().opencl_c(source), f().wgsl(source), f().cuda_c(source), f().hip(source), f().ptx(source), f().msl(source)] {
+                let error = refused(&device, &package);
+                assert!(error.is_mistake() && error.message().contains(what), "{device}: {error}");
+            }
+        }
+        for name in ["", "f\0"] {
+            let error = refused(&device, &everywhere(Package::new(name, [1, 1, 1])));
+            assert!(error.is_mistake() && error.message().contains("a kernel cannot be called"), "{device}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_text_without_a_kernel_says_so() {
+    for device in devices(Kind::OpenCl) {
+        let error = refused(&device, &square().opencl_c("// nothing"));
+        let text = error.to_string();
+        assert!(error.is_build() && text.contains("the program has no kernel square; it has: none"), "{text:?}");
+        assert!(!text.contains('\0'), "{text:?}");
+    }
+}
+
+#[test]
+fn a_group_that_the_source_fixes_otherwise_is_named() {
+    for device in devices(Kind::OpenCl).into_iter().filter(|device| !device.info().name.contains("Oclgrind")) {
+        for items in [32, 128] {
+            let source = format!(
+                "kernel __attribute__((reqd_work_group_size({items}, 1, 1))) void square(uint n, global const float *x, global float *y) {{}}"
+            );
+            let package = square().opencl_c(&source);
+            let (x, mut y) = (device.full(64, 1.0f32).unwrap(), device.full(64, 1.0f32).unwrap());
+            let error = run(launch(&package, 64, &x, &mut y), 64).expect_err("the groups differ");
+            let wanted = format!("square has groups of {items}×1×1 in its source and 64×1×1 in the launch; make them agree");
+            assert!(error.to_string().contains(&wanted), "{device}: {error}");
+        }
+    }
+}
+
+/// A number where the kernel takes a buffer would be an address to the driver.
+#[test]
+fn arguments_of_another_kind_are_refused() {
+    for device in devices(Kind::OpenCl) {
+        let taken = |source: &str| Package::new("f", [1, 1, 1]).number::<u64>("n").output::<f32>("y").opencl_c(source);
+        let fits = taken("kernel void f(ulong n, global float *y) { y[0] = n; }");
+        device.prepare_package(&fits).unwrap_or_else(|error| panic!("{device}: {error}"));
+        for (source, what) in [
+            ("kernel void f(global float *n, global float *y) { y[0] = n[0]; }", "argument 1 of f is a buffer, its signature gives a number"),
+            ("kernel void f(ulong n, ulong y) {}", "argument 2 of f is a number, its signature gives a buffer"),
+            ("kernel void f(ulong n, local float *y) {}", "argument 2 of f is memory of the group, its signature gives a buffer"),
+        ] {
+            let error = refused(&device, &taken(source));
+            assert!(error.is_build() && error.to_string().contains(what), "{device}: {error}");
+        }
+    }
+}
+
+/// What reads a module behind its end would crash.
+#[test]
+fn cut_spir_v_is_refused_on_every_device() {
+    let spir_v = Form::Image(Format::SpirV);
+    let taking = present::raw_devices().iter().filter(|raw| raw.takes().contains(&spir_v));
+    for device in taking.map(|raw| Device::new(raw.clone(), DeviceOptions::default())) {
+        for length in [0, 3, 4, 19, 20, 22, SPIR_V.len() / 2, SPIR_V.len() - 1] {
+            let error = refused(&device, &square().spir_v(&SPIR_V[..length]));
+            assert!(error.notes().join(" ").contains("cut off or damaged"), "{device}, {length} bytes: {error}");
         }
     }
 }

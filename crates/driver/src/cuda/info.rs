@@ -74,6 +74,7 @@ fn target(place: &Place, info: &DeviceInfo) -> Target {
         shared_bytes: query.number(SHARED_BYTES),
         max_bindings: MAX_BINDINGS,
         max_buffer_bytes: query.memory(),
+        private_bytes: u64::MAX,
         max_binding_bytes: u64::MAX,
         f16: capability >= 53,
         bf16: capability >= 80,

@@ -162,6 +162,7 @@ fn target(
         shared_bytes: compute.shared_bytes,
         max_bindings: bindings.clamp(8, 256),
         max_buffer_bytes: properties.largest,
+        private_bytes: u64::MAX,
         max_binding_bytes: u64::MAX,
         f16: arithmetic.flags & F16 != 0,
         bf16: false,

@@ -12,6 +12,7 @@ use super::errors::{CODES, REFUSED};
 use crate::library::{Handle, check};
 use crate::seal;
 use crate::spirv::assemble;
+use crate::spirv_words::words;
 
 /// Forms of a module: Khronos' and the driver's own.
 const SPIRV: u32 = 0;
@@ -47,6 +48,12 @@ impl Program {
                 binary.and_then(|binary| load(binary).ok()).map_or_else(|| text(given), Ok)
             }
             Given::Image(image) if image.format == Format::SpirV => {
+                if words(&image.bytes).is_none() {
+                    let (label, entry, bytes) = (&context.label, &image.entry, image.bytes.len());
+                    let message =
+                        format!("{label}: {entry} as SPIR-V is cut off or damaged: {bytes} bytes; build it again");
+                    return Err(Error::new(ErrorKind::Build, message));
+                }
                 Program::load(context, SPIRV, &image.bytes, &image.entry, &image.signature)
             }
             Given::Text(_) | Given::Binary { .. } | Given::Image(_) | Given::Ir(_) | Given::Host(_) => {

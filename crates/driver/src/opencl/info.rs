@@ -7,6 +7,7 @@ use panoply_device::{DeviceInfo, Kind, Language, MemoryInfo, Style, Target};
 
 use super::discovery::{Place, version};
 use super::query::{Query, text};
+use super::stack;
 
 /// What only this driver needs to know.
 #[derive(Clone, Debug)]
@@ -131,6 +132,7 @@ pub fn target(place: &Place, info: &DeviceInfo, limits: &Limits, spirv: bool) ->
             false => 1,
         },
         shared_bytes: query.small(CL_DEVICE_LOCAL_MEM_SIZE),
+        private_bytes: private_bytes(query),
         max_bindings: bindings(query.number(CL_DEVICE_MAX_PARAMETER_SIZE)),
         max_buffer_bytes: query.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
         max_binding_bytes: u64::MAX,
@@ -171,6 +173,17 @@ fn subgroup(query: Query) -> u32 {
     let sizes = query.sizes(CL_DEVICE_SUB_GROUP_SIZES_INTEL);
     let known = sizes.into_iter().filter(|size| size.is_power_of_two() && *size <= 16);
     known.max().and_then(|size| u32::try_from(size).ok()).unwrap_or(1)
+}
+
+/// What private arrays of a group may take. Drivers for CPUs keep them on the stack of the thread that runs the group, half of which is left
+/// for all else; PoCL's basic device runs groups in the thread that submits them, and Rust's threads have 2 MiB.
+fn private_bytes(query: Query) -> u64 {
+    const CALLER: u64 = 2 << 20;
+    match (is_cpu(query), query.text(CL_DEVICE_NAME).starts_with("basic")) {
+        (true, true) => stack::bytes().min(CALLER) / 2,
+        (true, false) => stack::bytes() / 2,
+        (false, _) => u64::MAX,
+    }
 }
 
 /// Buffers whose pointer, offset and length fit beside three sizes and sixteen scalars.

@@ -6,14 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use cl3::error_codes::CL_INVALID_VALUE;
 use cl3::info_type::InfoType;
-use cl3::kernel::{CL_KERNEL_NUM_ARGS, create_kernel, get_kernel_info};
+use cl3::kernel::{
+    CL_KERNEL_ARG_ADDRESS_CONSTANT, CL_KERNEL_ARG_ADDRESS_GLOBAL, CL_KERNEL_ARG_ADDRESS_LOCAL,
+    CL_KERNEL_ARG_ADDRESS_PRIVATE, CL_KERNEL_ARG_ADDRESS_QUALIFIER, CL_KERNEL_NUM_ARGS, create_kernel,
+    get_kernel_arg_info, get_kernel_info,
+};
 use cl3::program::{
     CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_KERNEL_NAMES, build_program, create_program_with_binary,
     create_program_with_il, create_program_with_source, get_program_build_data, get_program_data, get_program_info,
 };
 use cl3::types::{cl_device_id, cl_program};
 use panoply_device::{
-    Error, ErrorKind, Form, Format, Image, Language, Program as Given, Result, Signature, SourceText,
+    Error, ErrorKind, Form, Format, Image, Language, ParamType, Program as Given, Result, Signature, SourceText,
 };
 
 use super::errors::When;
@@ -23,6 +27,7 @@ use super::kernel::{Kernel, argument_count};
 use super::query::text;
 use crate::seal;
 use crate::spirv::assemble;
+use crate::spirv_words::words;
 
 /// A built program and its one entry point.
 pub struct Program {
@@ -72,6 +77,9 @@ impl Builder<'_> {
             Given::Text(text) => self.compile_text(text),
             Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
             Given::Image(image) if self.takes.contains(&Form::Image(image.format)) => {
+                if words(&image.bytes).is_none() {
+                    return Err(self.damaged(image));
+                }
                 match create_program_with_il(self.context.raw(), &image.bytes) {
                     Err(CL_INVALID_VALUE) => Err(self.damaged(image)),
                     created => self.finish(created, Language::SpirV, &image.entry, &image.signature),
@@ -92,6 +100,8 @@ impl Builder<'_> {
         let (label, context) = (&self.shared().label, self.context.raw());
         let created = match text.language {
             Language::SpirV => create_program_with_il(context, &assemble(label, text)?),
+            // The length 0 means that a text ends in a zero byte, which this one does not have.
+            _ if text.source.is_empty() => create_program_with_source(context, &[" "]),
             _ => create_program_with_source(context, &[&text.source]),
         };
         self.finish(created, text.language, &text.entry, &text.signature)
@@ -157,8 +167,9 @@ impl Builder<'_> {
         let wrong = |what: String| Error::new(ErrorKind::Build, format!("{label}: {what}"));
         let name = CString::new(entry).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
         let kernel = create_kernel(handle.raw(), &name).map_err(|_| {
-            let names = get_program_data(handle.raw(), CL_PROGRAM_KERNEL_NAMES).unwrap_or_default();
-            wrong(format!("the program has no kernel {entry}; it has: {}", text(&names).replace(';', ", ")))
+            let names = text(&get_program_data(handle.raw(), CL_PROGRAM_KERNEL_NAMES).unwrap_or_default());
+            let names = if names.is_empty() { "none".to_string() } else { names.replace(';', ", ") };
+            wrong(format!("the program has no kernel {entry}; it has: {names}"))
         })?;
         // SAFETY: the kernel was just created for us.
         let kernel = unsafe { KernelHandle::own(kernel, self.shared()) };
@@ -167,8 +178,34 @@ impl Builder<'_> {
             Ok(InfoType::Uint(takes)) if takes as usize != given => Err(wrong(format!(
                 "kernel {entry} takes {takes} arguments, its signature gives {given}; make them agree"
             ))),
-            _ => Ok(kernel),
+            _ => self.check_arguments(kernel, entry, signature),
         }
+    }
+
+    /// A number taken for a buffer would be looked up by the driver as one. Few drivers keep what arguments are unless they are asked to.
+    fn check_arguments(&self, kernel: KernelHandle, entry: &str, signature: &Signature) -> Result<KernelHandle> {
+        if signature.hidden {
+            return Ok(kernel);
+        }
+        for (position, param) in signature.params.iter().enumerate() {
+            let asked = get_kernel_arg_info(kernel.raw(), position as u32, CL_KERNEL_ARG_ADDRESS_QUALIFIER);
+            let Ok(InfoType::Uint(space)) = asked else { continue };
+            let is_buffer = matches!(param, ParamType::Buffer(_));
+            let (takes, fits) = match space {
+                CL_KERNEL_ARG_ADDRESS_GLOBAL | CL_KERNEL_ARG_ADDRESS_CONSTANT => ("a buffer", is_buffer),
+                CL_KERNEL_ARG_ADDRESS_LOCAL => ("memory of the group", false),
+                CL_KERNEL_ARG_ADDRESS_PRIVATE => ("a number", !is_buffer),
+                _ => continue,
+            };
+            if !fits {
+                let (label, gives) = (&self.shared().label, if is_buffer { "a buffer" } else { "a number" });
+                let number = position + 1;
+                let message =
+                    format!("{label}: argument {number} of {entry} is {takes}, its signature gives {gives}; make them agree");
+                return Err(Error::new(ErrorKind::Build, message));
+            }
+        }
+        Ok(kernel)
     }
 
     fn shared(&self) -> &Arc<Shared> {

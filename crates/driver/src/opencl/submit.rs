@@ -7,7 +7,9 @@ use cl3::command_queue::{
     enqueue_copy_buffer, enqueue_fill_buffer, enqueue_marker_with_wait_list, enqueue_nd_range_kernel,
     enqueue_read_buffer,
 };
-use cl3::kernel::{CL_KERNEL_WORK_GROUP_SIZE, get_kernel_work_group_info};
+use cl3::error_codes::CL_INVALID_WORK_GROUP_SIZE;
+use cl3::info_type::InfoType;
+use cl3::kernel::{CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_WORK_GROUP_SIZE, get_kernel_work_group_info};
 use cl3::types::{CL_NON_BLOCKING, cl_device_id, cl_event};
 use panoply_device::{Dispatch, Error, ErrorKind, Region, Result, Step, Ticket};
 
@@ -135,10 +137,21 @@ impl Encoder<'_> {
     #[cold]
     fn not_launched(&self, program: &Program, kernel: cl3::types::cl_kernel, dispatch: &Dispatch, code: i32) -> Error {
         let (entry, group) = (&program.entry, dispatch.group);
+        let fixed = get_kernel_work_group_info(kernel, self.device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
+        if let (CL_INVALID_WORK_GROUP_SIZE, Ok(InfoType::VecSize(fixed))) = (code, fixed)
+            && let [fx, fy, fz] = fixed[..]
+            && fx != 0
+            && [fx, fy, fz] != group.map(|size| size as usize)
+        {
+            let (label, [x, y, z]) = (&self.shared().label, group);
+            return Error::mistake(format!(
+                "{label}: {entry} has groups of {fx}×{fy}×{fz} in its source and {x}×{y}×{z} in the launch; make them agree"
+            ));
+        }
         let doing = format!("launching {entry} over {:?} in groups of {group:?}", dispatch.grid);
         let error = self.shared().failed(doing, code, When::Asking);
         match get_kernel_work_group_info(kernel, self.device, CL_KERNEL_WORK_GROUP_SIZE) {
-            Ok(cl3::info_type::InfoType::Size(most)) if error.kind() != ErrorKind::DeviceLost => {
+            Ok(InfoType::Size(most)) if error.kind() != ErrorKind::DeviceLost => {
                 error.note(format!("groups of {entry} have at most {most} work-items on this device"))
             }
             _ => error,

@@ -10,6 +10,7 @@ use panoply_device::{Error, ErrorKind, Format, Image, ParamType, Result, Signatu
 use wgpu::{PassthroughShaderEntryPoint, ShaderModuleDescriptorPassthrough};
 
 use super::spirv::Understood;
+use crate::spirv_words::words;
 
 /// Code that is passed on as it is.
 pub enum Foreign {
@@ -58,27 +59,11 @@ impl Foreign {
     }
 }
 
-/// The first word of every module.
-const MAGIC: u32 = 0x0723_0203;
 const HEADER: usize = 5;
 const OP_ENTRY_POINT: u32 = 15;
 const OP_EXECUTION_MODE: u32 = 16;
-const OP_FUNCTION_END: u32 = 56;
 const GL_COMPUTE: u32 = 5;
 const LOCAL_SIZE: u32 = 17;
-
-/// A module's words, if its last instruction ends where it does and is the end of a function: a driver would not look.
-fn words(bytes: &[u8]) -> Option<Vec<u32>> {
-    let chunks = bytes.chunks_exact(4);
-    let words: Vec<u32> = chunks.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect();
-    let (mut at, mut last) = (HEADER, 0);
-    while at < words.len() {
-        last = words[at] & 0xFFFF;
-        at += (words[at] >> 16).max(1) as usize;
-    }
-    let ends = at == words.len() && last == OP_FUNCTION_END;
-    (bytes.len().is_multiple_of(4) && words.first() == Some(&MAGIC) && ends).then_some(words)
-}
 
 /// The group of an entry point, or what is wrong.
 fn entry_point(words: &[u32], entry: &str) -> std::result::Result<Group, String> {

@@ -116,6 +116,7 @@ pub fn target(place: &Place, info: &DeviceInfo) -> Target {
         shared_bytes: limits.max_compute_workgroup_storage_size,
         max_bindings: bindings(&limits),
         max_buffer_bytes: limits.max_buffer_size.min(REACHED) & !3,
+        private_bytes: u64::MAX,
         max_binding_bytes: limits.max_storage_buffer_binding_size & !3,
         f16: features.contains(Features::SHADER_F16),
         bf16: false,

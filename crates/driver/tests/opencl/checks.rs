@@ -252,6 +252,10 @@ fn refused_program(device: &Arc<OpenClDevice>) {
     short.signature.params.pop();
     let error = device.compile(&Program::Text(short)).unwrap_err();
     assert!(error.is_build() && error.message().contains("takes 10 arguments, its signature gives 7"), "{error}");
+    // The length 0 means that a text ends in a zero byte, for which a driver would look.
+    let empty = SourceText { source: String::new(), ..saxpy_text(64) };
+    let error = device.compile(&Program::Text(empty)).unwrap_err();
+    assert!(error.is_build() && error.message().contains("no kernel saxpy; it has: none"), "{error}");
     saxpy(device);
 }
 

@@ -1,9 +1,9 @@
 //! Calls: functions of the language, functions of a type, methods, and kernel functions, which are inlined.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments, Type};
+use syn::{Expr, ExprCall, ExprMethodCall, Ident, Path, PathArguments, Type};
 
 use super::probe::around;
 use super::{Lower, Name};
@@ -14,12 +14,14 @@ use crate::language::{self, Function};
 enum Callee {
     /// A function of the language.
     Language(Function),
-    /// `f32::max(a, b)`: a method of numbers, and its name.
-    Method(String),
+    /// `f32::max(a, b)`: the type, and the name of its method.
+    Method(Type, Ident),
     /// `f32::from(x)`.
     From(Type),
-    /// `f32::from_bits(x)`.
-    FromBits(Type),
+    /// `f16::from_f32(x)`, with its name.
+    FromFloat(Type, Ident),
+    /// `f32::from_bits(x)`, with its name.
+    FromBits(Type, Ident),
     /// A kernel function.
     Inlined,
     /// Something else; it was reported.
@@ -43,17 +45,23 @@ impl Lower {
                 let Expr::Call(call) = expr else { return self.nothing() };
                 let mut args: Vec<&mut Expr> = call.args.iter_mut().collect();
                 match callee {
-                    Callee::Method(name) => {
-                        let (args, name) = (self.operands(&mut args), format_ident!("{name}"));
-                        quote! { #emitter.#name(#(#args),*) }
+                    Callee::Method(ty, name) => {
+                        let (args, checked) = (self.operands(&mut args), self.built_in_of(&ty, &name));
+                        quote! { #checked.#name(#(#args),*) }
                     }
                     Callee::From(ty) => {
-                        let args = self.operands(&mut args);
-                        quote! { #emitter.cast::<#ty>(#(#args),*) }
+                        let values = self.operands(&mut args);
+                        let probe = self.probe();
+                        args.into_iter().for_each(|arg| *arg = around(&probe, arg.clone()));
+                        quote! { #probe.converted::<#ty>(&#emitter, #(#values),*) }
                     }
-                    Callee::FromBits(ty) => {
-                        let args = self.operands(&mut args);
-                        quote! { #emitter.from_bits::<#ty>(#(#args),*) }
+                    Callee::FromFloat(ty, name) => {
+                        let (args, checked) = (self.operands(&mut args), self.built_in_of(&ty, &name));
+                        quote! { #checked.cast::<#ty>(#(#args),*) }
+                    }
+                    Callee::FromBits(ty, name) => {
+                        let (args, checked) = (self.operands(&mut args), self.built_in_of(&ty, &name));
+                        quote! { #checked.from_bits::<#ty>(#(#args),*) }
                     }
                     Callee::Language(_) | Callee::Inlined | Callee::Mistake => self.nothing(),
                 }
@@ -106,11 +114,15 @@ impl Lower {
                 _ => {}
             }
         } else if language::is_method(&name, call.args.len()) {
-            let method = format_ident!("{name}");
             let mut operands: Vec<&mut Expr> = vec![&mut *call.receiver];
             operands.extend(call.args.iter_mut());
             let operands = self.operands(&mut operands);
-            return quote! { #emitter.#method(#(#operands),*) };
+            let (probe, span) = (self.probe(), of_ours_at(call.method.span()));
+            let receiver = around(&probe, (*call.receiver).clone());
+            *call.receiver = syn::parse_quote_spanned! { call.receiver.span()=> (#receiver) };
+            let [probe, emitter, method] = [&probe, &emitter, &call.method].map(|name| Ident::new(&name.to_string(), span));
+            let name = self.method_name(&method);
+            return quote_spanned! { span=> #probe.built_in(&#emitter, #name).#method(#(#operands),*) };
         }
         let (what, instead) = hints::method(&name);
         self.mistakes.outside_of(&call.method, &what, instead);
@@ -123,17 +135,28 @@ impl Lower {
             self.mistakes.outside_of(func, "calling a value", "call a function by its name");
             return Callee::Mistake;
         };
+        if path.qself.is_some() {
+            self.mistakes.outside_of(path, "a path in `<…>`", "write `f32::max(a, b)` or `a.max(b)`");
+            return Callee::Mistake;
+        }
         let path = &path.path;
         if let Some(function) = language::function(path) {
+            self.note(path);
             return Callee::Language(function);
         }
-        let name = path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-        if language::is_of_a_type(path) {
+        let Some(last) = path.segments.last().map(|last| last.ident.clone()) else { return Callee::Mistake };
+        let name = last.to_string();
+        if is_of_a_trait(path) {
+            let what = quote!(#path).to_string().replace(' ', "");
+            self.mistakes.outside_of(path, &format!("`{what}`"), "write it as a method, `a.max(b)`");
+            return Callee::Mistake;
+        } else if language::is_of_a_type(path) {
             let ty = type_of(path);
             match (name.as_str(), args.len()) {
-                ("from" | "from_f32" | "from_f64", 1) => return Callee::From(ty),
-                ("from_bits", 1) => return Callee::FromBits(ty),
-                (_, count) if count > 0 && language::is_method(&name, count - 1) => return Callee::Method(name),
+                ("from", 1) => return Callee::From(ty),
+                ("from_f32" | "from_f64", 1) => return Callee::FromFloat(ty, last),
+                ("from_bits", 1) => return Callee::FromBits(ty, last),
+                (_, count) if count > 0 && language::is_method(&name, count - 1) => return Callee::Method(ty, last),
                 _ => {}
             }
         } else if !is_foreign(path) && name.starts_with(|first: char| !first.is_uppercase()) {
@@ -192,7 +215,7 @@ impl Lower {
     }
 
     /// `atomic_add(&mut x[i], value)`.
-    fn atomic(&mut self, call: &mut ExprCall, name: &syn::Ident) -> TokenStream {
+    fn atomic(&mut self, call: &mut ExprCall, name: &Ident) -> TokenStream {
         let emitter = self.emitter.clone();
         let mut args = call.args.iter_mut();
         let place = args.next();
@@ -220,7 +243,7 @@ impl Lower {
         let Expr::Call(call) = &mut *expr else { return self.nothing() };
         let Expr::Path(path) = &*call.func else { return self.nothing() };
         let inline = inline_path(&path.path);
-        let memories: Vec<Option<(syn::Ident, bool)>> = call.args.iter().map(|arg| self.memory_argument(arg)).collect();
+        let memories: Vec<Option<(Ident, bool)>> = call.args.iter().map(|arg| self.memory_argument(arg)).collect();
         let values = call.args.iter_mut().zip(&memories).filter(|(_, memory)| memory.is_none()).map(|(arg, _)| arg);
         let mut values = self.operands(&mut values.collect::<Vec<_>>()).into_iter();
         let mut passed = Vec::new();
@@ -246,7 +269,7 @@ impl Lower {
     }
 
     /// Whether an argument is a memory, and whether it is passed as `&mut`.
-    fn memory_argument(&self, arg: &Expr) -> Option<(syn::Ident, bool)> {
+    fn memory_argument(&self, arg: &Expr) -> Option<(Ident, bool)> {
         match arg {
             Expr::Reference(reference) => Some((self.memory(&reference.expr)?, reference.mutability.is_some())),
             _ => {
@@ -254,6 +277,46 @@ impl Lower {
                 let mutable = self.lookup(&memory) == Some(Name::Slice(true));
                 Some((memory, mutable))
             }
+        }
+    }
+
+    /// The emitter, once rustc agreed that the type's function of this name is the one of the kernel language.
+    fn built_in_of(&self, ty: &Type, name: &Ident) -> TokenStream {
+        let (emitter, method) = (&self.emitter, self.method_name(name));
+        quote_spanned! { name.span()=> #emitter.built_in_of::<#ty, _>(#method) }
+    }
+
+    /// The name of a method as a value, at the place where the author wrote it.
+    fn method_name(&self, name: &Ident) -> TokenStream {
+        let (krate, span) = (&self.krate, name.span());
+        let located = quote!(#krate).into_iter().map(|mut token| {
+            token.set_span(span);
+            token
+        });
+        let krate: TokenStream = located.collect();
+        quote_spanned! { span=> #krate::kernel::emit::method::#name }
+    }
+
+    /// Notes that a function of the language is called, whose name must not mean another one where the kernel stands.
+    pub(super) fn note(&mut self, path: &Path) {
+        let Some(last) = path.segments.last() else { return };
+        let name = last.ident.clone();
+        if path.segments.len() == 1 && path.leading_colon.is_none() {
+            self.called.entry(name.to_string()).or_insert(name);
+            return;
+        }
+        let mut module = path.clone();
+        module.segments.pop();
+        module.segments.pop_punct();
+        if let Some(bare) = module.get_ident() {
+            self.module = Some(bare.clone());
+            return;
+        }
+        let krate = &self.krate;
+        let [written, known] = [quote!(#module), quote!(#krate::kernel)].map(|path| path.to_string());
+        if written.trim_start_matches(":: ") != known.trim_start_matches(":: ") {
+            let instead = format!("write `{name}` alone, or `kernel::{name}`");
+            self.mistakes.outside_of(path, "another module called `kernel`", &instead);
         }
     }
 
@@ -275,12 +338,23 @@ impl Lower {
     }
 }
 
+/// The span of building code that belongs to a place of the author's. One expression has one, or rustc could not say where it is.
+fn of_ours_at(place: Span) -> Span {
+    Span::mixed_site().located_at(place)
+}
+
 /// `f32` of `f32::max`.
 fn type_of(path: &Path) -> Type {
     let mut ty = path.clone();
     ty.segments.pop();
     ty.segments.pop_punct();
     syn::parse_quote! { #ty }
+}
+
+/// Whether the path is a function of a trait that has methods of numbers, `Ord::max`.
+fn is_of_a_trait(path: &Path) -> bool {
+    const TRAITS: [&str; 6] = ["Float", "From", "Int", "Number", "Ord", "PartialOrd"];
+    path.segments.iter().rev().nth(1).is_some_and(|ty| TRAITS.iter().any(|name| ty.ident == name))
 }
 
 /// Whether a path leads into the standard library, where nothing is a kernel function.

@@ -61,28 +61,7 @@ impl Lower {
         }
     }
 
-    fn give_branch(&mut self, branch: &mut ExprIf, results: &Ident, count: usize) -> TokenStream {
-        let condition = self.condition(&mut branch.cond);
-        let then = self.scoped(|lower| lower.give_block(&mut branch.then_branch, results, count));
-        let otherwise = match &mut branch.else_branch {
-            Some((_, other)) => {
-                let line = self.line(other);
-                let given = self.give(other, results, count);
-                quote! { #line #given }
-            }
-            None => TokenStream::new(),
-        };
-        let emitter = &self.emitter;
-        quote! {
-            #emitter.begin_if(#condition);
-            #then
-            #emitter.begin_else();
-            { #otherwise }
-            #emitter.end();
-        }
-    }
-
-    fn give_block(&mut self, block: &mut Block, results: &Ident, count: usize) -> TokenStream {
+    pub(super) fn give_block(&mut self, block: &mut Block, results: &Ident, count: usize) -> TokenStream {
         let leaves = order::block_diverges(block);
         match block.stmts.split_last_mut() {
             Some((Stmt::Expr(value, None), before)) => {

@@ -1,9 +1,9 @@
-//! Branches, loops and what leaves them.
+//! Loops and what leaves them.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{
-    Block, Expr, ExprBreak, ExprContinue, ExprForLoop, ExprIf, ExprLoop, ExprMethodCall, ExprRange, ExprWhile, Ident,
+    Block, Expr, ExprBreak, ExprContinue, ExprForLoop, ExprLoop, ExprMethodCall, ExprRange, ExprWhile, Ident,
     Label, Pat, RangeLimits,
 };
 
@@ -20,24 +20,6 @@ struct Walk<'a> {
 }
 
 impl Lower {
-    /// An `if` whose value nobody wants.
-    pub(super) fn branch(&mut self, branch: &mut ExprIf) -> TokenStream {
-        let condition = self.condition(&mut branch.cond);
-        let then = self.block(&mut branch.then_branch);
-        let emitter = self.emitter.clone();
-        let otherwise = branch.else_branch.as_mut().map(|(_, other)| {
-            let line = self.line(other);
-            let code = self.expression(other);
-            quote! { #emitter.begin_else(); { #line #code } }
-        });
-        quote! {
-            #emitter.begin_if(#condition);
-            #then
-            #otherwise
-            #emitter.end();
-        }
-    }
-
     /// `while condition { … }`.
     pub(super) fn while_loop(&mut self, each: &mut ExprWhile) -> TokenStream {
         self.no_label(&each.label);
@@ -107,8 +89,7 @@ impl Lower {
     fn head(&mut self, walk: Walk, counter: Option<&Ident>) -> (TokenStream, TokenStream) {
         let Walk { start, end, step, reversed } = walk;
         let text = counter.map_or_else(|| "_".to_string(), plain);
-        let (emitter, first, bound, by, count) =
-            (self.emitter.clone(), ours("first"), ours("bound"), ours("by"), ours("count"));
+        let (emitter, first, bound, count) = (self.emitter.clone(), ours("first"), ours("bound"), ours("count"));
         let mut operands: Vec<&mut Expr> = [start, end].into_iter().chain(step).collect();
         let stepped = operands.len() == 3;
         let operands = self.operands(&mut operands);
@@ -121,17 +102,16 @@ impl Lower {
             };
             return (head, quote! { #emitter.bind(#text, #emitter.mirrored(#first, #bound, #count)) });
         }
-        let step = if stepped {
+        let begin = if stepped {
             let step = &operands[2];
-            quote! { #emitter.step(#first, #step) }
+            quote! { #emitter.begin_steps(#text, #first, #bound, #step) }
         } else {
-            quote! { #emitter.one(#first) }
+            quote! { #emitter.begin_for(#text, #first, #bound, #emitter.one(#first)) }
         };
         let head = quote! {
             let #first = #start;
             let #bound = #end;
-            let #by = #step;
-            let #count = #emitter.begin_for(#text, #first, #bound, #by);
+            let #count = #begin;
         };
         (head, quote! { #count })
     }

@@ -1,13 +1,15 @@
 //! Whole bodies, and `return`.
 //!
 //! In a kernel `return` ends the work-item. In a kernel function, which is inlined, it gives the value and goes to the
-//! end of the function: what follows an `if` that returns becomes its other side. A `return` inside a loop has no such
-//! form and is reported.
+//! end of the function. What follows an `if` that returns becomes its other side; where that would nest too deep, or an `if`
+//! returns on some of its paths only, the body becomes a loop of one turn, which `return` leaves. A `return` inside a loop of the
+//! author's is reported.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Block, Expr, ExprIf, ExprReturn, Ident, Stmt, Type};
 
+use super::chain::NESTED;
 use super::{Lower, order, ours};
 use crate::hints;
 
@@ -49,7 +51,13 @@ impl Lower {
                 };
             }
             let (emitter, results) = (lower.emitter.clone(), ours("returned"));
-            let code = lower.tail(&mut body.stmts, &results, count);
+            let code = if depth(&body.stmts).is_some_and(|depth| depth <= NESTED) {
+                lower.tail(&mut body.stmts, &results, count)
+            } else {
+                lower.leaves_loop = true;
+                let code = lower.last(&mut body.stmts, &results, count);
+                quote! { #emitter.begin_while(#emitter.host(true)); { #code } #emitter.break_loop(); #emitter.end(); }
+            };
             quote! {{
                 let #results = #emitter.results_of::<#ty>();
                 { #code }
@@ -67,6 +75,11 @@ impl Lower {
                 }
                 let emitter = &self.emitter;
                 quote! { #emitter.ret(); }
+            }
+            Returns::Values(count, _) if self.leaves_loop && self.loops == 0 => {
+                let given = ret.expr.as_mut().map(|value| self.give(value, &ours("returned"), count));
+                let emitter = &self.emitter;
+                quote! { #given #emitter.break_loop(); }
             }
             Returns::Values(..) => {
                 let what = if self.loops > 0 { "`return` inside a loop of a kernel function" } else { "`return` here" };
@@ -164,6 +177,44 @@ impl Lower {
             _ => self.statements(stmts),
         }
     }
+}
+
+/// How deep blocks nest if what follows an `if` that returns becomes its other side; none if that form cannot express the returns.
+fn depth(stmts: &[Stmt]) -> Option<usize> {
+    let position = stmts.iter().position(|stmt| has_return(std::slice::from_ref(stmt)));
+    let Some((Stmt::Expr(expr, _), after)) = position.and_then(|position| stmts[position..].split_first()) else {
+        return position.is_none().then_some(0);
+    };
+    match expr {
+        Expr::Return(_) | Expr::ForLoop(_) | Expr::While(_) | Expr::Loop(_) => Some(0),
+        Expr::If(branch) => branch_depth(branch, after),
+        Expr::Block(block) if after.is_empty() => depth(&block.block.stmts),
+        _ => None,
+    }
+}
+
+/// [`depth`] of an `if`, and of the statements after it.
+fn branch_depth(branch: &ExprIf, after: &[Stmt]) -> Option<usize> {
+    let other = branch.else_branch.as_ref().map(|(_, other)| &**other);
+    let (leaves, other_leaves) = (order::block_diverges(&branch.then_branch), other.is_some_and(order::diverges));
+    let ends = after.is_empty();
+    if !ends && !leaves && !other_leaves {
+        return None;
+    }
+    let then = &branch.then_branch.stmts;
+    let then = match leaves || ends {
+        true => depth(then)?,
+        false if has_return(then) => return None,
+        false => depth(after)?,
+    };
+    let otherwise = match (other, other_leaves || ends) {
+        (Some(Expr::Block(block)), true) => depth(&block.block.stmts)?,
+        (Some(Expr::If(nested)), true) => branch_depth(nested, &[])?,
+        (Some(other), false) if has_return(&[Stmt::Expr(other.clone(), None)]) => return None,
+        (_, false) => depth(after)?,
+        (_, true) => 0,
+    };
+    Some(1 + then.max(otherwise))
 }
 
 /// Whether `return` stands anywhere in the statements.

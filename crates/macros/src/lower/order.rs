@@ -4,8 +4,9 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{BinOp, Block, Expr, Stmt};
+use syn::{BinOp, Block, Expr, Ident, Stmt};
 
+use super::chain::NESTED;
 use super::{Lower, literal};
 use crate::language;
 
@@ -44,14 +45,22 @@ pub fn emits(expr: &Expr) -> bool {
             let branches = matches!(binary.op, BinOp::And(_) | BinOp::Or(_)) && !is_cheap(&binary.right);
             branches || emits(&binary.left) || emits(&binary.right)
         }
-        Expr::MethodCall(call) => emits(&call.receiver) || call.args.iter().any(emits),
+        Expr::MethodCall(call) => {
+            loops(&call.method, call.args.last()) || emits(&call.receiver) || call.args.iter().any(emits)
+        }
         Expr::Call(call) => match &*call.func {
+            Expr::Path(path) if path.path.segments.last().is_some_and(|last| loops(&last.ident, call.args.last())) => true,
             Expr::Path(path) => !language::is_pure(&path.path) || call.args.iter().any(emits),
             _ => true,
         },
         Expr::If(branch) => !is_selection(branch),
         _ => true,
     }
+}
+
+/// Whether a method is a loop: a power that is not written as a number.
+fn loops(method: &Ident, exponent: Option<&Expr>) -> bool {
+    method == "powi" && !exponent.is_some_and(is_number)
 }
 
 /// Whether the expression may be computed although its value is not wanted: it costs next to nothing. It may read an
@@ -98,12 +107,27 @@ fn reads(expr: &Expr) -> bool {
 
 /// Whether both sides of an `if` with a value can be computed and one of them taken.
 pub fn is_selection(branch: &syn::ExprIf) -> bool {
+    if chained(branch) > NESTED {
+        return false;
+    }
     let side = |block: &Block| only_value(block).is_some_and(is_cheap);
     let other = branch.else_branch.as_ref().is_some_and(|(_, other)| match &**other {
         Expr::Block(block) => side(&block.block),
         other => is_cheap(other),
     });
     !matches!(*branch.cond, Expr::Let(_)) && !emits(&branch.cond) && side(&branch.then_branch) && other
+}
+
+/// How many conditions a chain of `else if` has.
+fn chained(branch: &syn::ExprIf) -> usize {
+    let (mut count, mut next) = (1, branch);
+    while let Some((_, other)) = &next.else_branch
+        && let Expr::If(other) = &**other
+    {
+        count += 1;
+        next = other;
+    }
+    count
 }
 
 /// The value of a block that is nothing else.

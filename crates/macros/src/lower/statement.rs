@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
-use syn::{Block, Expr, Item, Local, Pat, PatIdent, Stmt};
+use syn::{Block, Expr, Item, Local, Pat, PatIdent, Stmt, UseName, UseRename, UseTree};
 
 use super::probe::around;
 use super::{Lower, Name, ours};
@@ -49,10 +49,33 @@ impl Lower {
                 self.name(&constant.ident, Name::Constant);
                 quote! { #constant }
             }
-            Item::Use(import) => quote! { #import },
+            Item::Use(import) => {
+                self.import(&import.tree, None);
+                quote! { #import }
+            }
             other => {
                 self.mistakes.outside_of(other, "an item inside a kernel", hints::ITEM);
                 TokenStream::new()
+            }
+        }
+    }
+
+    /// Refuses imports by which a function of the language would be another one in the author's program.
+    fn import(&mut self, tree: &UseTree, module: Option<&Ident>) {
+        let language = module.is_some_and(|module| module == "kernel" || module == "language" || module == "prelude");
+        match tree {
+            UseTree::Path(path) => self.import(&path.tree, Some(&path.ident)),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, module)),
+            UseTree::Name(UseName { ident, .. }) if language || !language::has_function(ident) => {}
+            UseTree::Rename(UseRename { rename, .. }) if !language::has_function(rename) => {}
+            UseTree::Name(UseName { ident: name, .. }) | UseTree::Rename(UseRename { rename: name, .. }) => {
+                let what = format!("another `{name}` than the kernel language's");
+                self.mistakes.outside_of(name, &what, "import it by another name, `use … as …`");
+            }
+            // At the top rustc compares it with the language's own names.
+            UseTree::Glob(_) if language || self.scopes.len() <= Lower::BODY_SCOPES => {}
+            UseTree::Glob(glob) => {
+                self.mistakes.outside_of(glob, "`*` in an import inside a block", "import the names");
             }
         }
     }
@@ -200,6 +223,7 @@ impl Lower {
                 if !language::is_shared(&path.path) {
                     return None;
                 }
+                self.note(&path.path);
                 self.note_group(&path.path);
                 let ([len], probe) = (call.args.iter().collect::<Vec<_>>().try_into().ok()?, self.probe());
                 let len = self.constant(len, "the length of a shared array");

@@ -3,7 +3,8 @@
 use panoply_ir::Result;
 use panoply_ir::dtype::Element;
 use panoply_ir::kernel::Kernel;
-use panoply_runtime::{Buffer, Launch, LaunchArg};
+pub use panoply_runtime::{AsBuffer, AsBufferMut};
+use panoply_runtime::{Launch, LaunchArg};
 
 use super::number::{Constant, Value};
 
@@ -16,13 +17,13 @@ pub fn scalar<T: Value>(value: T) -> LaunchArg<'static> {
 }
 
 /// A buffer to read.
-pub fn read<T: Element>(buffer: &Buffer<T>) -> LaunchArg<'_> {
-    buffer.into()
+pub fn read<T: Element>(buffer: &(impl AsBuffer<T> + ?Sized)) -> LaunchArg<'_> {
+    buffer.as_buffer().into()
 }
 
 /// A buffer to read and write.
-pub fn write<T: Element>(buffer: &mut Buffer<T>) -> LaunchArg<'_> {
-    buffer.into()
+pub fn write<T: Element>(buffer: &mut (impl AsBufferMut<T> + ?Sized)) -> LaunchArg<'_> {
+    buffer.as_buffer_mut().into()
 }
 
 /// The launch.

@@ -4,6 +4,7 @@
 //! the language (`intrinsics`), the types that rustc inferred (`probe`), and functions that are inlined. Everything
 //! takes `&self`, so that calls nest the way the author's expressions do. Not part of the public interface.
 
+mod built_in;
 mod intrinsics;
 mod methods;
 mod probe;
@@ -14,8 +15,9 @@ use panoply_ir::builder::Builder;
 use panoply_ir::dtype::{Element, Scalar, Type};
 use panoply_ir::interpret::scalar;
 use panoply_ir::kernel::{Access, Builtin, Expr, ExprId, Guard, Kernel, LocalId, MemId, Space};
-use panoply_ir::{Alu, Result};
+use panoply_ir::{Alu, DType, Result};
 
+pub use built_in::{BuiltIn, method};
 pub use probe::{Memory, Probe, Typed};
 
 use super::number::{Constant, Value, Values};
@@ -209,6 +211,41 @@ impl Emitter {
         self.builder.borrow_mut().begin_for(name, start, end, step)
     }
 
+    /// Opens a loop over `(start..end).step_by(step)` and gives the author's counter. Rust panics at a step of 0, this takes it for 1.
+    pub fn begin_steps(&self, name: &str, start: ExprId, end: ExprId, step: ExprId) -> ExprId {
+        let ty = self.ty(start);
+        let signed = ty.dtype().filter(|dtype| dtype.is_signed() && dtype.is_int());
+        let fits = |dtype: DType| matches!(self.expr(step), Expr::Index(step) if step < 1 << (dtype.bits() - 1));
+        let Some(dtype) = signed.filter(|dtype| !fits(*dtype)) else {
+            return self.begin_for(name, start, end, self.step(ty, step));
+        };
+        // A step may be longer than the greatest number of the type, not than the distance from the least to it.
+        let bits = Type::from(dtype.unsigned());
+        let (start, end) = (self.hold(start), self.hold(end));
+        let first = self.bitcast(bits, start);
+        let distance = self.sub(self.bitcast(bits, end), first);
+        let distance = self.select(self.lt(start, end), distance, self.zero(bits));
+        let count = self.begin_for(name, self.zero(bits), distance, self.step(bits, step));
+        self.bitcast(ty, self.add(first, count))
+    }
+
+    /// A step in an unsigned type or the index type: if it does not fit, the greatest, after which the loop ends all the same.
+    fn step(&self, ty: Type, step: ExprId) -> ExprId {
+        let known = self.expr(step);
+        let Some(dtype) = ty.dtype() else {
+            let at_least_one = matches!(known, Expr::Index(step) if step > 0);
+            return if at_least_one { step } else { self.alu(Alu::Max, &[step, self.one(step)]) };
+        };
+        let greatest = u64::MAX >> (64 - dtype.bits() + u32::from(dtype.is_signed()));
+        if let Expr::Index(step) = known {
+            return self.bits(dtype, step.clamp(1, greatest));
+        }
+        let short = self.cast_to(ty, step);
+        let fits = self.eq(self.cast_to(Type::Index, short), step);
+        let short = self.select(fits, short, self.bits(dtype, greatest));
+        self.alu(Alu::Max, &[short, self.one(short)])
+    }
+
     /// Opens a loop that runs while a condition holds.
     pub fn begin_while(&self, condition: ExprId) {
         self.builder.borrow_mut().begin_while(condition);
@@ -237,19 +274,6 @@ impl Emitter {
     /// The step of a loop over `a..b`, in the counter's type.
     pub fn one(&self, like: ExprId) -> ExprId {
         self.number(like, 1.0)
-    }
-
-    /// The step of a loop over `(a..b).step_by(step)`. Rust panics at 0, this takes it for 1.
-    pub fn step(&self, like: ExprId, step: ExprId) -> ExprId {
-        let step = self.cast_to(self.ty(like), step);
-        match self.expr(step) {
-            Expr::Const(scalar) if scalar.bits > 0 => step,
-            Expr::Index(index) if index > 0 => step,
-            _ => {
-                let one = self.one(like);
-                self.alu(Alu::Max, &[step, one])
-            }
-        }
     }
 
     /// The counter of `(first..bound).rev()` when `count` runs over `first..bound`.

@@ -7,6 +7,8 @@ use panoply_ir::dtype::{DType, Element, Scalar, Type};
 use panoply_ir::interpret::scalar;
 use panoply_ir::{bf16, f16};
 
+use super::emit::{BuiltIn, method};
+
 /// A value known while a kernel is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Constant {
@@ -69,6 +71,9 @@ pub trait Number:
 pub trait Int:
     Number
     + Ord
+    + BuiltIn<method::min>
+    + BuiltIn<method::max>
+    + BuiltIn<method::clamp>
     + Not<Output = Self>
     + BitAnd<Output = Self>
     + BitOr<Output = Self>
@@ -103,7 +108,16 @@ macro_rules! float_methods {
         unary { $($unary:ident)* } test { $($test:ident)* } binary { $($binary:ident)* }
     ) => {
         /// A float. The methods are those of Rust's own floats, for all four float types.
-        pub trait Float: Number + Neg<Output = Self> {
+        pub trait Float:
+            Number
+            + Neg<Output = Self>
+            $(+ BuiltIn<method::$unary>)*
+            $(+ BuiltIn<method::$test>)*
+            $(+ BuiltIn<method::$binary>)*
+            + BuiltIn<method::powi>
+            + BuiltIn<method::mul_add>
+            + BuiltIn<method::clamp>
+        {
             $(#[doc = concat!("As `f32::", stringify!($unary), "`.")] fn $unary(self) -> Self;)*
             $(#[doc = concat!("As `f32::", stringify!($test), "`.")] fn $test(self) -> bool;)*
             $(#[doc = concat!("As `f32::", stringify!($binary), "`.")] fn $binary(self, other: Self) -> Self;)*

@@ -19,6 +19,11 @@ as_rust! {
         a / b * 5 + a % b - (b - 2)
     }
 
+    fn order_of_bools(a: u32 = [0, 1], b: u32 = [0, 1]) -> u32 {
+        let (p, q) = (a == 1, b == 1);
+        (p < q) as u32 + 2 * (p <= q) as u32 + 4 * (p > q) as u32 + 8 * (p >= q) as u32 + 16 * (p == q) as u32
+    }
+
     fn bit_operators(a: u32 = WORDS, b: u32 = [1, 5, 31]) -> u32 {
         (a << 3) ^ (a >> b) | !b & 0xff
     }

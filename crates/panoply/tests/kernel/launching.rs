@@ -1,7 +1,9 @@
 //! The functions that `#[kernel]` makes: arguments by type, on the devices that are always here.
 
 use panoply::kernel::Number;
-use panoply::{Device, Result, f16, kernel};
+use std::sync::Arc;
+
+use panoply::{Device, Kind, Result, f16, kernel, kernel_fn};
 
 fn devices() -> Vec<Device> {
     ["cpu", "cpu:checked"].map(|name| Device::get(name).expect("the CPU is always here")).to_vec()
@@ -87,5 +89,163 @@ fn what_only_the_verifier_sees_is_an_error_with_its_line() -> Result<()> {
     let text = error.to_string();
     assert!(error.is_mistake() && text.contains("barrier") && text.contains("launching.rs:"), "{text}");
     assert_eq!(y.to_vec()?, [0; 8], "nothing ran");
+    Ok(())
+}
+
+#[kernel]
+fn negated(x: &[f32], y: &mut [f32]) {
+    let i = global_index();
+    y[i] = -x[i];
+}
+
+#[test]
+fn slices_of_buffers_are_arguments() -> Result<()> {
+    for device in devices() {
+        let x = Arc::new(device.buffer(&[1.0f32, 2.0, 3.0, 4.0])?);
+        let mut y = device.zeros::<f32>(4)?;
+        negated(&x.slice(1..)?, &mut y.slice_mut(1..3)?).launch(2)?;
+        assert_eq!(y.to_vec()?, [0.0, -2.0, -3.0, 0.0], "{device}");
+        let mut boxed = Box::new(y);
+        let (mut left, right) = boxed.split_at_mut(2)?;
+        negated(&right, &mut left).launch(2)?;
+        negated(&x, &mut boxed.slice_mut(3..)?).launch(1)?;
+        assert_eq!(boxed.to_vec()?, [3.0, 0.0, -3.0, -1.0], "{device}");
+        // A reference is lent to each launch, not given away.
+        let (read, written) = (&*x, &mut *boxed);
+        negated(read, written).launch(4)?;
+        negated(read, written).launch(4)?;
+        assert_eq!(written.to_vec()?, [-1.0, -2.0, -3.0, -4.0], "{device}");
+    }
+    Ok(())
+}
+
+#[kernel]
+fn toggled(mask: &[bool], either: bool, out: &mut [bool], count: &mut [u32]) {
+    let i = global_index();
+    let mut seen = [false; 3];
+    seen[i % 3] = out[i];
+    out[i] = !mask[i] && (seen[i % 3] || either);
+    out[i] |= mask[i] && either;
+    if mask[i] || out[i] {
+        atomic_add(&mut count[0], 1);
+    }
+    count[1] = mask.len() as u32;
+}
+
+#[test]
+fn slices_of_bools_are_arguments() -> Result<()> {
+    for device in Device::all()? {
+        let mask = device.buffer(&[false, true, true, true, false, true])?;
+        let mut out = device.buffer(&[true, true, true, false, false, true])?;
+        let mut count = device.zeros::<u32>(2)?;
+        toggled(&mask, false, &mut out, &mut count).launch(6)?;
+        assert_eq!(out.to_vec()?, [true, false, false, false, false, false], "{device}");
+        assert_eq!(count.to_vec()?, [5, 6], "{device}");
+    }
+    Ok(())
+}
+
+#[kernel]
+fn private<const N: usize>(x: &[f32], y: &mut [f32]) {
+    let mut a = [0.5f32; N];
+    let i = global_index();
+    a[(i * 97) % N] = x[i];
+    y[i] = a[(i * 97) % N] + a[(i * 97 + 1) % N];
+}
+
+#[kernel(group = 256)]
+fn private_in_a_group<const N: usize>(x: &[f32], y: &mut [f32]) {
+    let mut a = [0.5f32; N];
+    let i = global_index();
+    a[(i * 97) % N] = x[i];
+    y[i] = a[(i * 97) % N] + a[(i * 97 + 1) % N];
+}
+
+/// Drivers for CPUs keep the arrays of a group on the stack of a thread.
+#[test]
+fn private_arrays_beyond_a_stack_are_refused() -> Result<()> {
+    // Vulkan's drivers for CPUs compile long arrays in quadratic time.
+    let compiles = |device: &Device| matches!(device.info().kind, Kind::Cpu | Kind::OpenCl);
+    for device in Device::all()?.into_iter().filter(compiles) {
+        let data: Vec<f32> = (0..256).map(|i| i as f32).collect();
+        let (x, mut y) = (device.buffer(&data)?, device.zeros::<f32>(256)?);
+        let want: Vec<f32> = data.iter().map(|x| x + 0.5).collect();
+        private::<16384>(&x, &mut y).launch(256)?;
+        assert_eq!(y.to_vec()?, want, "{device}");
+        private::<32768>(&x, &mut y).launch(256)?;
+        assert_eq!(y.to_vec()?, want, "{device}");
+        if device.target().private_bytes == u64::MAX {
+            continue;
+        }
+        let text = private::<{ 16 << 20 }>(&x, &mut y).launch(256).expect_err("no stack holds it").to_string();
+        assert!(text.contains("the arrays of a work-item take 64.0 MiB") && text.contains("make the arrays smaller"), "{text}");
+        let error = private_in_a_group::<16384>(&x, &mut y).launch(256).expect_err("no stack holds 256 of them");
+        let text = error.to_string();
+        assert!(error.is_unsupported() && text.contains("those of a group of 256 16.0 MiB"), "{text}");
+        assert!(text.contains("make the arrays or the group smaller"), "{text}");
+    }
+    Ok(())
+}
+
+macro_rules! long_programs {
+    ($($number:literal)*) => {
+        #[kernel_fn]
+        fn long_chain(k: u32) -> u32 {
+            let mut result = k;
+            if k == 1000 {
+                result = 1;
+            } $(else if k == $number {
+                result += $number * 3;
+            })* else {
+                result = 7;
+            }
+            result
+        }
+
+        #[kernel_fn]
+        fn long_value(k: u32) -> u32 {
+            if k == 1000 { 1 } $(else if k == $number { $number * 5 + 1 })* else { k }
+        }
+
+        #[kernel_fn]
+        fn many_guards(k: u32) -> u32 {
+            let mut seen = 0;
+            $(
+                if k == $number {
+                    return seen * 7;
+                }
+                seen += 2;
+            )*
+            seen
+        }
+
+        #[kernel_fn]
+        fn long_sum(k: u32) -> u32 {
+            k $(^ (k / ($number + 3)))*
+        }
+    };
+}
+
+two_hundred!(long_programs);
+
+#[kernel]
+fn run_long_programs(k: &[u32], out: &mut [u32]) {
+    let i = global_index();
+    out[4 * i] = long_chain(k[i]);
+    out[4 * i + 1] = long_value(k[i]);
+    out[4 * i + 2] = many_guards(k[i]);
+    out[4 * i + 3] = long_sum(k[i]);
+}
+
+/// No chain, list of guards or sum is too long for the compiler of a device.
+#[test]
+fn long_programs_run_on_every_device() -> Result<()> {
+    let k: Vec<u32> = (0..220).chain([1000, 5000, u32::MAX - 5000]).collect();
+    let want: Vec<u32> = k.iter().flat_map(|k| [long_chain(*k), long_value(*k), many_guards(*k), long_sum(*k)]).collect();
+    for device in Device::all()?.into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
+        let (k, mut out) = (device.buffer(&k)?, device.zeros::<u32>(4 * k.len())?);
+        run_long_programs(&k, &mut out).launch(k.len())?;
+        assert_eq!(out.to_vec()?, want, "{device}");
+    }
     Ok(())
 }

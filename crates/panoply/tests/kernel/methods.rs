@@ -88,6 +88,32 @@ as_rust! {
         x.powi(0) + x.powi(1) + x.powi(2) + x.powi(-1)
     }
 
+    fn powers_that_only_a_launch_knows(
+        x: f32 = [-1.0, 1.0009766, -2.0, 0.0, -0.0, f32::INFINITY, 1e-3],
+        n: i32 = [0, 1, -1, 5, -6, 16777217, -16777217, i32::MIN, i32::MAX]
+    ) -> f32 {
+        x.powi(n)
+    }
+
+    fn powers_of_halves(x: f32 = [-1.0, 1.0078125, 0.99, 3.0], n: i32 = [257, 511, 2049, -2049, 3]) -> f32 {
+        bf16::from_f32(x).powi(n).to_f32() + f16::from_f32(x).powi(n).to_f32() * 0.5 + f16::from_f32(x).powi(3).to_f32()
+    }
+
+    fn powers_in_conditions(x: f64 = [1.5, -1.1], n: i32 = [1, 2, 3]) -> u32 {
+        let mut count = 0;
+        let mut power = n;
+        while x.powi(power) < 30.0 && power < 100 && (power < 5 || x.powi(power + 1) != 7.0) {
+            power += n;
+            count += 1;
+        }
+        count
+    }
+
+    fn extremes_of_bools(a: u32 = [0, 1], b: u32 = [0, 1]) -> u32 {
+        let (p, q) = (a == 1, b == 1);
+        (p.min(q)) as u32 + 2 * (bool::max(p, q) as u32)
+    }
+
     fn integer_powers(x: u32 = [0, 1, 3, 10]) -> u32 {
         x.pow(5) + x.pow(0)
     }

@@ -78,6 +78,93 @@ as_rust! {
         sum
     }
 
+    fn steps_beyond_unsigned_counters(n: u8 = [0, 10, 250, 255], s: u64 = [1, 44, 255, 256, 300, 65535, 65536, 1 << 32, u64::MAX]) -> u64 {
+        let mut sum = 7u64;
+        for i in (0..n).step_by(s as usize) {
+            sum = sum.wrapping_mul(31) ^ i as u64;
+        }
+        for i in (3..n as u16 * 250).step_by((s as usize).max(1000)) {
+            sum = sum.wrapping_mul(31) ^ i as u64;
+        }
+        for i in (n as u32..u32::MAX).step_by((s as usize).max(1 << 30)) {
+            sum = sum.wrapping_mul(31) ^ i as u64;
+        }
+        for i in (n as u64..u64::MAX - 5).step_by((s as usize).max(1 << 62)) {
+            sum = sum.wrapping_mul(31) ^ i;
+        }
+        for i in (5..n as usize).step_by(s as usize) {
+            sum = sum.wrapping_mul(31) ^ i as u64;
+        }
+        sum
+    }
+
+    fn steps_beyond_signed_counters(
+        a: i8 = [-128, -100, 0, 126, 127],
+        b: i8 = [-128, -28, 0, 100, 127],
+        s: u64 = [1, 127, 128, 200, 255, 256, 300, 65536, 1 << 32, 1 << 63, u64::MAX]
+    ) -> i64 {
+        let mut sum = 7i64;
+        for i in (a..b).step_by(s as usize) {
+            sum = sum.wrapping_mul(31) ^ i as i64;
+        }
+        let wide = a as i16 * 256;
+        for i in (wide..b as i16 * 257).step_by((s as usize).max(9000)) {
+            sum = sum.wrapping_mul(31) ^ i as i64;
+        }
+        for i in (i32::MIN + a.abs_diff(3) as i32..i32::MAX).step_by((s as usize).max(1 << 31)) {
+            sum = sum.wrapping_mul(31) ^ i as i64;
+        }
+        for i in (i64::MIN..b as i64).step_by((s as usize).max(1 << 63)) {
+            sum = sum.wrapping_mul(31) ^ i;
+        }
+        for i in (-100i8..b).step_by(200) {
+            sum = sum.wrapping_mul(31) ^ i as i64;
+        }
+        for i in (a..100).step_by(50) {
+            sum = sum.wrapping_mul(31) ^ i as i64;
+        }
+        sum
+    }
+
+    fn returns_on_some_paths(a: u32 = [0, 1, 2, 3], b: u32 = [0, 1], c: u32 = [0, 1]) -> u32 {
+        let mut sum = a;
+        if a == 0 {
+            return 10;
+        } else if b == 1 {
+            if c == 1 {
+                return 20 + a;
+            }
+            sum += 100;
+        }
+        let more = if a == 2 {
+            if b == 0 {
+                return 30;
+            }
+            sum * 7
+        } else {
+            sum + 1
+        };
+        {
+            if more == 4 && c == 0 {
+                return 40;
+            }
+        }
+        sum + more
+    }
+
+    fn returns_in_all_branches(a: u32 = [0, 1, 2], b: u32 = [0, 1], c: u32 = [0, 1]) -> u32 {
+        if a == 1 {
+            return 1;
+        } else if b == 1 {
+            if c == 1 {
+                return 2;
+            }
+            return 3;
+        }
+        let rest = a * 10;
+        rest + b + c
+    }
+
     fn leaving_loops(n: u32 = COUNTS) -> u32 {
         let mut sum = 0;
         let mut i = 0;
@@ -229,3 +316,62 @@ as_rust! {
         sorted[0] + 10 * sorted[1] + 100 * sorted[2] + 1000 * sorted[3] + filled[2]
     }
 }
+
+/// Programs with one condition for each number.
+macro_rules! long {
+    ($($number:literal)*) => {
+        as_rust! {
+            fn long_chain(k: u32 = [0, 1, 15, 16, 17, 31, 32, 33, 100, 199, 200, 5000]) -> u32 {
+                let mut result = k;
+                if k == 1000 {
+                    result = 1;
+                } $(else if k == $number {
+                    result += $number * 3;
+                })* else {
+                    result = 7;
+                }
+                result
+            }
+
+            fn long_chain_without_an_end(k: u32 = [0, 1, 15, 16, 17, 199, 200, 5000]) -> u32 {
+                let mut result = k;
+                if k == 1000 {} $(else if k == $number {
+                    result = result * 2 + 1;
+                })*
+                result
+            }
+
+            fn long_chain_of_cheap_values(k: u32 = [0, 1, 15, 16, 17, 183, 184, 199, 200, 5000]) -> u32 {
+                let value = if k == 1000 { 1 } $(else if k == $number { $number * 5 + 1 })* else { k };
+                value + 1
+            }
+
+            fn long_chain_of_values(k: u32 = [0, 1, 15, 16, 17, 183, 199, 200, 5000]) -> u32 {
+                let (value, other) = if k == 1000 { (1, k) } $(else if k == $number { (k / 3, $number) })* else { (k, k) };
+                value * 1000 + other
+            }
+
+            fn many_guards(k: u32 = [0, 1, 15, 16, 17, 100, 199, 200, 5000]) -> u32 {
+                let mut seen = 0;
+                $(
+                    if k == $number {
+                        return seen * 7;
+                    }
+                    seen += 2;
+                )*
+                seen
+            }
+
+            fn long_chain_that_returns(k: u32 = [0, 1, 15, 16, 17, 100, 199, 200, 5000]) -> u32 {
+                if k == 1000 {
+                    return 3;
+                } $(else if k == $number {
+                    return $number + 9;
+                })*
+                k
+            }
+        }
+    };
+}
+
+two_hundred!(long);

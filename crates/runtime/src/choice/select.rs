@@ -137,9 +137,17 @@ pub fn select(explicit: Option<&str>) -> Result<Selection> {
     if let Some(device) = scope::default() {
         return Ok(chosen(device, How::Default));
     }
+    unnamed()
+}
+
+/// What `PANOPLY_DEVICE` names, else the best hardware.
+fn unnamed() -> Result<Selection> {
     match env::settings()?.device.as_deref() {
         None | Some("auto") => Registry::global()?.recommend(),
-        Some(spelling) => Ok(chosen(from_environment(spelling)?, How::Environment)),
+        Some(spelling) => {
+            let device = from_environment(spelling)?;
+            Ok(Selection { device, how: How::Environment, refused: Arc::default(), degraded: false })
+        }
     }
 }
 
@@ -154,9 +162,12 @@ fn from_environment(spelling: &str) -> Result<Device> {
 }
 
 impl Device {
-    /// The best hardware device, else the CPU; [`select`] tells the reasons, and what others chose.
+    /// The device that `PANOPLY_DEVICE` names, else the best hardware device, else the CPU; [`select`] tells the reasons, and what others chose.
+    ///
+    /// # Errors
+    /// `PANOPLY_DEVICE` names no device that is here.
     pub fn auto() -> Result<Device> {
-        Ok(Registry::global()?.recommend()?.device)
+        Ok(unnamed()?.device)
     }
 
     /// The device a user spells so: `cpu`, `opencl:0`, `cpu:checked`, `auto`.

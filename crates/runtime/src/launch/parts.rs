@@ -24,7 +24,7 @@ pub(super) fn arrange(
     grid: [u64; 3],
     args: &[Arg],
 ) -> Result<([u32; 3], Vec<Part>)> {
-    let mut group = prepared.group().unwrap_or_else(|| group::size(device.target(), grid));
+    let mut group = prepared.group().unwrap_or_else(|| group::size(device.target(), grid, prepared.private_bytes()));
     let most = device.target().max_binding_bytes;
     let whole = args.iter().all(|arg| arg.region().is_none_or(|region| reaches(region.offset, region.bytes) <= most));
     if whole {

@@ -184,6 +184,52 @@ impl<T: Element> Buffer<T> {
     }
 }
 
+/// What a kernel takes for a buffer to read: a buffer, a slice of one, or a pointer to either.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer of `{T}`",
+    label = "kernels take `Buffer<{T}>` or a slice of one",
+    note = "`device.buffer(&data)?` copies host data to a device"
+)]
+pub trait AsBuffer<T> {
+    /// The buffer.
+    fn as_buffer(&self) -> &Buffer<T>;
+}
+
+/// What a kernel takes for a buffer to write.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer of `{T}` that can be written",
+    label = "kernels take `Buffer<{T}>` or `buffer.slice_mut(…)?`",
+    note = "`device.buffer(&data)?` copies host data to a device"
+)]
+pub trait AsBufferMut<T>: AsBuffer<T> {
+    /// The buffer.
+    fn as_buffer_mut(&mut self) -> &mut Buffer<T>;
+}
+
+impl<T> AsBuffer<T> for Buffer<T> {
+    fn as_buffer(&self) -> &Buffer<T> {
+        self
+    }
+}
+
+impl<T> AsBufferMut<T> for Buffer<T> {
+    fn as_buffer_mut(&mut self) -> &mut Buffer<T> {
+        self
+    }
+}
+
+impl<T, P: Deref<Target: AsBuffer<T>>> AsBuffer<T> for P {
+    fn as_buffer(&self) -> &Buffer<T> {
+        (**self).as_buffer()
+    }
+}
+
+impl<T, P: DerefMut<Target: AsBufferMut<T>>> AsBufferMut<T> for P {
+    fn as_buffer_mut(&mut self) -> &mut Buffer<T> {
+        (**self).as_buffer_mut()
+    }
+}
+
 impl<T: Element> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}] on {}", T::DTYPE, self.len, self.device())

@@ -23,6 +23,7 @@ pub(crate) fn check(kernel: &Kernel, target: &Target, info: &DeviceInfo) -> Resu
             human(target.shared_bytes as u64)
         )));
     }
+    check_private(kernel, target, &device)?;
     let bindings = kernel.params.iter().filter(|param| matches!(param, Param::Buffer(_))).count();
     check_bindings(name, bindings, target, &device)?;
     check_types(kernel, target, info)
@@ -37,9 +38,31 @@ pub(crate) fn check_package(package: &Package, target: &Target, info: &DeviceInf
             "kernel {name}: a group of {x}×{y}×{z} has no work-items; give at least one along each axis"
         )));
     }
+    if name.is_empty() || name.contains('\0') {
+        return Err(Error::mistake(format!("a kernel cannot be called {name:?}; give the name of its entry point")));
+    }
+    package.check_texts()?;
     check_group(name, package.group, target, &device)?;
     let bindings = package.params.iter().filter(|param| param.access().is_some()).count();
     check_bindings(name, bindings, target, &device)
+}
+
+/// A kernel that fixes no group can run in groups of one work-item.
+fn check_private(kernel: &Kernel, target: &Target, device: &str) -> Result<()> {
+    let private = kernel.private_bytes();
+    let items: u64 = kernel.group.map_or(1, |group| group.iter().map(|&items| u64::from(items)).product());
+    let wanted = private.saturating_mul(items);
+    if wanted <= target.private_bytes {
+        return Ok(());
+    }
+    let smaller = if items > 1 { "make the arrays or the group smaller" } else { "make the arrays smaller" };
+    Err(Error::unsupported(format!(
+        "kernel {}: the arrays of a work-item take {}, those of a group of {items} {}, {device} has {} for a group; {smaller}",
+        kernel.name,
+        human(private),
+        human(wanted),
+        human(target.private_bytes)
+    )))
 }
 
 fn check_bindings(name: &str, bindings: usize, target: &Target, device: &str) -> Result<()> {

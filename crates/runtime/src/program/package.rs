@@ -226,6 +226,21 @@ impl Package {
         Err(self.no_program(&compiler.raw.info().spelling(), &takes, passed))
     }
 
+    /// Texts that no compiler can be given: an empty one is where some look for the end of a text that has none.
+    pub(super) fn check_texts(&self) -> Result<()> {
+        for entry in &self.entries {
+            let Entry::Text(language, source) = entry else { continue };
+            let what = match source.trim().is_empty() {
+                true => "is empty",
+                false if source.contains('\0') => "holds a zero byte",
+                false => continue,
+            };
+            let (name, language) = (&self.name, language.name());
+            return Err(Error::mistake(format!("kernel {name}: its {language} {what}; give the source of the kernel")));
+        }
+        Ok(())
+    }
+
     fn try_entry(&self, entry: &Entry, compiler: &Compiler) -> Result<Tried> {
         let (entry_point, signature) = (self.name.clone(), self.signature());
         let (text, program) = match entry {

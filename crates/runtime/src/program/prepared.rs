@@ -25,6 +25,8 @@ pub struct Prepared {
     /// Floating-point operations of a work-item, where they can be told.
     flops: Option<u64>,
     group: Option<[u32; 3]>,
+    /// Bytes of a work-item's private arrays.
+    private_bytes: u64,
     /// Why its launch must be promised to be harmless, if it must.
     unchecked: Option<&'static str>,
     programs: Programs,
@@ -103,7 +105,8 @@ impl Prepared {
                 Programs::ByWidth(kernel, Mutex::new(widths))
             }
         };
-        Ok(Prepared { compiler, name, params, strides, flops, group, unchecked, programs })
+        let private_bytes = kernel.private_bytes();
+        Ok(Prepared { compiler, name, params, strides, flops, group, private_bytes, unchecked, programs })
     }
 
     /// A kernel that was written elsewhere.
@@ -112,7 +115,17 @@ impl Prepared {
         let programs = Programs::One(package.program(&compiler)?);
         let (name, strides, group) = (name.as_str().into(), vec![None; params.len()], Some(*group));
         let unchecked = Some(package::UNCHECKED);
-        Ok(Prepared { compiler, name, params: params.clone(), strides, flops: None, group, unchecked, programs })
+        Ok(Prepared {
+            compiler,
+            name,
+            params: params.clone(),
+            strides,
+            flops: None,
+            group,
+            private_bytes: 0,
+            unchecked,
+            programs,
+        })
     }
 
     /// The kernel's name.
@@ -128,6 +141,11 @@ impl Prepared {
     /// The group size the kernel fixes, if it does.
     pub fn group(&self) -> Option<[u32; 3]> {
         self.group
+    }
+
+    /// Bytes of a work-item's private arrays.
+    pub(crate) fn private_bytes(&self) -> u64 {
+        self.private_bytes
     }
 
     /// Whether the author answers for bounds or uniformity, so that launching it is unsafe.

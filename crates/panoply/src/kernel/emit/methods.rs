@@ -34,7 +34,17 @@ impl Emitter {
 
     binary! {
         add => Add; sub => Sub; mul => Mul; div => Div; rem => Rem; and => And; or => Or; xor => Xor;
-        lt => Lt; le => Le; eq => Eq; ne => Ne;
+        eq => Eq; ne => Ne;
+    }
+
+    /// `a < b`; of bools `false` is the smaller.
+    pub fn lt(&self, a: ExprId, b: ExprId) -> ExprId {
+        if self.ty(a).is_bool() { self.and(self.not(a), b) } else { self.alu(Alu::Lt, &[a, b]) }
+    }
+
+    /// `a <= b`; of bools `false` is the smaller.
+    pub fn le(&self, a: ExprId, b: ExprId) -> ExprId {
+        if self.ty(a).is_bool() { self.or(self.not(a), b) } else { self.alu(Alu::Le, &[a, b]) }
     }
 
     /// `a > b`.
@@ -94,16 +104,40 @@ impl Emitter {
         self.div(self.one(x), x)
     }
 
-    /// `x.powi(n)`: multiplications if `n` is constant, else `powf`.
+    /// `x.powi(n)` by repeated squaring, which is what rustc's own does; of halves in f32, rounded once.
     pub fn powi(&self, x: ExprId, n: ExprId) -> ExprId {
-        match self.expr(n) {
+        let ty = self.ty(x);
+        let wide = if ty.dtype().is_some_and(|dtype| dtype.bytes() == 2) { DType::F32.into() } else { ty };
+        let x = self.cast_to(wide, x);
+        let power = match self.expr(n) {
             Expr::Const(n) => {
                 let n = n.to_i128();
                 let power = self.power(x, n.unsigned_abs());
                 if n < 0 { self.recip(power) } else { power }
             }
-            _ => self.powf(x, self.cast_to(self.ty(x), n)),
-        }
+            _ => self.squared_while(x, n),
+        };
+        self.cast_to(ty, power)
+    }
+
+    /// `x` to a power that only the launch knows: at most 32 turns of a loop.
+    fn squared_while(&self, x: ExprId, n: ExprId) -> ExprId {
+        let n = self.hold(n);
+        let bits = Type::from(DType::U32);
+        let (zero, one) = (self.zero(bits), self.bits(DType::U32, 1));
+        let below = self.lt(n, self.zero(self.ty(n)));
+        let magnitude = self.bitcast(bits, self.select(below, self.neg(n), n));
+        let (left, square) = (self.declare("power", magnitude), self.declare("square", x));
+        let result = self.declare("result", self.one(x));
+        self.begin_while(self.ne(self.get(left), zero));
+        let odd = self.ne(self.and(self.get(left), one), zero);
+        let product = self.mul(self.get(result), self.get(square));
+        self.assign(result, self.select(odd, product, self.get(result)));
+        self.assign(square, self.mul(self.get(square), self.get(square)));
+        self.assign(left, self.alu(Alu::Shr, &[self.get(left), one]));
+        self.end();
+        let power = self.get(result);
+        self.select(below, self.recip(power), power)
     }
 
     /// `x.round()`: halves away from zero.
@@ -215,6 +249,9 @@ impl Emitter {
 
     /// The IR's min and max give NaN if either is NaN, Rust's give the other one.
     fn extreme(&self, op: Alu, a: ExprId, b: ExprId, first: ExprId) -> ExprId {
+        if self.ty(a).is_bool() {
+            return if op == Alu::Min { self.and(a, b) } else { self.or(a, b) };
+        }
         if !self.ty(a).is_float() {
             return self.alu(op, &[a, b]);
         }
@@ -396,7 +433,7 @@ impl Emitter {
         dtype
     }
 
-    fn bitcast(&self, ty: impl Into<Type>, x: ExprId) -> ExprId {
+    pub(super) fn bitcast(&self, ty: impl Into<Type>, x: ExprId) -> ExprId {
         let ty = ty.into();
         match (self.expr(x), ty) {
             (Expr::Const(scalar), Type::Scalar(dtype)) if dtype.bits() == scalar.dtype.bits() => {
