@@ -17,6 +17,8 @@ use crate::module::{Param, module};
 pub enum Cell {
     /// tanh of a sum.
     Plain,
+    /// The larger of a sum and 0: PyTorch's `RNN` with `nonlinearity="relu"`.
+    Relu,
     /// Long short-term memory: gates input, forget, cell, output.
     Lstm,
     /// Gated recurrent unit: gates reset, update, new.
@@ -27,7 +29,7 @@ impl Cell {
     /// How many hidden widths the weights hold.
     fn gates(self) -> usize {
         match self {
-            Cell::Plain => 1,
+            Cell::Plain | Cell::Relu => 1,
             Cell::Lstm => 4,
             Cell::Gru => 3,
         }
@@ -188,7 +190,7 @@ impl Recurrent {
         let (recurrent, hidden_bias) = (cast(&weights.hidden_weight).t(), cast(&weights.hidden_bias));
         // A GRU's hidden part is weighed before it is added to the inputs'.
         let (bias, hidden_bias) = match self.cell {
-            Cell::Plain | Cell::Lstm => (cast(&weights.input_bias) + hidden_bias, None),
+            Cell::Plain | Cell::Relu | Cell::Lstm => (cast(&weights.input_bias) + hidden_bias, None),
             Cell::Gru => (cast(&weights.input_bias), Some(hidden_bias)),
         };
         let time = match sequence.size(0) {
@@ -236,6 +238,7 @@ impl Recurrent {
         let width = self.hidden;
         match self.cell {
             Cell::Plain => ((input + back).tanh(), memory.clone()),
+            Cell::Relu => ((input + back).relu(), memory.clone()),
             Cell::Lstm => {
                 let body = |[input, back, memory]: [&Tensor; 3], width: &usize| {
                     let sum = input + back;

@@ -361,7 +361,7 @@ impl Writer<'_> {
     /// ONNX wants the time first and its gates in another order: input, output, forget, cell; update, reset, new.
     fn recurrent(&mut self, cell: Cell, memory: &Memory, input: &str) -> Result<String> {
         let (operator, gates): (&str, &[usize]) = match cell {
-            Cell::Plain => ("RNN", &[0]),
+            Cell::Plain | Cell::Relu => ("RNN", &[0]),
             Cell::Lstm => ("LSTM", &[0, 3, 1, 2]),
             Cell::Gru => ("GRU", &[1, 0, 2]),
         };
@@ -387,8 +387,10 @@ impl Writer<'_> {
                 ("hidden_size", Value::Int(memory.hidden as i64)),
                 ("direction", Value::Text(if memory.both { "bidirectional" } else { "forward" })),
             ];
-            if let Cell::Gru = cell {
-                attributes.push(("linear_before_reset", Value::Int(1)));
+            match cell {
+                Cell::Gru => attributes.push(("linear_before_reset", Value::Int(1))),
+                Cell::Relu => attributes.push(("activations", Value::Texts(vec!["Relu"; directions]))),
+                Cell::Plain | Cell::Lstm => {}
             }
             let outputs = self.op(operator, &[&value, &weight, &back, &bias], &attributes);
             // [time, directions, batch, hidden] to [time, batch, directions · hidden].
