@@ -200,8 +200,9 @@ impl Scalar {
             DType::U16 => value as u16 as u64,
             DType::U32 => value as u32 as u64,
             DType::U64 => value as u64,
-            DType::F16 => f16::from_f64(value).to_bits() as u64,
-            DType::BF16 => bf16::from_f64(value).to_bits() as u64,
+            // Not `from_f64`, which looks at the upper half of the bits alone or rounds to f32 before.
+            DType::F16 => f16::from_f32(to_odd(value)).to_bits() as u64,
+            DType::BF16 => bf16::from_f32(to_odd(value)).to_bits() as u64,
             DType::F32 => (value as f32).to_bits() as u64,
             DType::F64 => value.to_bits(),
         };
@@ -212,7 +213,10 @@ impl Scalar {
     pub fn from_i128(dtype: DType, value: i128) -> Scalar {
         match dtype {
             DType::Bool => Scalar { dtype, bits: u64::from(value != 0) },
-            _ if dtype.is_float() => Scalar::from_f64(dtype, value as f64),
+            DType::F16 => f16::from_f32(integer_to_odd(value)).into(),
+            DType::BF16 => bf16::from_f32(integer_to_odd(value)).into(),
+            DType::F32 => (value as f32).into(),
+            DType::F64 => (value as f64).into(),
             _ => Scalar { dtype, bits: value as u64 & mask(dtype.bits()) },
         }
     }
@@ -244,6 +248,26 @@ impl Scalar {
     pub fn is_true(self) -> bool {
         self.dtype == DType::Bool && self.bits != 0
     }
+}
+
+/// An f64 rounded to f32 towards the neighbor whose last bit is 1 if it lies between two. Rounded to nearest from there to a type of two
+/// bits less or more, it is the f64 rounded once. [Boldo and Melquiond, Emulation of a FMA and Correctly Rounded Sums, 2008]
+pub fn to_odd(value: f64) -> f32 {
+    let near = value as f32;
+    let back = f64::from(near);
+    odd(near, back.abs() > value.abs(), back != value)
+}
+
+/// The same of an integer.
+pub fn integer_to_odd(value: i128) -> f32 {
+    let near = value as f32;
+    let back = near as i128;
+    odd(near, back.unsigned_abs() > value.unsigned_abs(), back != value)
+}
+
+/// The nearest f32 of a number, moved towards 0 if it is farther from there, with its last bit set if it is not the number itself.
+fn odd(near: f32, is_beyond: bool, is_inexact: bool) -> f32 {
+    f32::from_bits(near.to_bits() - u32::from(is_beyond) | u32::from(is_inexact))
 }
 
 const fn mask(bits: u32) -> u64 {

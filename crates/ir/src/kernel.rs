@@ -170,7 +170,7 @@ pub enum Expr {
     /// An operation on scalars, lane by lane.
     Alu(Alu, Args),
     /// Conversion of the value as Rust's `as`: float to integer saturates and NaN gives 0; to bool is `!= 0`. f16 and bf16 on
-    /// either side go through f32.
+    /// either side: rounded once, to nearest.
     Cast(Type, ExprId),
     /// The same bits as another type of the same width.
     Bitcast(Type, ExprId),

@@ -3,10 +3,10 @@
 
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::fit::{Quiet, StepReport, Watch};
-use panoply_nn::optimiser::{LossScale, SgdRule};
+use panoply_nn::optimiser::{LossScale, Rule, SgdRule};
 use panoply_nn::{
-    AdamW, ClassWeights, EpochReport, Layer, Linear, Loss, LossKind, Map, Module, Pass, Plateau, Run, Schedule,
-    Sequential, Sgd, Training,
+    Adagrad, Adam, AdamW, ClassWeights, Embedding, EpochReport, Layer, Linear, Lion, Loss, LossKind, Map, Module,
+    Optimiser, Param, Pass, Plateau, RmsProp, Run, Schedule, Sequential, Sgd, Training,
 };
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -284,5 +284,44 @@ fn weight_decay_spares_vectors() {
             let [old, new] = [old, &new].map(|param| param.tensor().to_vec::<f32>().unwrap());
             assert!(old.iter().zip(new).all(|(old, new)| (old * factor - new).abs() < 1e-6), "{name}");
         }
+    });
+}
+
+/// An element whose gradient is 0 does not move, and one whose gradient has a square below the smallest f16 moves as in f32.
+#[test]
+fn parameters_of_halves_are_updated_in_f32() {
+    fn steps<R: Rule + 'static>(optimiser: Optimiser<R>, dtype: DType) -> Vec<f64> {
+        let mut optimiser = optimiser.boxed();
+        let start = Tensor::from_slice(&[1f32, 2.0, -1.0, 0.5], [4]).cast(dtype);
+        let scale = Tensor::from_slice(&[0f32, 1.0, -0.5, 2f32.powi(-14)], [4]).cast(dtype);
+        let mut model = Embedding::new(4, 1, &mut Rng::seed(0));
+        model.weight = Param::new(start.reshape([4, 1]));
+        for _ in 0..3 {
+            let mut rng = Rng::seed(0);
+            let pass = Pass::train(&mut rng);
+            let loss = (model.weight.tensor().reshape([4]) * &scale).sum(..);
+            let loss = optimiser.step(&mut model, loss, pass).unwrap();
+            assert!(loss.is_finite(), "{loss}");
+        }
+        assert_eq!(model.weight.tensor().dtype(), dtype);
+        model.weight.tensor().cast(DType::F64).to_vec().unwrap()
+    }
+    fn check<R: Rule + Clone + 'static>(name: &str, optimiser: Optimiser<R>) {
+        let exact = steps(optimiser.clone(), DType::F32);
+        for (dtype, unit) in [(DType::F16, 2f64.powi(-11)), (DType::BF16, 2f64.powi(-8))] {
+            let found = steps(optimiser.clone(), dtype);
+            // Each of three steps rounds the parameter once.
+            let near = |(x, y): (&f64, &f64)| (x - y).abs() <= 3.0 * unit * y.abs().max(1.0);
+            assert!(found.iter().zip(&exact).all(near), "{name} of {dtype}: {found:?}, not {exact:?}");
+        }
+    }
+    on_cpu(|| {
+        check("adam", Adam::new(0.125));
+        check("adamw", AdamW::new(0.125));
+        check("rmsprop", RmsProp::new(0.03));
+        check("rmsprop, centered", RmsProp::new(0.03).momentum(0.5).centred());
+        check("adagrad", Adagrad::new(0.125));
+        check("lion", Lion::new(0.125));
+        check("sgd", Sgd::new(0.125).momentum(0.5));
     });
 }

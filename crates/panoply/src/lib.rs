@@ -50,8 +50,8 @@ pub use panoply_runtime::{
     ProfileReport, Queue, Reading, Refusal, Report, Selection, Stats, View, ViewMut, report, select,
 };
 pub use panoply_tensor::{
-    Attention, Captured, Conv, CrossEntropy, Dim, Ends, Fft, Norm, Order, Piece, Put, Range, Rng, Rotary, Shape, State,
-    Tensor, Triangle, Window, capture, capture_with_state, eval, exchange, no_grad, plan_counts,
+    Attention, AvgPoolOptions, Captured, Conv, CrossEntropy, Dim, Ends, Fft, Norm, Order, Piece, Put, Range, Rng,
+    Rotary, Shape, State, Tensor, Triangle, Window, capture, capture_with_state, eval, exchange, no_grad, plan_counts,
 };
 
 /// What the command `panoply` needs beyond the public API: the stages of the compiler. No promise is made about it.

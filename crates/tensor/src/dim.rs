@@ -308,7 +308,10 @@ impl Tensor {
         match self.axis("length", axis) {
             Ok(axis) => match self.live(axis) {
                 Some(part) => part.count(DType::I32),
-                None => Tensor::constant((self.0.shape.dims()[axis] as i32).into()),
+                None => match self.has_positions("length", axis) {
+                    Ok(()) => Tensor::constant((self.0.shape.dims()[axis] as i32).into()),
+                    Err(mistake) => mistake,
+                },
             },
             Err(mistake) => mistake,
         }
@@ -344,12 +347,18 @@ impl Tensor {
 
     /// How many elements there are along these axes, of this element type and shape `[]`.
     pub(crate) fn count(&self, axes: &[usize]) -> Tensor {
+        self.count_in(axes, self.dtype())
+    }
+
+    /// How many elements there are along these axes, of an element type that holds the number and of shape `[]`.
+    pub(crate) fn count_in(&self, axes: &[usize], dtype: DType) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
         let along = |axis: &usize| self.live(*axis).map_or(self.0.shape.dims()[*axis], |part| part.each);
-        let whole = self.literal(axes.iter().map(along).product::<usize>() as f64);
-        let lengths = axes.iter().filter_map(|axis| self.live(*axis)).map(|part| part.there().cast(self.dtype()));
+        let whole = axes.iter().map(along).product::<usize>();
+        let whole = Tensor::constant(Scalar::from_i128(dtype, whole as i128));
+        let lengths = axes.iter().filter_map(|axis| self.live(*axis)).map(|part| part.there().cast(dtype));
         lengths.fold(whole, |count, length| count * length)
     }
 

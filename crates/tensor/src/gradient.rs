@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::kernel::ReduceOp;
-use panoply_ir::{Alu, Error, Math, Result, Scalar, Shape};
+use panoply_ir::{Alu, DType, Error, Math, Result, Scalar, Shape};
 
 use crate::call::{Body, Given};
 use crate::capture::{Piece, State};
@@ -217,7 +217,9 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
         }
         Op::Reduce(ReduceOp::Sum, _) => one(g.expanded(&x().0.shape)),
         Op::Reduce(ReduceOp::Prod, axes) => one(product_adjoint(x(), g, axes)),
-        Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => one(share_of_extremes(x(), y, axes) * g),
+        Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => {
+            one((share_of_extremes(x(), y, axes) * g.widened()).cast(g.dtype()))
+        }
         Op::Scan(ReduceOp::Sum, axis) => {
             let (g, along) = (g.filled(&[*axis], zero(g)), *axis as isize);
             one(g.flip(along).cumsum(along).flip(along))
@@ -282,12 +284,14 @@ fn zero(tensor: &Tensor) -> Scalar {
     Scalar::from_i128(tensor.dtype(), 0)
 }
 
-/// What share of an extreme each element is: equal ones share alike, as in PyTorch's `amax`.
+/// What share of an extreme each element is: equal ones share alike, as in PyTorch's `amax`. Of halves in f32, and counted as integers:
+/// f16 ends at 65504, and no sum of ones in f32 passes 2²⁴.
 fn share_of_extremes(x: &Tensor, y: &Tensor, axes: &[usize]) -> Tensor {
-    let hit = x.eq(y).cast(y.dtype());
+    let hit = x.eq(y);
     // Where all that is there is what the rest was filled up with, that is no extreme.
     let hit = x.filled_of().map_or(hit.clone(), |of| hit.clone().ending_as(of).filled(axes, zero(&hit)));
-    &hit / hit.reduced(ReduceOp::Sum, axes.to_vec())
+    let wide = if y.is_half() { DType::F32 } else { y.dtype() };
+    hit.cast(wide) / hit.how_many(axes.to_vec()).cast(wide)
 }
 
 /// The product of the others, exact when factors are zero: running products from both ends, each excluding the element.

@@ -44,6 +44,7 @@ pub use ops::factor::Triangle;
 pub use ops::index::Put;
 pub use ops::loss::CrossEntropy;
 pub use ops::movement::Range;
+pub use ops::pool::AvgPoolOptions;
 pub use ops::resize::Ends;
 pub use ops::sort::Order;
 pub use ops::spectrum::{Fft, Norm};

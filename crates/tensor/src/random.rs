@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, ExprId, Guard, Kernel};
-use panoply_ir::{Alu, DType, Result, Scalar, Shape};
+use panoply_ir::{Alu, DType, Error, Result, Scalar, Shape};
 
 use crate::tensor::Tensor;
 
@@ -118,6 +118,37 @@ impl Rng {
         let shape = shape.into();
         let [a, b, c, d] = self.draw(shape.elems());
         Tensor::call("random uniform", [&a, &b, &c, &d], shape, uniform)
+    }
+
+    /// Numbers of a float type in 0 .. 1, all multiples of the type's precision at 1 equally likely: of 2^-11 for f16, 2^-8 for bf16,
+    /// 2^-24 for f32 and 2^-53 for f64. Those of [`Rng::uniform`] cast to f16 or bf16 would be rounded up to 1 now and then.
+    #[track_caller]
+    pub fn uniform_of(&mut self, shape: impl Into<Shape>, dtype: DType) -> Tensor {
+        let shape = shape.into();
+        let digits: u32 = match dtype {
+            DType::F16 => 11,
+            DType::BF16 => 8,
+            DType::F32 => return self.uniform(shape),
+            DType::F64 => {
+                let high = self.bits(shape.clone()).shr(&Tensor::constant(Scalar::from(5u32))).cast(DType::F64);
+                let low = self.bits(shape).shr(&Tensor::constant(Scalar::from(6u32))).cast(DType::F64);
+                return (high * f64::from(1 << 26) + low) * (1.0 / (1u64 << 53) as f64);
+            }
+            DType::Bool
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::U8
+            | DType::U16
+            | DType::U32
+            | DType::U64 => {
+                let message = format!("uniform_of: {dtype} has no fractions; take a float type");
+                return Tensor::mistake(Error::mistake(message));
+            }
+        };
+        let top = self.bits(shape).shr(&Tensor::constant(Scalar::from(32 - digits)));
+        (top.cast(DType::F32) * (1.0 / f64::from(1u32 << digits))).cast(dtype)
     }
 
     /// f32 with mean 0 and variance 1. [Box and Muller 1958]

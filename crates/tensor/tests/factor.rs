@@ -245,3 +245,51 @@ fn gradients_have_gradients() {
         }
     });
 }
+
+#[test]
+fn singular_systems_are_nan() {
+    on_cpu(|| {
+        let rows: [&[f64]; 5] = [
+            &[1.0, 2.0, 2.0, 4.0],
+            &[0.0, 0.0, 0.0, 1.0],
+            &[0.0; 4],
+            &[1e-160, 2e-160, 2e-160, 4e-160],
+            &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        ];
+        for (dtype, rows) in [DType::F32, DType::F64].into_iter().flat_map(|dtype| rows.map(|row| (dtype, row))) {
+            if dtype == DType::F32 && rows[0] == 1e-160 {
+                continue;
+            }
+            let n = rows.len().isqrt();
+            let a = Tensor::from_slice(rows, [n, n]).cast(dtype);
+            let b = Tensor::ones([n], dtype);
+            b.eval().unwrap();
+            let b = b.detach();
+            let solved = a.solve(&b);
+            let gradients = solved.sum(..).gradients(&[&a, &b]).unwrap();
+            let least = a.least_squares(&b.unsqueeze(1));
+            for nan in [&solved, &a.inverse(), &least, &gradients[0], &gradients[1]] {
+                let nan = nan.is_nan().all(..).to_vec::<bool>().unwrap();
+                assert_eq!(nan, [true], "{rows:?} in {dtype}");
+            }
+        }
+        // One of a batch alone, and matrices that are far from singular though their determinants are not.
+        let both = Tensor::from_slice(&[1.0, 2.0, 2.0, 4.0, 2.0, 0.0, 0.0, 4.0], [2, 2, 2]);
+        let inverses = both.inverse();
+        assert!(inverses.slice((0,)).is_nan().all(..).to_vec::<bool>().unwrap()[0]);
+        let regular = Tensor::from_slice(&[0.5, 0.0, 0.0, 0.25], [2, 2]);
+        assert!(largest(&(inverses.slice((1,)) - regular)) < 1e-15);
+        let tiny = Tensor::from_slice(&[1.0, 0.0, 0.0, 1e-30], [2, 2]).inverse().to_vec::<f64>().unwrap();
+        assert!((tiny[3] / 1e30 - 1.0).abs() < 1e-14 && (tiny[0] - 1.0).abs() < 1e-15, "{tiny:?}");
+        let small = Tensor::from_slice(&[1e-170, 3e-170, 2e-170, 5e-170], [2, 2]).inverse();
+        let product = small.matmul(&Tensor::from_slice(&[1e-170, 3e-170, 2e-170, 5e-170], [2, 2]));
+        assert!(largest(&(product - identity(2, DType::F64))) < 1e-13);
+        // Hilbert's matrix of order 8, of condition 1.5·10¹⁰, has an inverse of integers.
+        let hilbert = Tensor::iota(8).unsqueeze(1) + Tensor::iota(8) + Tensor::scalar(1i32);
+        let corner = hilbert.cast(DType::F64).recip().inverse().slice((0, 0)).item().unwrap();
+        assert!((corner - 64.0).abs() < 1e-3, "{corner}");
+        // A right side without columns has a solution without columns, as in NumPy.
+        let none = both.slice((1,)).solve(&Tensor::zeros([2, 0], DType::F64));
+        assert_eq!(none.shape().unwrap().dims(), [2, 0]);
+    });
+}

@@ -181,3 +181,19 @@ fn tables_take_no_more_than_their_room() {
         assert!((128 << 20..280 << 20).contains(&used), "{used}");
     });
 }
+
+#[test]
+fn magnitudes_do_not_overflow() {
+    Device::get("cpu").unwrap().scope(|| {
+        // 3² + 4² = 5², at both ends of the types.
+        let x = Tensor::from_slice(&[3e30f32, 4e30, 3e-30, 4e-30, -3.0, 4.0, 0.0, 0.0], [4, 2]);
+        let found = x.complex_abs().to_vec::<f32>().unwrap();
+        let expected = [5e30f32, 5e-30, 5.0, 0.0];
+        assert!(found.iter().zip(expected).all(|(x, y)| (x - y).abs() <= 2e-7 * y), "{found:?}");
+        let y = Tensor::from_slice(&[3e200f64, 4e200], [1, 2]);
+        assert!((y.complex_abs().item().unwrap() / 5e200 - 1.0).abs() < 1e-15);
+        let gradient = x.complex_abs().sum(..).gradients(&[&x]).unwrap().remove(0).to_vec::<f32>().unwrap();
+        let expected = [0.6f32, 0.8, 0.6, 0.8, -0.6, 0.8, 0.0, 0.0];
+        assert!(gradient.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{gradient:?}");
+    });
+}

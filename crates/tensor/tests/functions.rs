@@ -1,6 +1,6 @@
 //! Functions where they bend: on the axes, at infinities, beside NaN and in halves; by hand and by the standard library.
 
-use panoply_tensor::{DType, Device, Order, Put, Tensor, eval};
+use panoply_tensor::{AvgPoolOptions, CrossEntropy, DType, Device, Order, Put, Tensor, Window, eval};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -192,5 +192,211 @@ fn parts_of_equal_length_beside_others() {
             assert!((mean[at] - expected).abs() < 1e-4, "{at}: {} instead of {expected}", mean[at]);
             assert_eq!(largest[at], of.iter().copied().fold(0.0, f64::max), "{at}");
         }
+    });
+}
+
+#[test]
+fn lgamma_is_exact_where_it_is_zero() {
+    // mpmath: log(abs(gamma(x))) of the f32.
+    const VALUES: [(f32, f64); 12] = [
+        (1.0, 0.0),
+        (1.0001, -5.772291776898885e-05),
+        (0.9999, 5.773937256934961e-05),
+        (1.5, -0.12078223763524522),
+        (1.9999, -4.228222335681117e-05),
+        (2.0, 0.0),
+        (2.0001, 4.2238267333173845e-05),
+        (2.4, 0.21685938471435165),
+        (0.6, 0.39823382133801155),
+        (3.0, std::f64::consts::LN_2),
+        (-0.5, 1.2655121234846454),
+        (0.25, 1.2880225246980774),
+    ];
+    on_cpu(|| {
+        let x = vector(&VALUES.map(|(x, _)| x));
+        for (dtype, limit) in [(DType::F32, 1e-6), (DType::F64, 5e-15)] {
+            let found = numbers(&x.cast(dtype).lgamma());
+            for (found, (x, expected)) in found.iter().zip(VALUES) {
+                assert!((found - expected).abs() <= limit * expected.abs(), "{x} in {dtype}: {found}, not {expected}");
+            }
+        }
+        // The digamma function at 1 and 2: -γ and 1 - γ.
+        let x = vector(&[1.0, 2.0]);
+        let gradient = numbers(&x.lgamma().sum(..).gradients(&[&x]).unwrap()[0]);
+        let expected = [-0.5772156649, 0.4227843351];
+        assert!(gradient.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{gradient:?}");
+    });
+}
+
+#[test]
+fn variance_with_too_large_a_correction_is_not_negative() {
+    // PyTorch: torch.var(x, correction=n), of max(0, count - correction).
+    on_cpu(|| {
+        let x = vector(&[1.0, 2.0, 6.0]);
+        for (x, correction, expected) in
+            [(&x, 4, f64::INFINITY), (&x, 3, f64::INFINITY), (&x, 2, 14.0), (&x.slice((..1,)), 2, f64::NAN)]
+        {
+            for (found, expected) in [(x.var(.., correction), expected), (x.std(.., correction), expected.sqrt())] {
+                let found = found.item().unwrap();
+                let near = (found - expected).abs() < 1e-5;
+                assert!(found == expected || near || found.is_nan() && expected.is_nan(), "{correction}: {found}");
+            }
+        }
+        let none = Tensor::zeros([0], DType::F32);
+        assert!(none.var(.., 1).item().unwrap().is_nan() && none.std(.., 1).item().unwrap().is_nan());
+    });
+}
+
+#[test]
+fn the_gradient_of_infinite_log_sums_is_shared_by_equal_elements() {
+    const LONG: f32 = f32::INFINITY;
+    on_cpu(|| {
+        let gradient = |f: &dyn Fn(&Tensor) -> Tensor, x: &[f32]| {
+            let x = vector(x);
+            numbers(&f(&x).gradients(&[&x]).unwrap()[0])
+        };
+        let all = |x: &[f32], expected: &[f64]| {
+            let found = gradient(&|x| x.logsumexp(0), x);
+            assert!(found.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{x:?}: {found:?}");
+            let two = gradient(&|x| x.narrow(0, 0, 1).logaddexp(&x.narrow(0, 1, 1)).sum(..), x);
+            assert!(two.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{x:?}: {two:?}");
+            let last = gradient(&|x| x.logcumsumexp(0).narrow(0, 1, 1).sum(..), x);
+            assert!(last.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{x:?}: {last:?}");
+        };
+        all(&[-LONG, -LONG], &[0.5, 0.5]);
+        all(&[LONG, LONG], &[0.5, 0.5]);
+        all(&[LONG, 1.0], &[1.0, 0.0]);
+        all(&[-LONG, 1.0], &[0.0, 1.0]);
+        all(&[0.0, 0.0], &[0.5, 0.5]);
+        assert_eq!(gradient(&|x| x.logsumexp(0), &[-LONG, -LONG, -LONG, -LONG]), [0.25; 4]);
+        assert_eq!(gradient(&|x| x.logsumexp(0), &[LONG, 0.0, LONG]), [0.5, 0.0, 0.5]);
+        assert!(gradient(&|x| x.logsumexp(0), &[f32::NAN, 0.0]).iter().all(|x| x.is_nan()));
+        // Its own gradient: of a softmax p, p_i (δ_ij - p_j).
+        let x = vector(&[0.0, 1.0]);
+        let p = 1.0 / (1.0 + 1f64.exp());
+        let hessian = numbers(&x.logsumexp(0).hessian(&x).unwrap());
+        let expected = [1.0, -1.0, -1.0, 1.0].map(|sign| sign * p * (1.0 - p));
+        assert!(hessian.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6), "{hessian:?}");
+    });
+}
+
+#[test]
+fn binary_cross_entropy_is_exact_in_both_tails() {
+    on_cpu(|| {
+        // ln(1 + e^-x) for target 1, and of -x for target 0.
+        for x in [0.0, 5.0, 10.0, 17.0, 60.0] {
+            let (logit, probability) = (vector(&[x]), 1.0 / (1.0 + f64::from(x).exp()));
+            let expected = (-f64::from(x)).exp().ln_1p();
+            for (logit, target, gradient) in [(logit.clone(), 1.0, -probability), (-&logit, 0.0, probability)] {
+                let logit = logit.detach();
+                let loss = logit.bce_with_logits(&vector(&[target]));
+                let found = loss.item().unwrap();
+                assert!((found / expected - 1.0).abs() < 1e-6, "{x}, {target}: {found}, not {expected}");
+                let found = numbers(&loss.gradients(&[&logit]).unwrap()[0])[0];
+                assert!((found / gradient - 1.0).abs() < 1e-6, "gradient at {x}, {target}: {found}, not {gradient}");
+            }
+        }
+        let loss = vector(&[5.0]).cast(DType::BF16).bce_with_logits(&vector(&[1.0]).cast(DType::BF16));
+        assert!((loss.item().unwrap() - 0.0067).abs() < 3e-5);
+    });
+}
+
+#[test]
+fn a_class_that_is_ignored_must_be_of_the_type_to_ignore_any() {
+    on_cpu(|| {
+        // PyTorch: cross_entropy(x, [0, 2], ignore_index=-100) is ln(1 + e + e²) less the mean of 0 and 2.
+        let x = Tensor::from_slice(&[0f32, 1.0, 2.0, 0.0, 1.0, 2.0], [2, 3]);
+        let all = (1.0 + 1f64.exp() + 2f64.exp()).ln() - 1.0;
+        let types = [DType::U8, DType::U16, DType::U32, DType::U64, DType::I8, DType::I16, DType::I32, DType::I64];
+        for dtype in types {
+            let classes = Tensor::from_slice(&[0i32, 2], [2]).cast(dtype);
+            let loss = |ignore: i64| {
+                let options = CrossEntropy { ignore: Some(ignore), ..CrossEntropy::default() };
+                x.cross_entropy_with(&classes, &options).item().unwrap()
+            };
+            for ignore in [-100, 1000, 255, 300, i64::MIN, i64::MAX] {
+                assert!((loss(ignore) - all).abs() < 1e-6, "{dtype} without {ignore}: {}", loss(ignore));
+            }
+            assert!((loss(2) - all - 1.0).abs() < 1e-6, "{dtype}: {}", loss(2));
+        }
+        // Beyond 2⁵³ every integer counts.
+        let far = (1i64 << 53) + 1;
+        let options = CrossEntropy { ignore: Some(far), ..CrossEntropy::default() };
+        let loss = x.cross_entropy_with(&Tensor::from_slice(&[0, far], [2]), &options).item().unwrap();
+        assert!((loss - all - 1.0).abs() < 1e-6, "{loss}");
+    });
+}
+
+#[test]
+fn long_running_sums_keep_their_digits() {
+    on_cpu(|| {
+        // 2·10⁷ is an f32, as is each number up to 2²⁴.
+        let ones = Tensor::ones([20_000_000], DType::F32).cumsum(0);
+        assert_eq!(numbers(&ones.slice((-1,))), [2e7]);
+        assert_eq!(numbers(&ones.slice((16_000_000,))), [16_000_001.0]);
+        // Rows that keep the device busy by themselves.
+        let rows = Tensor::full([17, 1 << 18], 0.1f32).cumsum(1);
+        let (found, expected) = (numbers(&rows.slice((3, -1)))[0], f64::from(1 << 18) * f64::from(0.1f32));
+        assert!((found - expected).abs() < 5.0, "{found}, not {expected}");
+    });
+}
+
+/// One window after another, as PyTorch's documentation of `MaxPool1d` and `AvgPool1d` has it: the largest, and the mean with its count.
+fn pooled(x: &[f32], window: &Window<1>, padding: usize, ceil_mode: bool, include: bool) -> Vec<(f32, f32)> {
+    let (length, [size], [stride], [dilation]) = (x.len(), window.size, window.stride, window.dilation);
+    let span = dilation * (size - 1) + 1;
+    let reach = length + 2 * padding - span;
+    let mut count = if ceil_mode { reach.div_ceil(stride) } else { reach / stride } + 1;
+    if (count - 1) * stride >= length + padding {
+        count -= 1;
+    }
+    let windows = (0..count).map(|at| {
+        let places = (0..size).map(|i| at * stride + i * dilation);
+        let inside = places.clone().filter_map(|place| x.get(place.checked_sub(padding)?)).copied();
+        let counted = places.filter(|place| *place < length + 2 * padding).count();
+        let divisor = if include { counted } else { inside.clone().count() }.max(1);
+        (inside.clone().fold(f32::NEG_INFINITY, f32::max), inside.sum::<f32>() / divisor as f32)
+    });
+    windows.collect()
+}
+
+#[test]
+fn pooling_has_the_options_of_pytorch() {
+    on_cpu(|| {
+        for length in 3..12 {
+            let x: Vec<f32> = (0..length).map(|i| ((i * 7 + 3) % 11) as f32 - 4.0).collect();
+            let tensor = Tensor::from_slice(&x, [1, length]);
+            for (size, stride, dilation, padding) in
+                [(2, 2, 1, 0), (3, 2, 1, 1), (3, 3, 1, 0), (2, 3, 1, 1), (3, 4, 1, 1), (2, 2, 2, 1), (40, 40, 1, 20)]
+            {
+                let window = Window { size: [size], stride: [stride], dilation: [dilation] };
+                if length + 2 * padding < dilation * (size - 1) + 1 {
+                    continue;
+                }
+                for (ceil_mode, include) in [(false, true), (false, false), (true, true), (true, false)] {
+                    let expected = pooled(&x, &window, padding, ceil_mode, include);
+                    let (largest, means): (Vec<f32>, Vec<f32>) = expected.into_iter().unzip();
+                    let what = format!("{length} by {window:?}, {padding}, {ceil_mode}, {include}");
+                    let found = tensor.max_pool_with(&window, [padding], ceil_mode).to_vec::<f32>().unwrap();
+                    assert_eq!(found, largest, "{what}");
+                    let options = AvgPoolOptions { ceil_mode, count_include_pad: include, divisor_override: None };
+                    let found = tensor.average_pool_with(&window, [padding], &options).to_vec::<f32>().unwrap();
+                    let near = found.iter().zip(&means).all(|(x, y)| (x - y).abs() < 1e-6);
+                    assert!(near && found.len() == means.len(), "{what}: {found:?}, not {means:?}");
+                    let options = AvgPoolOptions { divisor_override: Some(1), ..options };
+                    let sums = tensor.average_pool_with(&window, [padding], &options);
+                    let gradient = numbers(&sums.sum(..).gradients(&[&tensor]).unwrap()[0]);
+                    let total: f64 = gradient.iter().zip(&x).map(|(g, x)| g * f64::from(*x)).sum();
+                    assert!((total - sums.sum(..).item().unwrap()).abs() < 1e-4, "gradient of {what}");
+                }
+            }
+        }
+        let bools = Tensor::from_slice(&[false, true, false, false], [1, 4]);
+        let window = Window { stride: [2], ..Window::new([2]) };
+        let found = bools.max_pool(&window, [1]).to_vec::<bool>().unwrap();
+        assert_eq!(found, [false, true, false]);
+        let options = AvgPoolOptions { divisor_override: Some(0), ..AvgPoolOptions::default() };
+        let wrong = Tensor::ones([1, 4], DType::F32).average_pool_with(&window, [0], &options);
+        assert!(wrong.check().unwrap_err().message().contains("the divisor is 0"));
     });
 }

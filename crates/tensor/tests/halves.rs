@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use panoply_driver::CudaDriver;
 use panoply_runtime::Registry;
-use panoply_tensor::{Attention, Conv, DType, Device, Rotary, Tensor, Window};
+use panoply_tensor::{Attention, Conv, DType, Device, Ends, Rotary, Scalar, Tensor, Window, f16};
 
 struct Row {
     name: &'static str,
@@ -238,4 +238,155 @@ fn functions_of_every_half_are_rounded_once() {
 
 fn bytes(halves: &[u16]) -> Vec<u8> {
     halves.iter().flat_map(|half| half.to_le_bytes()).collect()
+}
+
+fn on_cpu(work: impl FnOnce()) {
+    Device::get("cpu").expect("the CPU is there").scope(work);
+}
+
+fn half(values: &[f32], dtype: DType) -> Tensor {
+    Tensor::from_slice(values, [values.len()]).cast(dtype)
+}
+
+#[test]
+fn equal_extremes_are_counted_beyond_the_largest_half() {
+    on_cpu(|| {
+        for dtype in [DType::F16, DType::BF16] {
+            let x = Tensor::ones([1, 70_000], dtype);
+            for extreme in [x.max(..), x.min(..), x.max(1).sum(..), x.adaptive_max_pool([1]).sum(..)] {
+                let gradient = (extreme * 1024.0).gradients(&[&x]).unwrap().remove(0).cast(DType::F32);
+                let sum = gradient.sum(..).item().unwrap();
+                assert!((sum - 1024.0).abs() < 1024.0 / 256.0, "{dtype}: {sum}");
+            }
+            let moved = x.max(..).jvp(&[&x], &[&x.ones_like()]).unwrap().item().unwrap();
+            assert_eq!(moved, 1.0, "{dtype}");
+        }
+        // Ones in f32 add up to no more than 2²⁴.
+        let x = Tensor::ones([1 << 25], DType::F32);
+        let gradient = x.max(..).gradients(&[&x]).unwrap().remove(0);
+        assert_eq!(gradient.slice((0,)).item().unwrap(), 2f64.powi(-25));
+        assert_eq!(x.nanmean(..).item().unwrap(), 1.0);
+    });
+}
+
+#[test]
+fn sums_of_products_are_rounded_once() {
+    on_cpu(|| {
+        let (a, b) = (half(&[300.0, 300.0], DType::F16), half(&[300.0, -300.0], DType::F16));
+        let rows = |x: &Tensor| x.reshape([1, 2]);
+        for zero in [
+            a.dot(&b),
+            Tensor::einsum("i,i->", &[&a, &b]),
+            Tensor::einsum("bi,bi->b", &[&rows(&a), &rows(&b)]),
+            Tensor::einsum("ij,ij->", &[&rows(&a), &rows(&b)]),
+            Tensor::einsum("i,i,j->j", &[&a, &b, &half(&[1.0], DType::F16)]),
+        ] {
+            assert_eq!(zero.sum(..).item().unwrap(), 0.0, "{zero:?}");
+        }
+        // A sum over one operand alone does not overflow before the product: 70000 · 2⁻¹⁰.
+        let many = Tensor::ones([70_000], DType::F16);
+        let small = Tensor::einsum("i,j->j", &[&many, &half(&[1.0 / 1024.0], DType::F16)]).item().unwrap();
+        assert_eq!(small, f64::from(f16::from_f32(70_000.0 / 1024.0)));
+        // (300, 300, 0) × (300, 300, 0), and (300 + 300i) (300 + 300i).
+        let x = half(&[300.0, 300.0, 0.0], DType::F16);
+        assert_eq!(x.cross(&x, 0).cast(DType::F32).to_vec::<f32>().unwrap(), [0.0; 3]);
+        assert_eq!(a.complex_mul(&a).slice((0,)).item().unwrap(), 0.0);
+        // 60000 to -60000, half of the way.
+        let (low, high) = (half(&[-60_000.0], DType::F16), half(&[60_000.0], DType::F16));
+        assert_eq!(low.lerp(&high, 0.5).item().unwrap(), 0.0);
+        let line = Tensor::concat([low, high], 0).resize_linear([3], Ends::Middles);
+        assert_eq!(line.slice((1,)).item().unwrap(), 0.0);
+        // 4096 products in bf16, against their sum in f64.
+        let numbers = |seed: usize| -> Vec<f32> { numbers(4096, seed).iter().map(|x| *x as f32).collect() };
+        let (x, y) = (half(&numbers(1), DType::BF16), half(&numbers(2), DType::BF16));
+        let exact = x.cast(DType::F64).dot(&y.cast(DType::F64)).item().unwrap();
+        for found in [x.dot(&y), Tensor::einsum("i,i->", &[&x, &y])] {
+            let found = found.item().unwrap();
+            assert!((found - exact).abs() <= exact.abs() / 256.0, "{found}, not {exact}");
+        }
+        assert!(x.dot(&y.cast(DType::F16)).check().unwrap_err().message().contains("bf16 and f16 differ"));
+    });
+}
+
+#[test]
+fn losses_of_halves_do_not_overflow_before_their_mean() {
+    on_cpu(|| {
+        let zeros = |rows: usize| Tensor::zeros([rows], DType::I32);
+        let of = |rows: usize, value: f32| Tensor::full([rows, 1], value).cast(DType::F16);
+        assert_eq!(of(8192, -10.0).nll(&zeros(8192)).item().unwrap(), 10.0);
+        assert_eq!(of(70_000, -0.5).nll(&zeros(70_000)).item().unwrap(), 0.5);
+        // 700²/2 of one among 8; |60000 - (-60000)|; 1 + 300 · 300 where the other seven have 1.
+        let some = |first: f32| half(&[first, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], DType::F16);
+        let zero = some(0.0);
+        assert_eq!(some(700.0).huber(&zero, 1000.0).item().unwrap(), f64::from(f16::from_f32(245_000.0 / 8.0)));
+        let apart = some(60_000.0).l1(&some(-60_000.0)).item().unwrap();
+        assert_eq!(apart, 15_000.0);
+        assert_eq!(some(300.0).hinge(&some(-300.0)).item().unwrap(), f64::from(f16::from_f32(90_008.0 / 8.0)));
+        assert_eq!(some(600.0).mse(&some(200.0)).item().unwrap(), 20_000.0);
+        // f16 has no odd numbers beyond 2048: class 2049 of 2050 is one, class 2050 is none.
+        let logs = Tensor::full([1, 2050], -1f32).cast(DType::F16);
+        assert_eq!(logs.nll(&Tensor::from_slice(&[2049i32], [1])).item().unwrap(), 1.0);
+        let logs = Tensor::full([1, 2049], -1f32).cast(DType::F16);
+        assert!(logs.nll(&Tensor::from_slice(&[2049i32], [1])).item().unwrap().is_nan());
+    });
+}
+
+/// Every loss of halves is that of the same numbers in f64, rounded once.
+#[test]
+fn losses_of_halves_are_those_of_f64_rounded_once() {
+    type Of = fn(&Tensor, &Tensor) -> Tensor;
+    let losses: [(&str, Of); 9] = [
+        ("mse", Tensor::mse),
+        ("l1", Tensor::l1),
+        ("huber", |x, y| x.huber(y, 0.3)),
+        ("bce_with_logits", Tensor::bce_with_logits),
+        ("bce", |x, y| x.bce(y)),
+        ("kl_divergence", |x, y| x.kl_divergence(y)),
+        ("hinge", Tensor::hinge),
+        ("cosine_embedding", |x, y| x.cosine_embedding(y, &Tensor::ones([40], DType::F32).cast(x.dtype()), 0.1)),
+        ("dot", |x, y| x.flatten(0).dot(&y.flatten(0))),
+    ];
+    on_cpu(|| {
+        let values =
+            |seed: usize| numbers(400, seed).into_iter().map(|x| (x.abs() * 0.99) as f32).collect::<Vec<f32>>();
+        for (dtype, unit) in [(DType::F16, 2f64.powi(-11)), (DType::BF16, 2f64.powi(-8))] {
+            let [x, y] = [1, 2].map(|seed| Tensor::from_slice(&values(seed), [40, 10]).cast(dtype));
+            let [wide_x, wide_y] = [&x, &y].map(|x| x.cast(DType::F64));
+            for (name, loss) in losses {
+                let expected = loss(&wide_x, &wide_y).item().unwrap();
+                let found = loss(&x, &y).item().unwrap();
+                let limit = unit * expected.abs() + 2e-6 * expected.abs().max(1.0);
+                let apart = (found - expected).abs();
+                assert!(apart <= limit, "{name} of {dtype}: {found}, not {expected}");
+            }
+        }
+    });
+}
+
+#[test]
+fn conversions_to_halves_round_once() {
+    on_cpu(|| {
+        // Next to the middle of two halves, where f32 is the middle itself.
+        let near = [65519.999, 1.0 + 2f64.powi(-11) + 2f64.powi(-30), -1.0 - 2f64.powi(-11) - 2f64.powi(-40), 1e-60];
+        let x = Tensor::from_slice(&near, [4]);
+        let expected = [65504.0, 1.0 + 2f64.powi(-10), -1.0 - 2f64.powi(-10), 0.0];
+        assert_eq!(x.cast(DType::F16).cast(DType::F64).to_vec::<f64>().unwrap(), expected);
+        assert_eq!((&x * Tensor::scalar(1f64)).cast(DType::F16).cast(DType::F64).to_vec::<f64>().unwrap(), expected);
+        let x = 1.0 + 2f64.powi(-8) + 2f64.powi(-40);
+        let found = Tensor::from_slice(&[x, -x, f64::NAN, f64::INFINITY], [4]).cast(DType::BF16).cast(DType::F64);
+        let found = found.to_vec::<f64>().unwrap();
+        assert_eq!((found[0], found[1], found[2].is_nan(), found[3]), (1.0078125, -1.0078125, true, f64::INFINITY));
+        for dtype in [DType::I32, DType::U32, DType::I64, DType::U64] {
+            let x = Tensor::from_slice(&[0x101_0001i32, 0x101_0000, 0x17f_8001], [3]).cast(dtype);
+            let found = x.cast(DType::BF16).cast(DType::F64).to_vec::<f64>().unwrap();
+            assert_eq!(found, [16_908_288.0, 16_777_216.0, 25_165_824.0], "{dtype}");
+        }
+        let far = Tensor::from_slice(&[i64::MAX, i64::MIN, -0x101_0001, (1 << 62) + (1 << 54) + 1], [4]);
+        let found = far.cast(DType::BF16).cast(DType::F64).to_vec::<f64>().unwrap();
+        let two = |power: i32| 2f64.powi(power);
+        assert_eq!(found, [two(63), -two(63), -16_908_288.0, two(62) + two(55)]);
+        // Numbers of the program likewise.
+        assert_eq!(Tensor::full([1], Scalar::from_f64(DType::F16, 65519.999)).item().unwrap(), 65504.0);
+        assert_eq!(Tensor::full([1], Scalar::from_i128(DType::BF16, 0x101_0001)).item().unwrap(), 16_908_288.0);
+    });
 }

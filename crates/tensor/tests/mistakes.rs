@@ -1,7 +1,7 @@
 //! What wrong expressions get: one sentence with the operands and the line, and never a panic.
 
 use panoply_tensor::{
-    Attention, Conv, DType, Device, Ends, Fft, Put, Rng, Tensor, Triangle, Window, eval, plan_counts,
+    Attention, Conv, DType, Device, Ends, Fft, Order, Put, Rng, Tensor, Triangle, Window, eval, plan_counts,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -138,7 +138,7 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (Tensor::einsum("...,...", &[&matrix, &ones(&[5])]), "an axis of `...` is 6 and 5 long"),
             (Tensor::einsum("ij,jk", &[&matrix]), "it names 2 operands, 1 are given"),
             (Tensor::einsum("", &[]), "it names 1 operands, 0 are given"),
-            (matrix.top_k(7, 1).0, "top_k: no 7 in order along axis 1"),
+            (matrix.top_k(7, 1).0, "has 6 elements, fewer than the 7 asked for"),
             (matrix.split(&[1, 2], 0).remove(1), "split: [1, 2] do not add up"),
             (image.group_norm(2, 1e-5), "group_norm: the channels of f32[2, 3, 5, 5]"),
             (matrix.diagonal(), "diagonal: f32[4, 6]"),
@@ -201,10 +201,10 @@ fn sizes_that_nothing_holds_are_mistakes() {
             (a.repeat_each(MOST, 0), "has more elements"),
             (a.split(&[MOST, 5], 0).remove(0), "do not add up to axis 0"),
             (a.expand_to(&[MOST, 4].into()), "has more elements"),
-            (Tensor::iota(MOST), "has more elements"),
-            (Tensor::iota(4).one_hot(MOST, DType::F32), "has more elements"),
-            (Tensor::eye(MOST, DType::F32), "has more elements"),
-            (Tensor::linspace(0.0, 1.0, MOST, DType::F32), "has more elements"),
+            (Tensor::iota(MOST), "are more than the 2147483648 that"),
+            (Tensor::iota(4).one_hot(MOST, DType::F32), "are more than the 2147483648 that"),
+            (Tensor::eye(MOST, DType::F32), "are more than the 2147483648 that"),
+            (Tensor::linspace(0.0, 1.0, MOST, DType::F32), "are more than the 2147483648 that"),
             (Tensor::from_slice(&[1f32], [MOST, 4]), "1 elements do not fill"),
             (Tensor::from_bytes(&[1], [MOST, 4], DType::F32), "1 bytes do not fill"),
             (conv(Conv { padding: [MOST, 1], ..Conv::default() }), "conv: Conv { stride: [1, 1], padding: [1844"),
@@ -230,8 +230,8 @@ fn sizes_that_nothing_holds_are_mistakes() {
             (Tensor::meshgrid(&[&long, &long]).remove(1), "has more elements"),
             (Tensor::einsum("a,b->ab", &[&long, &long]), "has more elements"),
             (long.windows(&Window::new([1 << 61])), "has more elements"),
-            (image.adaptive_average_pool([MOST, 1]), "has more elements"),
-            (image.adaptive_max_pool([MOST, 1]), "has more elements"),
+            (image.adaptive_average_pool([MOST, 1]), "are more than the 2147483648 that"),
+            (image.adaptive_max_pool([MOST, 1]), "are more than the 2147483648 that"),
             (image.resize_nearest([MOST, 1]), "resize: from f32[2, 3, 4, 4]"),
             (ones(&[1 << 31]).resize_linear([4], Ends::Edges), "an axis has more elements than an i32 can count"),
             (Rng::seed(0).uniform([MOST, 2]), "has more elements"),
@@ -371,6 +371,48 @@ fn second_derivatives_are_derivatives_of_derivatives() {
         let want = [0.3f64, -0.7, 1.1].map(|x| -2.0 * x.tanh() * (1.0 - x.tanh().powi(2)));
         for (have, want) in second.to_vec::<f32>().unwrap().iter().zip(want) {
             assert!((f64::from(*have) - want).abs() < 1e-6, "{have} instead of {want}");
+        }
+    });
+}
+
+#[test]
+fn more_than_an_i32_counts_is_refused() {
+    on_cpu(|| {
+        let many = Tensor::zeros([2_500_000_000], DType::U8);
+        let axis = "axis 0 of u8[2500000000]";
+        for (wrong, part) in [
+            (Tensor::iota(3_000_000_000), "iota: 3000000000 numbers from 0 on are more than the 2147483648"),
+            (Tensor::linspace(0.0, 1.0, 3_000_000_000, DType::F64), "linspace: 3000000000 numbers are more than"),
+            (many.argmax(0), axis),
+            (many.argmin(0), axis),
+            (many.argsort(0, Order::Ascending), axis),
+            (many.top_k(1, 0).1, axis),
+            (many.search_sorted(&many.slice((0,)), false), axis),
+            (many.length(0), axis),
+            (many.count_nonzero(), "count_nonzero: u8[2500000000]"),
+            (many.cast(DType::I32).bin_count(3), "bin_count: i32[2500000000]"),
+        ] {
+            let error = told(&wrong);
+            assert!(error.message().contains(part), "{error}");
+        }
+        assert_eq!(Tensor::iota(1 << 31).slice((-1,)).to_vec::<i32>().unwrap(), [i32::MAX]);
+    });
+}
+
+#[test]
+fn means_of_integers_are_refused() {
+    on_cpu(|| {
+        let x = Tensor::full([1, 1, 4], 100i8);
+        let window = Window { stride: [4], ..Window::new([4]) };
+        for (wrong, op) in [
+            (x.average_pool(&window, [0]), "average_pool"),
+            (x.cast(DType::U8).average_pool(&window, [0]), "average_pool"),
+            (x.adaptive_average_pool([2]), "adaptive_average_pool"),
+            (x.reshape([2, 2]).nll(&Tensor::iota(2)), "nll"),
+        ] {
+            let error = told(&wrong);
+            assert!(error.message().starts_with(&format!("{op}: ")), "{error}");
+            assert!(error.message().ends_with("has no fractions; cast it to a float first"), "{error}");
         }
     });
 }

@@ -1,6 +1,6 @@
 //! What is written with operators, against the same in Rust.
 
-use panoply_tensor::{DType, Device, Tensor};
+use panoply_tensor::{DType, Device, Order, Tensor};
 
 const X: [f32; 4] = [1.5, -2.0, 0.25, 7.0];
 
@@ -99,6 +99,8 @@ fn bools_go_to_a_device_and_back() {
         assert_eq!(x.cast(DType::I32).to_vec::<i32>().unwrap(), [1, 0, 1]);
         assert!(x.to_vec::<u8>().unwrap_err().message().contains("does not hold u8"));
         // Any byte but 0 is true.
+        let bytes = Tensor::from_slice(&[0u8, 1, 2, 255], [4]).bitcast(DType::I8);
+        assert_eq!(bytes.ne(&bytes.zeros_like()).to_vec::<bool>().unwrap(), [false, true, true, true]);
         let raw = Tensor::from_bytes(&[0, 2, 255], [3], DType::Bool);
         assert_eq!(raw.to_vec::<bool>().unwrap(), [false, true, true]);
         let device = Device::get("cpu").unwrap();
@@ -111,5 +113,42 @@ fn bools_go_to_a_device_and_back() {
         buffer.fill(true).unwrap();
         assert_eq!(buffer.read().unwrap().wait().unwrap(), [true, true]);
         assert_eq!(device.zeros::<bool>(3).unwrap().to_vec().unwrap(), [false; 3]);
+    });
+}
+
+#[test]
+fn bools_are_ordered_as_in_rust() {
+    on_cpu(|| {
+        let (x, y) = ([false, false, true, true], [false, true, false, true]);
+        let (a, b) = (Tensor::from_slice(&x, [4]), Tensor::from_slice(&y, [4]));
+        let of = |f: fn(bool, bool) -> bool| -> Vec<bool> { x.into_iter().zip(y).map(|(x, y)| f(x, y)).collect() };
+        for (found, expected) in [
+            (a.lt(&b), of(|x, y| !x & y)),
+            (a.le(&b), of(|x, y| x <= y)),
+            (a.gt(&b), of(|x, y| x & !y)),
+            (a.ge(&b), of(|x, y| x >= y)),
+            (a.minimum(&b), of(|x, y| x.min(y))),
+            (a.maximum(&b), of(|x, y| x.max(y))),
+        ] {
+            assert_eq!(found.to_vec::<bool>().unwrap(), expected);
+        }
+        let rows = Tensor::from_slice(&[false, true, false, false, false, false], [2, 3]);
+        assert_eq!(rows.max(1).to_vec::<bool>().unwrap(), [true, false]);
+        assert_eq!(rows.min(0).to_vec::<bool>().unwrap(), [false; 3]);
+        assert_eq!(rows.argmax(1).to_vec::<i32>().unwrap(), [1, 0]);
+        assert_eq!(rows.argmin(1).to_vec::<i32>().unwrap(), [0, 0]);
+        assert_eq!(rows.cummax(1).to_vec::<bool>().unwrap(), [false, true, true, false, false, false]);
+        let line = rows.reshape([6]);
+        assert_eq!(
+            line.sort(0, Order::Descending).to_vec::<bool>().unwrap(),
+            [true, false, false, false, false, false]
+        );
+        assert_eq!(line.argsort(0, Order::Ascending).to_vec::<i32>().unwrap(), [0, 2, 3, 4, 5, 1]);
+        let (values, places) = line.top_k(2, 0);
+        assert_eq!(
+            (values.to_vec::<bool>().unwrap(), places.to_vec::<i32>().unwrap()),
+            (vec![true, false], vec![1, 0])
+        );
+        assert_eq!(line.median(0).to_vec::<bool>().unwrap(), [false]);
     });
 }

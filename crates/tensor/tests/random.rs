@@ -1,7 +1,7 @@
 //! The generator against the published vectors, and the tensors against the host.
 
 use panoply_tensor::random::philox;
-use panoply_tensor::{Device, MemoryPlan, Rng};
+use panoply_tensor::{DType, Device, MemoryPlan, Rng};
 
 #[test]
 fn philox_matches_the_published_vectors() {
@@ -73,5 +73,31 @@ fn drawing_takes_little_memory_beside_what_is_drawn() {
         let drawn = Rng::seed(1).normal([1000, 1000]);
         let plan = MemoryPlan::of(&[&drawn]).unwrap();
         assert!(plan.scratch <= 2 * plan.outputs + 4096, "{} bytes for {}", plan.scratch, plan.outputs);
+    });
+}
+
+#[test]
+fn uniform_numbers_of_every_float_type_stay_below_one() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let count = 400_000;
+        for (dtype, digits) in [(DType::F16, 11), (DType::BF16, 8), (DType::F32, 24), (DType::F64, 53)] {
+            let uniform = Rng::seed(5).uniform_of([count], dtype);
+            assert_eq!(uniform.dtype(), dtype);
+            let numbers = uniform.cast(DType::F64).to_vec::<f64>().unwrap();
+            let unit = 2f64.powi(-digits);
+            assert!(numbers.iter().all(|x| (0.0..=1.0 - unit).contains(x) && (x / unit).fract() == 0.0), "{dtype}");
+            let mean = numbers.iter().sum::<f64>() / count as f64;
+            // Five standard errors, of numbers that lie half a unit low.
+            assert!((mean + unit / 2.0 - 0.5).abs() < 5.0 * (1.0 / 12.0 / count as f64).sqrt(), "{dtype}: {mean}");
+            // Few digits show all of their values.
+            if digits <= 11 {
+                assert_eq!((numbers.iter().cloned().fold(0.0, f64::max), numbers.contains(&0.0)), (1.0 - unit, true));
+            }
+            assert!((1.0 - uniform).ln().is_finite().all(..).to_vec::<bool>().unwrap()[0], "{dtype}");
+        }
+        // Those of f32, rounded to bf16, reach 1.
+        assert_eq!(Rng::seed(5).uniform([count]).cast(DType::BF16).max(..).item().unwrap(), 1.0);
+        assert!(Rng::seed(5).uniform_of([2], DType::I32).check().unwrap_err().message().contains("take a float type"));
     });
 }

@@ -68,3 +68,38 @@ fn rows_are_in_order_on_every_device() {
         });
     }
 }
+
+#[test]
+fn searchsorted_has_nan_last_as_sort_has() {
+    let report = report().expect("the environment is in order");
+    for device in report.devices() {
+        device.scope(|| {
+            for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
+                if !device.target().computes(dtype) {
+                    continue;
+                }
+                for length in [3, 64, 65, 5000] {
+                    // NumPy: numpy.searchsorted(x, v, side).
+                    let mut sorted: Vec<f64> = (0..length).map(|i| (i / 50) as f64).collect();
+                    sorted[length - 1] = f64::NAN;
+                    sorted[length - 2] = f64::INFINITY;
+                    let values = [f64::NAN, f64::INFINITY, -1.0, f64::NEG_INFINITY, 0.0];
+                    let single = |values: &[f64]| values.iter().map(|x| *x as f32).collect::<Vec<f32>>();
+                    let x = Tensor::from_slice(&single(&sorted), [length]).cast(dtype);
+                    let v = Tensor::from_slice(&single(&values), [values.len()]).cast(dtype);
+                    for or_equal in [false, true] {
+                        let before = |x: f64, v: f64| match compare(x, v) {
+                            Ordering::Less => true,
+                            Ordering::Equal => or_equal,
+                            Ordering::Greater => false,
+                        };
+                        let count = |v: &f64| sorted.iter().filter(|x| before(**x, *v)).count() as i32;
+                        let expected: Vec<i32> = values.iter().map(count).collect();
+                        let found = x.search_sorted(&v, or_equal).to_vec::<i32>().expect("it is computed");
+                        assert_eq!(found, expected, "{length} of {dtype}, {or_equal}, on {device}");
+                    }
+                }
+            }
+        });
+    }
+}

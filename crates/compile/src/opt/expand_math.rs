@@ -1,4 +1,5 @@
-//! Transcendental functions as arithmetic, for languages whose own are too loose.
+//! Transcendental functions as arithmetic, for languages whose own are too loose, and conversions to 16-bit floats that languages would
+//! round twice.
 //!
 //! What is left are sums, products, fused multiply-adds, quotients, square roots, roundings, comparisons, selections and bits:
 //! within 2 ULP for every f32 and 4 for f64, as the numeric contract has it, and the same bits wherever it is used. There is no
@@ -9,6 +10,7 @@
 //! tried: this is the same text over expressions, with fused multiply-adds. Only angles in f32 are reduced otherwise, by integers.
 
 mod double;
+mod odd;
 mod pow;
 mod single;
 mod turns;
@@ -23,7 +25,7 @@ use panoply_ir::{Alu, DType, Type};
 use super::walk::{Grow, live, map_block};
 use value::{Math, V};
 
-/// The kernel without transcendental functions. It verifies if the kernel did.
+/// The kernel without transcendental functions and conversions that round twice. It verifies if the kernel did.
 pub(crate) fn expand(kernel: Kernel) -> Kernel {
     expand_some(kernel, Alu::is_transcendental)
 }
@@ -36,7 +38,12 @@ pub(crate) fn expand_for_opencl(kernel: Kernel) -> Kernel {
 
 fn expand_some(kernel: Kernel, wanted: impl Fn(Alu) -> bool) -> Kernel {
     let live = live(&kernel);
-    if !live.iter().any(|id| matches!(kernel.exprs.get(*id), Expr::Alu(op, _) if wanted(op))) {
+    let is_wanted = |id: &ExprId| {
+        let expr = kernel.exprs.get(*id);
+        matches!(expr, Expr::Alu(op, _) if wanted(op))
+            || matches!(expr, Expr::Cast(to, x) if odd::rounds_twice(kernel.exprs.ty(x), to))
+    };
+    if !live.iter().any(is_wanted) {
         return kernel;
     }
     let math = Math::new(kernel);
@@ -45,6 +52,7 @@ fn expand_some(kernel: Kernel, wanted: impl Fn(Alu) -> bool) -> Kernel {
         let expr = math.expr(id).map_operands(|operand| made[&operand]);
         let new = match expr {
             Expr::Alu(op, args) if wanted(op) => function(op, args.iter().map(|arg| math.value(*arg)).collect()),
+            Expr::Cast(to, x) if odd::rounds_twice(math.value(x).ty(), to) => odd::cast(math.value(x), to),
             other => math.add(other).id,
         };
         made.insert(id, new);

@@ -42,7 +42,9 @@ fn scan(rewriter: &mut Rewriter, op: ReduceOp, axis: usize, x: NodeId, style: St
         Style::Cpu { .. } => (16, 4 << 10),
         Style::Gpu => (2048, 256),
     };
-    if shape.elems() / length.max(1) >= busy || length < 4 * part {
+    let apart = adds_apart(op, dtype);
+    let enough = shape.elems() / length.max(1) >= busy && !(apart && length >= LONG);
+    if enough || length < 4 * part {
         return None;
     }
     let part = (part / 2..=2 * part).rev().find(|part| length.is_multiple_of(*part)).unwrap_or(part);
@@ -60,13 +62,30 @@ fn scan(rewriter: &mut Rewriter, op: ReduceOp, axis: usize, x: NodeId, style: St
     let before = pad(rewriter, sums, axis, (1, 0));
     let before = rewriter.reshape(before, with(&[parts, 1]));
     let before = rewriter.expand(before, divided.clone());
-    let joined = rewriter.add(Op::Alu(op.alu()), &[before, whole], divided.clone(), dtype);
-    let places = [(axis, Alu::Ne), (axis + 1, Alu::Eq)].map(|(axis, is)| start(rewriter, &divided, axis, is));
-    let joins = rewriter.add(Op::Alu(Alu::And), &places, divided.clone(), DType::Bool);
-    let from = rewriter.add(Op::Alu(Alu::Select), &[joins, joined, whole], divided.clone(), dtype);
-    let running = rewriter.add(Op::Scan(op, axis + 1), &[from], divided, dtype);
+    let running = if apart {
+        let within = rewriter.add(Op::Scan(op, axis + 1), &[whole], divided.clone(), dtype);
+        let joined = rewriter.add(Op::Alu(op.alu()), &[before, within], divided.clone(), dtype);
+        let joins = start(rewriter, &divided, axis, Alu::Ne);
+        rewriter.add(Op::Alu(Alu::Select), &[joins, joined, within], divided, dtype)
+    } else {
+        let joined = rewriter.add(Op::Alu(op.alu()), &[before, whole], divided.clone(), dtype);
+        let places = [(axis, Alu::Ne), (axis + 1, Alu::Eq)].map(|(axis, is)| start(rewriter, &divided, axis, is));
+        let joins = rewriter.add(Op::Alu(Alu::And), &places, divided.clone(), DType::Bool);
+        let from = rewriter.add(Op::Alu(Alu::Select), &[joins, joined, whole], divided.clone(), dtype);
+        rewriter.add(Op::Scan(op, axis + 1), &[from], divided, dtype)
+    };
     let running = rewriter.reshape(running, with(&[parts * part]));
     Some(first(rewriter, running, axis, length))
+}
+
+/// Elements of an axis from which an f32 sum in order has lost digits: one of as many ones is exact up to 2²⁴ only, and each addition
+/// of a small number to a large sum rounds alike.
+const LONG: usize = 1 << 16;
+
+/// Whether each part is summed up from zero and joined to what comes before it by one addition, which takes a pass more. Where sums are
+/// exact or have digits to spare, a part goes on from what comes before it.
+fn adds_apart(op: ReduceOp, dtype: DType) -> bool {
+    matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtype == DType::F32
 }
 
 /// Zeros before and after along an axis.

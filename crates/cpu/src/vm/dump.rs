@@ -88,7 +88,13 @@ impl Line<'_> {
         let used = match work.what {
             What::Alu(alu, _) => alu.arity(),
             What::Pair(pair, _) => pair.arity(),
-            What::Cast(..) | What::Round(_) | What::Widen(_) | What::Narrow(_) | What::Copy | What::Splat => 1,
+            What::Cast(..)
+            | What::Odd(_)
+            | What::Round(_)
+            | What::Widen(_)
+            | What::Narrow(_)
+            | What::Copy
+            | What::Splat => 1,
         };
         let args: Vec<String> = work.args[..used].iter().map(|arg| self.src(*arg)).collect();
         format!("{} = {} {}", self.src(work.dst), what(work.what), args.join(", "))
@@ -220,6 +226,7 @@ fn what(what: What) -> String {
         What::Pair(pair, lane) => format!("{}.{}", pair.name(), lane.name()),
         What::Alu(alu, lane) => format!("{}.{}", alu.name(), lane.name()),
         What::Cast(from, to) => format!("{}.{}", Lane::name(to), from.name()),
+        What::Odd(from) => format!("odd.{}", from.name()),
         What::Round(to) => format!("round.{}", float(to)),
         What::Widen(from) => format!("widen.{}", float(from)),
         What::Narrow(to) => format!("narrow.{}", float(to)),

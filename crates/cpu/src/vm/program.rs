@@ -141,6 +141,7 @@ pub enum What {
     Alu(Alu, Lane),
     Pair(Pair, Lane),
     Cast(Lane, Lane),
+    Odd(Lane),
     Round(Round),
     Widen(Round),
     Narrow(Round),

@@ -32,7 +32,7 @@ pub fn alu(op: Alu, operands: &[Scalar]) -> Scalar {
     }
 }
 
-/// The value as another type, as Rust's `as`; f16 and bf16 on either side go through f32.
+/// The value as another type, as Rust's `as`, rounded once to nearest.
 pub fn cast(to: DType, value: Scalar) -> Scalar {
     let from = value.dtype;
     if to == from {
@@ -43,13 +43,17 @@ pub fn cast(to: DType, value: Scalar) -> Scalar {
         return (!zero).into();
     }
     match (from.is_float(), to.is_float()) {
-        (false, false) => Scalar::from_i128(to, value.to_i128()),
-        (true, false) => Scalar::from_f64(to, value.to_f64()),
-        (_, true) if to == DType::F64 => {
-            Scalar::from(if from.is_float() { value.to_f64() } else { value.to_i128() as f64 })
-        }
-        (_, true) => round(to, if from.is_float() { value.to_f64() as f32 } else { value.to_i128() as f32 }),
+        (false, _) => Scalar::from_i128(to, value.to_i128()),
+        (true, true) if from != DType::F64 && to != DType::F64 => round(to, single(value)),
+        (true, _) => Scalar::from_f64(to, value.to_f64()),
     }
+}
+
+/// Whether a conversion by way of f32 would round twice.
+pub fn rounds_twice(from: DType, to: DType) -> bool {
+    // An integer that f32 does not hold is infinite in f16.
+    let inexact = matches!(from, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    to == DType::F16 && from == DType::F64 || to == DType::BF16 && (from == DType::F64 || inexact)
 }
 
 /// The same bits as another type of the same width.

@@ -1,6 +1,6 @@
 //! Pooling and reshaping: layers without parameters, for sequences of layers.
 
-use panoply_tensor::{Tensor, Window};
+use panoply_tensor::{AvgPoolOptions, Tensor, Window};
 
 use crate::layer::{Layer, Pass};
 use crate::module::module;
@@ -12,18 +12,20 @@ pub struct MaxPool<const N: usize> {
     pub window: Window<N>,
     /// Elements of minus infinity on both sides of each axis.
     pub padding: [usize; N],
+    /// Whether a last window may end beyond the padding ([`Tensor::max_pool_with`]).
+    pub ceil_mode: bool,
 }
 
 impl<const N: usize> MaxPool<N> {
     /// Windows of this size side by side.
     pub fn new(size: [usize; N]) -> MaxPool<N> {
-        MaxPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N] }
+        MaxPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], ceil_mode: false }
     }
 }
 
 impl<const N: usize> Layer for MaxPool<N> {
     fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        input.max_pool(&self.window, self.padding)
+        input.max_pool_with(&self.window, self.padding, self.ceil_mode)
     }
 }
 
@@ -34,20 +36,26 @@ module!(MaxPool<const N: usize> {});
 pub struct AveragePool<const N: usize> {
     /// The window.
     pub window: Window<N>,
-    /// Zeros on both sides of each axis; they count.
+    /// Zeros on both sides of each axis.
     pub padding: [usize; N],
+    /// Whether the zeros count, and what PyTorch's layer may do besides.
+    pub options: AvgPoolOptions,
 }
 
 impl<const N: usize> AveragePool<N> {
     /// Windows of this size side by side.
     pub fn new(size: [usize; N]) -> AveragePool<N> {
-        AveragePool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N] }
+        let options = AvgPoolOptions::default();
+        AveragePool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], options }
     }
 }
 
 impl<const N: usize> Layer for AveragePool<N> {
     fn forward(&self, input: &Tensor, _: &mut Pass<'_>) -> Tensor {
-        input.average_pool(&self.window, self.padding)
+        if self.options == AvgPoolOptions::default() {
+            return input.average_pool(&self.window, self.padding);
+        }
+        input.average_pool_with(&self.window, self.padding, &self.options)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::module::{Param, module};
 pub enum Cell {
     /// tanh of a sum.
     Plain,
-    /// relu of a sum.
+    /// The larger of a sum and 0: PyTorch's `RNN` with `nonlinearity="relu"`.
     Relu,
     /// Long short-term memory: gates input, forget, cell, output.
     Lstm,

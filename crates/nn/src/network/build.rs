@@ -1,6 +1,6 @@
 //! From a description to layers at the start of training. Sizes have been checked.
 
-use panoply_tensor::{Conv, Rng, Tensor, Window};
+use panoply_tensor::{AvgPoolOptions, Conv, Rng, Tensor, Window};
 
 use super::layer_spec::{Block, LayerSpec, Memory, Nonlinearity, Transposed, Windows};
 use crate::layers::{
@@ -183,11 +183,15 @@ impl Windows {
     }
 
     fn largest<const N: usize>(&self) -> Box<dyn Stage> {
-        Box::new(MaxPool::<N> { window: self.window(), padding: axes(&self.padding, 0) })
+        Box::new(MaxPool::<N> { window: self.window(), padding: axes(&self.padding, 0), ceil_mode: false })
     }
 
     fn mean<const N: usize>(&self) -> Box<dyn Stage> {
-        Box::new(AveragePool::<N> { window: self.window(), padding: axes(&self.padding, 0) })
+        Box::new(AveragePool::<N> {
+            window: self.window(),
+            padding: axes(&self.padding, 0),
+            options: AvgPoolOptions::default(),
+        })
     }
 }
 

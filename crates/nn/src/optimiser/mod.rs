@@ -301,7 +301,7 @@ impl<R: Rule> Optimiser<R> {
             let rate = self.learning_rate * group.map_or(1.0, |group| group.rate);
             let decays = group.is_none_or(|group| group.decays);
             let step = Step { rate, number: self.steps + 1, decays };
-            next.push(Next::gated(self.rule.update(value, gradient, state, &step), (value, state), &stands)?);
+            next.push(Next::gated(updated(&self.rule, value, gradient, state, &step), (value, state), &stands)?);
         }
         Ok(Planned { next, sounds, report })
     }
@@ -393,6 +393,23 @@ impl<R: Rule> Optimiser<R> {
             }
         }
     }
+}
+
+/// What a rule makes of a parameter and its state. Of halves it computes in f32, and what it remembers stays f32: squares of gradients
+/// underflow in f16, and so does the epsilon that keeps quotients finite.
+fn updated(
+    rule: &impl Rule,
+    value: &Tensor,
+    gradient: &Tensor,
+    state: &[Tensor],
+    step: &Step,
+) -> (Tensor, Vec<Tensor>) {
+    if !matches!(value.dtype(), DType::F16 | DType::BF16) {
+        return rule.update(value, gradient, state, step);
+    }
+    let state: Vec<Tensor> = state.iter().map(|kept| kept.cast(DType::F32)).collect();
+    let (next, state) = rule.update(&value.cast(DType::F32), &gradient.cast(DType::F32), &state, step);
+    (next.cast(value.dtype()), state)
 }
 
 /// A step's loss, and whether it is made.

@@ -4,7 +4,7 @@ use panoply_nn::{
     BatchNorm, BlockShape, Cell, DecoderBlock, Embedding, EncoderBlock, Layer, LayerNorm, Memory, Module,
     MultiHeadAttention, Pass, Recurrent, Sgd,
 };
-use panoply_tensor::{Attention, Rng, Tensor};
+use panoply_tensor::{Attention, DType, Rng, Tensor};
 
 use super::{Fixture, LAYERS, PACKED, close, on_cpu, set, set_linear, weighted};
 
@@ -210,5 +210,29 @@ fn batch_norm_and_its_running_statistics() {
         close("output in use", &output, &file.get("eval"), 4e-6);
         assert_eq!(layer.param_count(), 6, "statistics are not trained");
         assert_eq!(layer.named_params().len(), 4, "but they are saved");
+    });
+}
+
+/// PyTorch's `RNN(nonlinearity="relu")`: h = relu(x Wᵀ + b + h Uᵀ + c) at each time, by hand in f64.
+#[test]
+fn recurrent_layers_with_relu() {
+    on_cpu(|| {
+        let network = Recurrent::new(Cell::Relu, 3, 4, 1, false, &mut Rng::seed(2));
+        let x = Rng::seed(1).normal([2, 5, 3]);
+        let (output, memory) = network.run(&x, None, &mut Pass::eval());
+        let weights = &network.layers[0].directions[0];
+        let wide = |tensor: &Tensor| tensor.cast(DType::F64);
+        let [w, u, b, c] = [&weights.input_weight, &weights.hidden_weight, &weights.input_bias, &weights.hidden_bias]
+            .map(|weight| wide(weight.tensor()));
+        let mut hidden = Tensor::zeros([2, 4], DType::F64);
+        for time in 0..5 {
+            let at = wide(&x).narrow(1, time, 1).squeeze(1);
+            let sum = at.matmul(&w.t()) + &b + hidden.matmul(&u.t()) + &c;
+            hidden = sum.where_(&sum.gt(&sum.zeros_like()), &sum.zeros_like());
+            close(&format!("time {time}"), &output.narrow(1, time, 1).squeeze(1), &hidden.cast(DType::F32), 1e-6);
+        }
+        close("the last state", &memory.hidden.squeeze(0), &hidden.cast(DType::F32), 1e-6);
+        let zeros = output.eq(&output.zeros_like()).any(..).to_vec::<bool>().unwrap();
+        assert_eq!(zeros, [true], "the sums have both signs");
     });
 }

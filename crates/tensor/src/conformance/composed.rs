@@ -1,7 +1,7 @@
 //! The op table, continued: windows, attention, normalisation, order, losses.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
-use crate::{Attention, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Window};
+use crate::{Attention, AvgPoolOptions, Conv, CrossEntropy, DType, Ends, Order, Put, Rotary, Tensor, Window};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);
@@ -57,6 +57,13 @@ pub const ROWS: &[Row] = &[
         x[0].average_pool(&Window { stride: [2, 1], dilation: [1, 2], ..Window::new([3, 2]) }, [0, 0])
     }),
     smooth("average_pool", &[IMAGE], |x| x[0].average_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
+    smooth("max_pool_with", &[IMAGE], |x| {
+        x[0].max_pool_with(&Window { stride: [2, 4], ..Window::new([3, 2]) }, [1, 0], true)
+    }),
+    smooth("average_pool_with", &[IMAGE], |x| {
+        let options = AvgPoolOptions { ceil_mode: true, count_include_pad: false, ..AvgPoolOptions::default() };
+        x[0].average_pool_with(&Window { stride: [2, 4], ..Window::new([3, 3]) }, [1, 1], &options)
+    }),
     smooth("adaptive_average_pool", &[IMAGE], |x| x[0].adaptive_average_pool([3, 4])),
     smooth("adaptive_max_pool", &[IMAGE], |x| x[0].adaptive_max_pool([2, 3])),
     smooth("global average pool", &[IMAGE], |x| x[0].adaptive_average_pool([1, 1])),
@@ -143,6 +150,7 @@ pub const ROWS: &[Row] = &[
     // Not differenced where it is steep: tolerances count against the largest.
     smooth("erfinv", &[SHARE], |x| x[0].erfinv()),
     smooth("lgamma", &[within(&[5, 7], 0.2, 9.0)], |x| x[0].lgamma()),
+    smooth("lgamma near 1 and 2", &[within(&[5, 7], 0.4, 2.6)], |x| x[0].lgamma()),
     smooth("lgamma below 0", &[SHARE], |x| (&x[0] - 3.0).lgamma()),
     flat("linspace", &[A], |x| Tensor::linspace(-1.0, 2.0, 7, x[0].dtype())),
     smooth("logaddexp", &[A, B], |x| x[0].logaddexp(&x[1])),

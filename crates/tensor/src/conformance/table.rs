@@ -52,6 +52,14 @@ pub const ROWS: &[Row] = &[
     }),
     flat("bitcast", &[A], |x| x[0].bitcast(if x[0].dtype() == DType::F64 { DType::I64 } else { DType::I32 })),
     flat("cast", &[within(&[40], -50.0, 50.0)], |x| x[0].cast(DType::I32)),
+    // The middle of two bf16 and 1: an f32 is the middle alone.
+    flat("cast to bf16", &[whole(&[40], 120.0)], |x| {
+        ((&x[0] + 128.0) * 131_072.0 + 65_537.0).cast(DType::BF16).cast(DType::F32)
+    }),
+    flat("compare bools", &[A, B], |x| {
+        let [a, b] = [0, 1].map(|at| x[at].gt(&x[at].literal(0.0)));
+        a.lt(&b).bitor(&a.maximum(&b).bitand(&a.minimum(&b))).max(1)
+    }),
     smooth("cast and back", &[any(&[33])], |x| x[0].cast(DType::F64).exp().cast(x[0].dtype())),
     // Movement.
     smooth("reshape", &[any(&[4, 6])], |x| x[0].reshape([3, -1]).exp()),

@@ -180,7 +180,7 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         }
         Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => {
             let share = share_of_extremes(&inputs[0], y, axes);
-            first().map(|moved| (share * moved).reduced(ReduceOp::Sum, axes.clone()))
+            first().map(|moved| (share * moved.widened()).reduced(ReduceOp::Sum, axes.clone()).cast(y.dtype()))
         }
         Op::Scan(other, _) => {
             let message = format!("jvp: the running {} has no derivative here", other.name());

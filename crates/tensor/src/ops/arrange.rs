@@ -211,8 +211,8 @@ impl Tensor {
         self.scalar_like(number).where_(condition, self)
     }
 
-    /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. Of few numbers each is
-    /// compared with all, of more by halves.
+    /// For each of `values` how many of these sorted numbers are below it, or not above it if `or_equal`: i32. NaN counts as larger than
+    /// everything, as in [`Tensor::sort`]. Of few numbers each is compared with all, of more by halves.
     #[track_caller]
     pub fn search_sorted(&self, values: &Tensor, or_equal: bool) -> Tensor {
         if let Some(mistake) = [self, values].into_iter().find(|operand| operand.is_mistake()) {
@@ -221,9 +221,19 @@ impl Tensor {
         if self.0.shape.rank() != 1 {
             return Tensor::mistake(Error::mistake(format!("search_sorted: {self:?} is no vector")));
         }
-        let is_before = |x: &Tensor, value: &Tensor| if or_equal { x.le(value) } else { x.lt(value) };
+        if let Err(mistake) = self.has_positions("search_sorted", 0) {
+            return mistake;
+        }
+        let is_before = |x: &Tensor, value: &Tensor| {
+            let before = if or_equal { x.le(value) } else { x.lt(value) };
+            match (x.dtype().is_float(), or_equal) {
+                (false, _) => before,
+                (true, true) => before.bitor(&value.is_nan()),
+                (true, false) => before.bitor(&value.is_nan().bitand(&x.eq(x))),
+            }
+        };
         let length = self.0.shape.elems();
-        if length <= COMPARED || i32::try_from(length).is_err() || self.live(0).is_some() {
+        if length <= COMPARED || self.live(0).is_some() {
             return is_before(self, &values.unsqueeze(-1)).cast(DType::I32).sum(-1);
         }
         let number = |number: usize| Tensor::scalar(number as i32);
@@ -243,6 +253,9 @@ impl Tensor {
     pub fn bin_count(&self, classes: usize) -> Tensor {
         if self.is_mistake() {
             return self.clone();
+        }
+        if let Err(mistake) = self.counted("bin_count") {
+            return mistake;
         }
         let line = self.reshaped([self.0.shape.elems()].into());
         Tensor::zeros([classes], DType::I32).scatter_add(0, &line, &Tensor::ones([self.0.shape.elems()], DType::I32))

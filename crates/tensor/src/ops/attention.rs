@@ -58,7 +58,10 @@ impl Tensor {
             return wrong("lengths of queries, keys and values do not fit");
         }
         let (heads, shared, width) = (q[rank - 3], k[rank - 3], q[rank - 1]);
-        if shared == 0 || !heads.is_multiple_of(shared) {
+        if heads == 0 || shared == 0 {
+            return wrong(&format!("{heads} heads and {shared} key heads; there must be one of each at least"));
+        }
+        if !heads.is_multiple_of(shared) {
             return wrong(&format!("{heads} heads are not a multiple of {shared} key heads"));
         }
         let dtype = self.dtype();

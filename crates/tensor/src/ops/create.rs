@@ -5,6 +5,9 @@ use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::tensor::Tensor;
 
+/// How many positions from 0 on an i32 holds.
+const MOST_POSITIONS: usize = 1 << 31;
+
 impl Tensor {
     /// Every element is `value`, which is part of the program.
     #[track_caller]
@@ -24,9 +27,13 @@ impl Tensor {
         Tensor::full(shape, Scalar::from_i128(dtype, 1))
     }
 
-    /// i32 0, 1, … len - 1.
+    /// i32 0, 1, … len - 1, of which an i32 must hold the last.
     #[track_caller]
     pub fn iota(len: usize) -> Tensor {
+        if len > MOST_POSITIONS {
+            let message = format!("iota: {len} numbers from 0 on are more than the {MOST_POSITIONS} that an i32 holds");
+            return Tensor::mistake(Error::mistake(message));
+        }
         Tensor::primitive(Op::Iota, &[], [len], DType::I32)
     }
 
@@ -37,6 +44,10 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(format!(
                 "linspace: {dtype} has no fractions; take f32 and cast it"
             )));
+        }
+        if count > MOST_POSITIONS {
+            let message = format!("linspace: {count} numbers are more than the {MOST_POSITIONS} that can be counted");
+            return Tensor::mistake(Error::mistake(message).note("make shorter parts and use them one after another"));
         }
         // Halves do not know every place.
         let wide = if dtype == DType::F64 { dtype } else { DType::F32 };

@@ -32,6 +32,12 @@ impl Tensor {
                 "ctc: needs logarithms [time, batch, classes], targets [batch, most], times and lengths [batch] as i32";
             return Tensor::mistake(Error::mistake(message).note(format!("of {operands:?}, blank {blank}")));
         }
+        self.in_single(|logs| logs.ctc_of(targets, times, lengths, blank))
+    }
+
+    /// [`Tensor::ctc`] of operands that fit, and of logarithms that are not rounded to halves at each time.
+    #[track_caller]
+    fn ctc_of(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
         let (time, batch, most) = (self.0.shape.dims()[0], self.0.shape.dims()[1], targets.0.shape.dims()[1]);
         // A blank before, between and after the labels.
         let states = 2 * most + 1;

@@ -1,7 +1,8 @@
 //! Einstein's summation, as NumPy has it: `einsum("bij,bjk->bik", [x, y])`, `einsum("...ij,...j", [x, y])`.
 //!
 //! Two operands at a time become one, by one matrix product over the labels that nobody else needs, or element by element
-//! where there are none: each time the two whose product takes the fewest multiplications, the leftmost of equal ones.
+//! where there are none: each time the two whose product takes the fewest multiplications, the leftmost of equal ones. Sums of
+//! halves add up in f32 and are rounded once.
 
 use std::collections::BTreeMap;
 
@@ -53,6 +54,9 @@ impl Tensor {
                 return Tensor::mistake(error);
             }
         }
+        // Of halves one matrix product adds up in f32 already; all else is computed in f32 and rounded once.
+        let single = |x: &Tensor| if is_one_product(&inputs, &result) { x.clone() } else { x.widened() };
+        let operands: Vec<Tensor> = operands.iter().map(|operand| single(operand)).collect();
         let terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(operand, labels, &lengths));
         let mut terms: Vec<Term> = terms.collect();
         if let Some(wrong) = terms.iter().find(|term| term.tensor.is_mistake()) {
@@ -68,10 +72,21 @@ impl Tensor {
             terms.push(product);
         }
         match terms.pop() {
-            Some(product) => product.over(&result).ordered(&result).tensor,
+            Some(product) => product.over(&result).ordered(&result).tensor.cast(first),
             None => Tensor::mistake(Error::mistake("einsum: no operands were given")),
         }
     }
+}
+
+/// Whether this takes one product of matrices or of elements, and sums over no label besides.
+fn is_one_product(inputs: &[Vec<char>], result: &[char]) -> bool {
+    let [left, right] = inputs else { return inputs.len() < 2 };
+    let twice = |labels: &Vec<char>| (1..labels.len()).any(|i| labels[..i].contains(&labels[i]));
+    let alone = |labels: &[char], other: &[char]| labels.iter().any(|l| !result.contains(l) && !other.contains(l));
+    let inner = left.iter().any(|label| right.contains(label) && !result.contains(label));
+    let outer = |labels: &[char], other: &[char]| labels.iter().any(|label| !other.contains(label));
+    let sums_alone = twice(left) || twice(right) || alone(left, right) || alone(right, left);
+    !sums_alone && (!inner || outer(left, right) || outer(right, left))
 }
 
 /// The two terms whose product has the fewest multiplications; none if there are no two.

@@ -26,6 +26,11 @@ impl Tensor {
         if op == Alu::Select && operands[0].dtype() != DType::Bool {
             return Tensor::mistake(Error::mistake(format!("select: the condition is {:?}, not bool", operands[0])));
         }
+        if dtype == DType::Bool
+            && let Some(result) = Tensor::alu_of_bools(op, operands)
+        {
+            return result;
+        }
         let fits = match op.domain() {
             Domain::Float => dtype.is_float(),
             Domain::Number => dtype != DType::Bool,
@@ -54,6 +59,20 @@ impl Tensor {
         }
         let result = if op.is_comparison() { DType::Bool } else { dtype };
         Tensor::primitive_of(Op::Alu(op), inputs, shape, result)
+    }
+
+    /// Order and extremes of bools, false before true, by logical operations; none for another operation.
+    #[track_caller]
+    fn alu_of_bools(op: Alu, operands: &[&Tensor]) -> Option<Tensor> {
+        let &[x, y] = operands else { return None };
+        let logical = |op: Alu, x: &Tensor| Some(Tensor::alu(op, &[x, y]));
+        if op == Alu::Min || op == Alu::Max {
+            return logical(if op == Alu::Min { Alu::And } else { Alu::Or }, x);
+        }
+        if op == Alu::Lt || op == Alu::Le {
+            return logical(if op == Alu::Lt { Alu::And } else { Alu::Or }, &Tensor::alu(Alu::Not, &[x]));
+        }
+        None
     }
 
     /// Converts the elements as Rust's `as`: floats saturate to integers, NaN gives 0.

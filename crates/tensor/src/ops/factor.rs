@@ -4,8 +4,8 @@
 //! each matrix or one work-item for each column, and matrix products do all the rest, so that every device has them at the
 //! speed of its products. Gradients are their authors' formulas over the same operations.
 //!
-//! Nothing is an error that only the values could tell: what has no Cholesky factor gives NaN, what is singular infinities or
-//! NaN.
+//! Nothing is an error that only the values could tell: what has no Cholesky factor gives NaN, a triangular matrix with a zero on its
+//! diagonal infinities or NaN, and a system or an inverse of what is singular to working precision NaN, as does its gradient.
 //!
 //! Sources: Golub and Van Loan, Matrix Computations, 4th ed. 2013, chapters 3 to 5; Murray, Differentiation of the Cholesky
 //! Decomposition, 2016; Walter, Lehmann and Lamour, On Evaluating Higher-Order Derivatives of the QR Decomposition, 2012;
@@ -73,6 +73,9 @@ impl Tensor {
             Ok(system) => system,
             Err(mistake) => return mistake,
         };
+        if b.0.shape.elems() == 0 {
+            return b.in_form_of(right);
+        }
         let [x] = Operation {
             name: "solve_triangular",
             body: |[a, b], lower: &bool| {
@@ -108,18 +111,24 @@ impl Tensor {
         (q, r)
     }
 
-    /// The X with A · X = `right`, of square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64.
+    /// The X with A · X = `right`, of square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes broadcast. f32 or f64. X and the
+    /// gradient of a matrix that is singular to working precision are NaN: where a column is a combination of those before it but for
+    /// 8 · √n units in the last place of its part along them.
     #[track_caller]
     pub fn solve(&self, right: &Tensor) -> Tensor {
         let (a, b) = match self.system("solve", right) {
             Ok(system) => system,
             Err(mistake) => return mistake,
         };
+        if b.0.shape.elems() == 0 {
+            return b.in_form_of(right);
+        }
         let [x] = Operation {
             name: "solve",
             body: |[a, b], ()| [a.least_squares(b)],
             gradient: Some(|[a, _], x, g, ()| {
                 let (q, r) = a.qr();
+                let r = r.or_singular();
                 let flow = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
                 [Some(-flow.matmul(&x.t())), Some(flow)]
             }),
@@ -129,7 +138,8 @@ impl Tensor {
         x.in_form_of(right)
     }
 
-    /// The X for which A · X comes nearest to `right`, of matrices `[…, m, n]` with independent columns and `[…, m, l]`.
+    /// The X for which A · X comes nearest to `right`, of matrices `[…, m, n]` with independent columns and `[…, m, l]`; NaN where the
+    /// columns are dependent, as in [`Tensor::solve`].
     #[track_caller]
     pub fn least_squares(&self, right: &Tensor) -> Tensor {
         if let Err(mistake) = self.matrices("least_squares", false) {
@@ -141,10 +151,22 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message));
         }
         let (q, r) = self.qr();
-        r.solve_triangular(&q.t().matmul(right), Triangle::Upper)
+        r.or_singular().solve_triangular(&q.t().matmul(right), Triangle::Upper)
     }
 
-    /// The inverses of square matrices `[…, n, n]`; to solve a system [`Tensor::solve`] is better.
+    /// Upper triangular factors `[…, n, n]` of a QR decomposition, NaN throughout where some element of the diagonal is only rounding:
+    /// not above 8 · √n units in the last place of the largest element in its column.
+    fn or_singular(&self) -> Tensor {
+        let rank = self.0.shape.rank();
+        let size = self.0.shape.dims()[rank - 1];
+        let unit = if self.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let largest = self.abs().reduced(ReduceOp::Max, vec![rank - 2]).squeeze(-2);
+        let rounding = &largest * largest.literal(8.0 * unit * (size as f64).sqrt());
+        let regular = self.diagonal().abs().gt(&rounding).all(-1);
+        self.where_(&regular.unsqueeze(-1).unsqueeze(-1), &self.literal(f64::NAN))
+    }
+
+    /// The inverses of square matrices `[…, n, n]`, NaN of singular ones as in [`Tensor::solve`], which is better to solve a system.
     #[track_caller]
     pub fn inverse(&self) -> Tensor {
         match self.matrices("inverse", true) {
@@ -217,7 +239,7 @@ impl Tensor {
         let column = if right.0.shape.rank() == 1 { right.unsqueeze(1) } else { right.clone() };
         let (a, b) = (self.0.shape.dims(), column.0.shape.dims());
         let &[.., rows, columns] = b else { return wrong("a single number is no right side".to_string()) };
-        if rows != size || columns == 0 {
+        if rows != size {
             return wrong(format!("{size} equations do not fit a right side of {rows} × {columns}"));
         }
         if self.dtype() != right.dtype() {

@@ -43,21 +43,24 @@ impl Tensor {
         self.component("imaginary", 1)
     }
 
-    /// Products of complex numbers, `[…, 2]` each; the axes before the last broadcast.
+    /// Products of complex numbers, `[…, 2]` each; the axes before the last broadcast. Of halves they are computed in f32 and rounded
+    /// once.
     #[track_caller]
     pub fn complex_mul(&self, other: &Tensor) -> Tensor {
         if let Err(mistake) = self.pairs("complex_mul").and(other.pairs("complex_mul")) {
             return mistake;
         }
-        let signs = Tensor::iota(2).cast(self.dtype()) * self.literal(2.0) - self.literal(1.0);
-        self.turned(&other.narrow(-1, 0, 1), &(other.narrow(-1, 1, 1) * signs))
+        self.in_single_with(other, |x, other| {
+            let signs = Tensor::iota(2).cast(x.dtype()) * x.literal(2.0) - x.literal(1.0);
+            x.turned(&other.narrow(-1, 0, 1), &(other.narrow(-1, 1, 1) * signs))
+        })
     }
 
-    /// Magnitudes of complex numbers: `[…, 2]` becomes `[…]`.
+    /// Magnitudes of complex numbers, whose squares do not overflow: `[…, 2]` becomes `[…]`.
     #[track_caller]
     pub fn complex_abs(&self) -> Tensor {
         match self.pairs("complex_abs") {
-            Ok(()) => self.norm(-1),
+            Ok(()) => self.real().hypot(&self.imaginary()),
             Err(mistake) => mistake,
         }
     }

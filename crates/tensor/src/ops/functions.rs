@@ -149,10 +149,10 @@ impl Tensor {
         })
     }
 
-    /// `self` moved towards `end` by that share of the way.
+    /// `self` moved towards `end` by that share of the way. Of halves it is computed in f32 and rounded once.
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, share: f64) -> Tensor {
-        self + (end - self) * share
+        self.in_single_with(end, |x, end| x + (end - x) * share)
     }
 
     /// Root of the sum of both squares, which do not overflow; with slopes 0 where both are 0. An infinite one wins over NaN.
@@ -214,8 +214,8 @@ impl Tensor {
         self.call_in_single("erfinv", body, |[_], y, g, ()| [Some(g * steep(y))])
     }
 
-    /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 …, where its slope is NaN, as at infinity. [Lanczos 1964,
-    /// with g = 7 and nine terms]
+    /// Logarithm of the magnitude of the gamma function; infinite at 0, -1, -2 …, where its gradient is NaN, as at infinity. [Taylor's
+    /// series around 1 and 2, where it is 0; elsewhere Lanczos 1964, with g = 7 and nine terms]
     #[track_caller]
     pub fn lgamma(&self) -> Tensor {
         Tensor::call("lgamma", [self], (), |[x], ()| x.in_single(log_gamma))
@@ -233,9 +233,12 @@ impl Tensor {
         if self.dtype().is_float() { self.abs().lt(&self.literal(f64::INFINITY)) } else { self.eq(self) }
     }
 
-    /// How many elements hold or are not zero, i32 of shape `[]`.
+    /// How many elements hold or are not zero, i32 of shape `[]`, which must be able to count them all.
     #[track_caller]
     pub fn count_nonzero(&self) -> Tensor {
+        if let Err(mistake) = self.counted("count_nonzero") {
+            return mistake;
+        }
         self.held().sum(..)
     }
 }
@@ -272,6 +275,43 @@ fn angle([y, x]: [&Tensor; 2], (): &()) -> Tensor {
     zero.where_(&origin, &upright.where_(&steep, &lying))
 }
 
+/// The logarithm of Γ(2 + z) for |z| ≤ 1/2: z times 1 - γ plus the sum of (-1)^k (ζ(k) - 1) z^k / k from k = 2 on.
+fn log_gamma_from_two(z: &Tensor) -> Tensor {
+    const TERMS: [f64; 27] = [
+        0.42278433509846713,
+        0.3224670334241132,
+        -0.0673523010531981,
+        0.020580808427784546,
+        -0.007385551028673986,
+        0.0028905103307415234,
+        -0.001192753911703261,
+        0.0005096695247430425,
+        -0.00022315475845357939,
+        9.945751278180853e-05,
+        -4.492623673813314e-05,
+        2.050721277567069e-05,
+        -9.439488275268397e-06,
+        4.374866789907488e-06,
+        -2.039215753801366e-06,
+        9.55141213040742e-07,
+        -4.492469198764566e-07,
+        2.1207184805554665e-07,
+        -1.0043224823968099e-07,
+        4.7698101693639804e-08,
+        -2.2711094608943164e-08,
+        1.0838659214896955e-08,
+        -5.183475041970047e-09,
+        2.4836745438024785e-09,
+        -1.1921401405860912e-09,
+        5.731367241678862e-10,
+        -2.7595228851242334e-10,
+    ];
+    // A term is at most a quarter of the one before.
+    let terms = if z.dtype() == DType::F64 { &TERMS[..] } else { &TERMS[..14] };
+    let sum = terms.iter().rev().map(|term| z.literal(*term)).reduce(|sum, term| sum * z + term);
+    z * sum.expect("there are terms")
+}
+
 /// [`Tensor::lgamma`] of numbers that are not rounded to halves on the way.
 fn log_gamma(x: &Tensor) -> Tensor {
     const TERMS: [f64; 9] = [
@@ -297,6 +337,12 @@ fn log_gamma(x: &Tensor) -> Tensor {
     let right = (&z + &half) * (t.ln() - &one) + series.ln() + number(0.5 * (2.0 * PI).ln() - 7.0);
     let endless = z.eq(&infinite);
     let right = infinite.where_(&endless, &right);
+    // Between 1/2 and 5/2 Lanczos' terms cancel. Of a mirrored number z is -x, which is exact.
+    let z = (-x).where_(&mirrored, &(x - &one));
+    let (near, near_two) = (z.lt(&number(1.5)), z.ge(&half));
+    let apart = (&z - &one).where_(&near_two, &z).where_(&near, &number(0.0));
+    let series = log_gamma_from_two(&apart);
+    let right = (&series - number(0.0).where_(&near_two, &apart.log1p())).where_(&near, &right);
     // The sine of what is left of whole turns; where nothing is mirrored, of a number with a slope.
     let left = (x - x.round()).where_(&mirrored, &half);
     // Poles stay infinite where the other side is too.

@@ -7,7 +7,7 @@ use panoply_ir::builder::Builder;
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::{Access, AtomicOp, Builtin, Guard, Kernel};
 use panoply_ir::routine::{Routine, Scatter};
-use panoply_ir::{Alu, DType, Error, Shape, Type};
+use panoply_ir::{Alu, DType, Error, Scalar, Shape, Type};
 
 use crate::call::Operation;
 use crate::dim;
@@ -159,15 +159,18 @@ impl Tensor {
         Ok(places.where_(&inside, &places.literal(-1.0)).ending_with(&parts))
     }
 
-    /// Whether positions are below a length, and the positions as i32.
+    /// Whether positions are below a length, and the positions as i32, or as i64 if an i32 does not hold the length.
     pub(crate) fn within(&self, length: usize) -> (Tensor, Tensor) {
-        let inside = self.ge(&self.literal(0.0)).bitand(&self.lt(&self.literal(length as f64)));
-        (inside, self.cast(DType::I32))
+        let wide = if i32::try_from(length).is_ok() { DType::I32 } else { DType::I64 };
+        let places = if wide == DType::I64 { self.cast(wide) } else { self.clone() };
+        let end = Tensor::constant(Scalar::from_i128(places.dtype(), length as i128));
+        let inside = places.ge(&places.literal(0.0)).bitand(&places.lt(&end));
+        (inside, places.cast(wide))
     }
 
     /// The mistake of having more elements than i32 counts.
     #[track_caller]
-    fn counted(&self, op: &str) -> Result<(), Tensor> {
+    pub(crate) fn counted(&self, op: &str) -> Result<(), Tensor> {
         if self.0.shape.elems() <= i32::MAX as usize {
             return Ok(());
         }

@@ -78,17 +78,17 @@ impl Tensor {
         }
     }
 
-    /// Sum of the products of two vectors' elements, of shape `[]`.
+    /// Sum of the products of two vectors' elements, of shape `[]`. Of halves it is computed in f32 and rounded once.
     #[track_caller]
     pub fn dot(&self, other: &Tensor) -> Tensor {
         match self.vectors("dot", other) {
             Some(mistake) => mistake,
-            None => (self * other).sum(..),
+            None => self.in_single_with(other, |x, y| (x * y).sum(..)),
         }
     }
 
     /// The vectors at right angles to both, along an axis of length 3; other axes broadcast. Tensors of different ranks count it
-    /// from the end.
+    /// from the end. Of halves they are computed in f32 and rounded once.
     #[track_caller]
     pub fn cross(&self, other: &Tensor, axis: isize) -> Tensor {
         let operands = [self, other];
@@ -112,8 +112,10 @@ impl Tensor {
                 Err(mistake) => return mistake,
             }
         }
-        let [[a1, a2], [b1, b2]] = operands.map(|x| [x.roll(-1, axis), x.roll(-2, axis)]);
-        a1 * b2 - a2 * b1
+        self.in_single_with(other, |x, y| {
+            let [[a1, a2], [b1, b2]] = [x, y].map(|x| [x.roll(-1, axis), x.roll(-2, axis)]);
+            a1 * b2 - a2 * b1
+        })
     }
 
     /// Every element of one tensor times all of another, as blocks: `[m, n]` and `[p, q]` give `[m·p, n·q]`. Fewer axes are filled up

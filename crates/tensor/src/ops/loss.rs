@@ -1,6 +1,7 @@
-//! Losses, composed; each is the mean over the batch, of shape `[]`.
+//! Losses, composed; each is the mean over the batch, of shape `[]`. Of halves each is computed in f32, before the mean as well, and
+//! rounded once.
 
-use panoply_ir::{Alu, DType, Error};
+use panoply_ir::{Alu, DType, Error, Scalar};
 
 use crate::tensor::Tensor;
 
@@ -63,7 +64,7 @@ impl Tensor {
         }
         let classes = logits[1];
         let hot = if by_class { target.one_hot(classes, self.dtype()) } else { target.clone() };
-        let kept = options.ignore.map(|class| target.ne(&target.literal(class as f64)));
+        let kept = options.ignore.map(|class| target.other_than(class));
         let spread = self.scalar_like(options.smoothing);
         let smooth = &hot * (self.literal(1.0) - &spread) + &spread / self.count(&[1]);
         let weighted = |shares: Tensor| match options.weights {
@@ -95,10 +96,25 @@ impl Tensor {
             let message = "nll: needs logarithms [batch, classes] and integer classes [batch]";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
         }
+        if let Err(mistake) = self.has_fractions("nll") {
+            return mistake;
+        }
         let hot = classes.one_hot(logs[1], DType::Bool);
-        // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
-        let beside = self.literal(0.0).where_(&self.knows(classes), &self.literal(f64::NAN)).unsqueeze(1);
-        -(self.where_(&hot, &beside).sum(..) / self.count(&[0]))
+        self.in_single(|x| {
+            // Not a product with zeros: the logarithm of a share of 0 is minus infinity.
+            let beside = x.literal(0.0).where_(&x.knows(classes), &x.literal(f64::NAN)).unsqueeze(1);
+            -(x.where_(&hot, &beside).sum(..) / x.count(&[0]))
+        })
+    }
+
+    /// Which of these integers differ from a class: all do if their type does not hold it.
+    #[track_caller]
+    fn other_than(&self, class: i64) -> Tensor {
+        let number = Scalar::from_i128(self.dtype(), class.into());
+        if number.to_i128() == i128::from(class) {
+            return self.ne(&Tensor::constant(number));
+        }
+        self.eq(self)
     }
 
     /// Which of these integers are classes of `[batch, classes]`.
@@ -106,47 +122,68 @@ impl Tensor {
     fn knows(&self, classes: &Tensor) -> Tensor {
         // In a type that holds how many there are.
         let wide = if classes.dtype().bytes() == 8 { DType::I64 } else { DType::I32 };
-        let (classes, count) = (classes.cast(wide), self.count(&[1]).cast(wide));
+        let (classes, count) = (classes.cast(wide), self.count_in(&[1], wide));
         classes.ge(&classes.literal(0.0)).bitand(&classes.lt(&count))
     }
 
     /// Mean squared difference.
     #[track_caller]
     pub fn mse(&self, target: &Tensor) -> Tensor {
-        (self - target).in_single(|apart| apart.square().mean(..))
+        self.in_single_with(target, |x, target| (x - target).square().mean(..))
     }
 
     /// Mean absolute difference.
     #[track_caller]
     pub fn l1(&self, target: &Tensor) -> Tensor {
-        (self - target).abs().mean(..)
+        self.in_single_with(target, |x, target| (x - target).abs().mean(..))
     }
 
     /// Squared within `delta` of the target and linear beyond, smoothly joined. [Huber 1964]
     #[track_caller]
     pub fn huber(&self, target: &Tensor, delta: f64) -> Tensor {
-        let apart = self - target;
-        let distance = apart.abs();
-        if !distance.is_mistake() && (delta.is_nan() || delta <= 0.0) {
+        let operands = [self, target];
+        if !operands.into_iter().any(Tensor::is_mistake) && (delta.is_nan() || delta <= 0.0) {
             return Tensor::mistake(Error::mistake(format!("huber: delta is {delta}, not above 0")));
         }
-        let delta = distance.scalar_like(delta);
-        let near = apart.square() * distance.literal(0.5);
-        let far = &delta * (&distance - &delta * distance.literal(0.5));
-        near.where_(&Tensor::alu(Alu::Lt, &[&distance, &delta]), &far).mean(..)
+        self.in_single_with(target, |x, target| {
+            let apart = x - target;
+            let distance = apart.abs();
+            let delta = distance.scalar_like(delta);
+            let near = apart.square() * distance.literal(0.5);
+            let far = &delta * (&distance - &delta * distance.literal(0.5));
+            near.where_(&Tensor::alu(Alu::Lt, &[&distance, &delta]), &far).mean(..)
+        })
     }
 
-    /// Mean binary cross-entropy of sigmoid(self) against targets in 0 ..= 1, without overflow.
+    /// Mean binary cross-entropy of sigmoid(self) against targets in 0 ..= 1, without overflow and exact in both tails. [The order of
+    /// TensorFlow's sigmoid_cross_entropy_with_logits]
     #[track_caller]
     pub fn bce_with_logits(&self, target: &Tensor) -> Tensor {
-        (self.softplus() - self * target).mean(..)
+        self.in_single_with(target, |x, target| {
+            let [x, target] = match x.broadcast_with(target) {
+                Ok(both) => both,
+                Err(mistake) => return mistake,
+            };
+            Tensor::call_with_gradient(
+                "bce_with_logits",
+                [&x, &target],
+                (),
+                |[x, target], ()| x.relu() - x * target + (-x.abs()).exp().log1p(),
+                // Not sigmoid(x) - target, which cancels where both are 1.
+                |[x, target], _, g, ()| {
+                    let gradient = (target.literal(1.0) - target) * x.sigmoid() - target * (-x).sigmoid();
+                    [Some(g * gradient), Some(-(g * x))]
+                },
+            )
+            .mean(..)
+        })
     }
 
     /// Mean binary cross-entropy of shares in 0 ..= 1 against targets in 0 ..= 1; logarithms stop at -100, as in PyTorch.
     #[track_caller]
     pub fn bce(&self, target: &Tensor) -> Tensor {
         let [shares, target] = match self.broadcast_with(target) {
-            Ok(both) => both,
+            Ok(both) => both.map(|x| x.widened()),
             Err(mistake) => return mistake,
         };
         fn logarithms(x: &Tensor) -> [Tensor; 2] {
@@ -168,26 +205,24 @@ impl Tensor {
             },
         )
         .mean(..)
+        .cast(self.dtype())
     }
 
     /// Divergence of the distribution `target` from the one whose logarithms these are: the sum of
     /// target · (ln target - self) over the last axis, its mean over the others. [Kullback and Leibler 1951]
     #[track_caller]
     pub fn kl_divergence(&self, target: &Tensor) -> Tensor {
-        let zero = target.literal(0.0);
-        let each = target * (target.ln() - self);
-        zero.where_(&target.eq(&zero), &each).sum(-1).mean(..)
+        self.in_single_with(target, |x, target| {
+            let zero = target.literal(0.0);
+            let each = target * (target.ln() - x);
+            zero.where_(&target.eq(&zero), &each).sum(-1).mean(..)
+        })
     }
 
     /// Cosine of the angle between vectors along the last axis, which goes away; lengths are at least `epsilon`.
     #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, epsilon: f64) -> Tensor {
-        // Types that differ are a mistake, also where one is cast.
-        if let Err(mistake) = self.broadcast_with(other) {
-            return mistake;
-        }
-        self.in_single(|x| {
-            let y = other.cast(x.dtype());
+        self.in_single_with(other, |x, y| {
             let (left, right) = (x.norm(-1), y.norm(-1));
             let floor = left.literal(epsilon);
             (x * y).sum(-1) / (left.maximum(&floor) * right.maximum(&floor))
@@ -198,19 +233,24 @@ impl Tensor {
     /// `[batch, width]`, `alike` `[batch]`.
     #[track_caller]
     pub fn cosine_embedding(&self, other: &Tensor, alike: &Tensor, margin: f64) -> Tensor {
-        let cosine = self.cosine_similarity(other, 1e-8);
-        if cosine.is_mistake() || alike.is_mistake() || cosine.0.shape != alike.0.shape {
-            let message = format!("cosine_embedding: {alike:?} is not 1 or -1 for each of {self:?}");
-            return Tensor::mistake(cosine.check().and(alike.check()).err().unwrap_or_else(|| Error::mistake(message)));
-        }
-        let (near, far) = (cosine.literal(1.0) - &cosine, (&cosine - cosine.scalar_like(margin)).relu());
-        near.where_(&alike.gt(&alike.literal(0.0)), &far).mean(..)
+        self.in_single_with(other, |x, other| {
+            let cosine = x.cosine_similarity(other, 1e-8);
+            if cosine.is_mistake() || alike.is_mistake() || cosine.0.shape != alike.0.shape {
+                let message = format!("cosine_embedding: {alike:?} is not 1 or -1 for each of {self:?}");
+                let mistake = cosine.check().and(alike.check()).err();
+                return Tensor::mistake(mistake.unwrap_or_else(|| Error::mistake(message)));
+            }
+            let (near, far) = (cosine.literal(1.0) - &cosine, (&cosine - cosine.scalar_like(margin)).relu());
+            near.where_(&alike.gt(&alike.literal(0.0)), &far).mean(..)
+        })
     }
 
     /// Mean of max(0, 1 - target · self), targets -1 or 1.
     #[track_caller]
     pub fn hinge(&self, target: &Tensor) -> Tensor {
-        let margin = self * target;
-        (margin.literal(1.0) - margin).relu().mean(..)
+        self.in_single_with(target, |x, target| {
+            let margin = x * target;
+            (margin.literal(1.0) - margin).relu().mean(..)
+        })
     }
 }

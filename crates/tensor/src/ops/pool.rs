@@ -1,5 +1,7 @@
 //! Pooling over windows, and to a given size.
 
+mod options;
+
 use panoply_ir::graph::Slice;
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::{self, PoolAxis, Routine};
@@ -8,6 +10,7 @@ use panoply_ir::{DType, Error, Shape};
 use super::window::Window;
 use crate::call::Operation;
 use crate::tensor::Tensor;
+pub use options::AvgPoolOptions;
 
 /// Windows of more elements than this are combined in a loop, not by an expression with a term for each.
 const MOST_ELEMS: usize = 32;
@@ -17,11 +20,17 @@ impl Tensor {
     /// extremes share the gradient.
     #[track_caller]
     pub fn max_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
-        if (0..N).any(|along| padding[along] > window.size[along] / 2) {
-            let message = format!("max_pool: padding {padding:?} is more than half a window of {:?}", window.size);
-            return if self.is_mistake() { self.clone() } else { Tensor::mistake(Error::mistake(message)) };
-        }
-        let padded = self.padded_with(&padding, f64::NEG_INFINITY);
+        self.max_pool_with(window, padding, false)
+    }
+
+    /// [`Tensor::max_pool`], where with `ceil_mode` a last window may begin within the input or the padding before it and end beyond the
+    /// padding behind it, as in PyTorch.
+    #[track_caller]
+    pub fn max_pool_with<const N: usize>(&self, window: &Window<N>, padding: [usize; N], ceil_mode: bool) -> Tensor {
+        let padded = match self.pool_widths("max_pool", window, padding, ceil_mode) {
+            Ok(widths) => self.padded_around(&widths, f64::NEG_INFINITY),
+            Err(mistake) => return mistake,
+        };
         if window.elems() > MOST_ELEMS {
             return padded.windows(window).over_last::<N>(ReduceOp::Max);
         }
@@ -34,9 +43,12 @@ impl Tensor {
         )
     }
 
-    /// Mean of each window over the last N axes, after `padding` zeros on both sides; the zeros count.
+    /// Mean of each window over the last N axes, of floats, after `padding` zeros on both sides; the zeros count.
     #[track_caller]
     pub fn average_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
+        if let Err(mistake) = self.has_fractions("average_pool") {
+            return mistake;
+        }
         self.padded_with(&padding, 0.0).in_single(|padded| {
             if window.elems() > MOST_ELEMS {
                 let sums = padded.windows(window).over_last::<N>(ReduceOp::Sum);
@@ -52,10 +64,13 @@ impl Tensor {
         })
     }
 
-    /// Means of parts of equal length over the last N axes, `sizes` of them; where the lengths do not divide, the parts
+    /// Means of parts of equal length over the last N axes, of floats, `sizes` of them; where the lengths do not divide, the parts
     /// overlap, as in PyTorch.
     #[track_caller]
     pub fn adaptive_average_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
+        if let Err(mistake) = self.has_fractions("adaptive_average_pool") {
+            return mistake;
+        }
         self.in_single(|x| x.adaptive_pool(sizes, ReduceOp::Sum))
     }
 
@@ -121,7 +136,7 @@ impl Tensor {
         let mut around = vec![1; dims.len() + 1];
         (around[axis], around[axis + 1]) = (parts, length);
         let inside = inside.reshaped(Shape::new(around));
-        let neutral = if op == ReduceOp::Max { f64::NEG_INFINITY } else { 0.0 };
+        let neutral = if op == ReduceOp::Max && self.dtype() != DType::Bool { f64::NEG_INFINITY } else { 0.0 };
         let chosen = self.unsqueeze(axis as isize).where_(&inside, &self.literal(neutral));
         let combined = chosen.reduced(op, vec![axis + 1]).squeeze(axis as isize + 1);
         if op == ReduceOp::Max {
@@ -130,6 +145,21 @@ impl Tensor {
         let mut counts = vec![1; dims.len()];
         counts[axis] = parts;
         combined / (end - start).reshaped(Shape::new(counts)).cast(self.dtype())
+    }
+
+    /// Sum of each window over the last N axes.
+    #[track_caller]
+    fn window_sums<const N: usize>(&self, window: &Window<N>) -> Tensor {
+        if window.elems() > MOST_ELEMS {
+            return self.windows(window).over_last::<N>(ReduceOp::Sum);
+        }
+        Tensor::call_with_gradient(
+            "sum_pool",
+            [self],
+            *window,
+            |[x], window| x.pooled(window, |a, b| a + b),
+            |[x], _, g, window| [Some(sum_flow(x, g, window))],
+        )
     }
 
     /// The elements of each window over the last N axes combined, one axis after the other: with windows of a few elements
@@ -212,16 +242,21 @@ impl Tensor {
     /// Elements of this value on both sides of the last N axes.
     #[track_caller]
     pub(crate) fn padded_with(&self, padding: &[usize], value: f64) -> Tensor {
-        if self.is_mistake() || padding.iter().all(|width| *width == 0) {
+        self.padded_around(&padding.iter().map(|width| (*width, *width)).collect::<Vec<_>>(), value)
+    }
+
+    /// Elements of this value before and after the last axes; of bools false, which is the least of them.
+    #[track_caller]
+    pub(super) fn padded_around(&self, padding: &[(usize, usize)], value: f64) -> Tensor {
+        if self.is_mistake() || padding.iter().all(|widths| *widths == (0, 0)) {
             return self.clone();
         }
         let Some(lead) = self.0.shape.rank().checked_sub(padding.len()) else {
             return Tensor::mistake(Error::mistake(format!("{} paddings for {self:?}", padding.len())));
         };
-        let widths: Vec<(usize, usize)> =
-            std::iter::repeat_n((0, 0), lead).chain(padding.iter().map(|width| (*width, *width))).collect();
+        let widths: Vec<(usize, usize)> = std::iter::repeat_n((0, 0), lead).chain(padding.iter().copied()).collect();
         let padded = self.pad(&widths);
-        if value == 0.0 {
+        if value == 0.0 || self.dtype() == DType::Bool {
             return padded;
         }
         let inside = Tensor::ones(self.0.shape.clone(), DType::Bool).pad(&widths);
@@ -274,7 +309,11 @@ fn extreme_flow<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Win
 
 /// The derivative by what was averaged: each window's flow goes to all its elements alike.
 fn average_flow<const N: usize>(x: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
-    let share = g / g.literal(window.elems() as f64);
+    sum_flow(x, &(g / g.literal(window.elems() as f64)), window)
+}
+
+/// The gradient of sums over windows: that of a sum goes to each of its elements.
+fn sum_flow<const N: usize>(x: &Tensor, share: &Tensor, window: &Window<N>) -> Tensor {
     if window.is_apart() {
         return share.put_at_all(window, x);
     }

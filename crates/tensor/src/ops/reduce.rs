@@ -69,6 +69,10 @@ impl Tensor {
         if self.is_mistake() || axes.is_empty() {
             return self.clone();
         }
+        // The extreme of bools is that of the numbers 0 and 1.
+        if self.dtype() == DType::Bool && matches!(op, ReduceOp::Max | ReduceOp::Min) {
+            return self.cast(DType::U8).reduced(op, axes).cast(DType::Bool);
+        }
         let mut dims = self.0.shape.dims().to_vec();
         axes.iter().for_each(|axis| dims[*axis] = 1);
         Tensor::primitive(Op::Reduce(op, axes), &[self], dims, self.dtype())
@@ -146,6 +150,16 @@ impl Tensor {
         }
     }
 
+    /// The same of two tensors of one element type, which broadcast.
+    #[track_caller]
+    pub(crate) fn in_single_with(&self, other: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
+        // Types that differ are a mistake, also where both are halves.
+        match self.broadcast_with(other) {
+            Ok(_) => self.in_single(|x| f(x, &other.widened())),
+            Err(mistake) => mistake,
+        }
+    }
+
     /// Halves as f32, everything else as it is.
     #[track_caller]
     pub(crate) fn widened(&self) -> Tensor {
@@ -161,8 +175,14 @@ impl Tensor {
     #[track_caller]
     fn mean_axes(&self, op: &str, axes: impl Axes) -> Result<Vec<usize>, Tensor> {
         let axes = self.named_axes(op, axes)?;
+        self.has_fractions(op).map(|()| axes)
+    }
+
+    /// Whether elements are floats, which a mean needs.
+    #[track_caller]
+    pub(crate) fn has_fractions(&self, op: &str) -> Result<(), Tensor> {
         if self.is_mistake() || self.dtype().is_float() {
-            return Ok(axes);
+            return Ok(());
         }
         let message = format!("{op}: {self:?} has no fractions; cast it to a float first");
         Err(Tensor::mistake(Error::mistake(message)))
@@ -199,7 +219,7 @@ impl Tensor {
     }
 
     /// Variance over axes: the sum of squared distances from the mean over the count less `correction`, 1 for the unbiased
-    /// estimate and 0 for the mean.
+    /// estimate and 0 for the mean. Where the correction is not below the count it is infinite, or NaN if all elements are equal.
     #[track_caller]
     pub fn var(&self, axes: impl Axes, correction: usize) -> Tensor {
         match self.mean_axes("var", axes) {
@@ -212,7 +232,8 @@ impl Tensor {
     #[track_caller]
     fn variance(&self, axes: &[usize], correction: usize) -> Tensor {
         let total = (self - self.mean_over(axes)).square().reduced(ReduceOp::Sum, axes.to_vec());
-        (total / (self.count(axes) - self.literal(correction as f64))).without(axes)
+        let count = self.count(axes) - self.literal(correction as f64);
+        (total / count.maximum(&self.literal(0.0))).without(axes)
     }
 
     /// The root of what is not negative, with slope 0 at 0: of a length, and of a spread.
@@ -246,7 +267,7 @@ impl Tensor {
         };
         self.in_single(|x| {
             let there = x.eq(x);
-            let count = there.cast(x.dtype()).reduced(ReduceOp::Sum, axes.clone());
+            let count = there.how_many(axes.clone()).cast(x.dtype());
             (x.where_(&there, &x.literal(0.0)).reduced(ReduceOp::Sum, axes.clone()) / count).without(&axes)
         })
     }
@@ -287,6 +308,14 @@ impl Tensor {
         self.extreme_of_held("all", ReduceOp::Min, axes)
     }
 
+    /// How many of these bools are true over axes, which stay with length 1: i32, or i64 where there may be more than that holds.
+    #[track_caller]
+    pub(crate) fn how_many(&self, axes: Vec<usize>) -> Tensor {
+        let most = axes.iter().fold(1usize, |most, axis| most.saturating_mul(self.0.shape.dims()[*axis]));
+        let counts = if i32::try_from(most).is_ok() { DType::I32 } else { DType::I64 };
+        self.cast(counts).reduced(ReduceOp::Sum, axes)
+    }
+
     /// i32 1 where an element holds, which of numbers all but 0 do, and 0 elsewhere.
     #[track_caller]
     pub(crate) fn held(&self) -> Tensor {
@@ -303,6 +332,16 @@ impl Tensor {
         };
         let extreme = self.held().reduced(of, axes.clone()).without(&axes);
         extreme.gt(&extreme.literal(0.0))
+    }
+
+    /// Whether an i32 holds the positions along an axis, and their count.
+    #[track_caller]
+    pub(crate) fn has_positions(&self, op: &str, axis: usize) -> Result<(), Tensor> {
+        if i32::try_from(self.0.shape.dims()[axis]).is_ok() {
+            return Ok(());
+        }
+        let message = format!("{op}: axis {axis} of {self:?} has more elements than an i32 can count");
+        Err(Tensor::mistake(Error::mistake(message).note("split it into shorter parts")))
     }
 
     /// Position (i32) of the first largest element along an axis; the axis goes away.
@@ -326,6 +365,12 @@ impl Tensor {
         if let Err(mistake) = self.has_elements(name, &[position]) {
             return mistake;
         }
+        if let Err(mistake) = self.has_positions(name, position) {
+            return mistake;
+        }
+        if self.dtype() == DType::Bool {
+            return self.cast(DType::U8).arg(name, op, axis);
+        }
         let best = self.reduce_keep(op, axis);
         // A NaN is the best and equals nothing: an element that differs from itself counts as equal to it.
         let hit = self.eq(&best).bitor(&self.ne(self));
@@ -337,17 +382,34 @@ impl Tensor {
         positions.where_(&hit, &beyond).min(axis)
     }
 
-    /// ln of the sum of e to the x along an axis, which stays with length 1; does not overflow.
+    /// ln of the sum of e to the x along an axis, which stays with length 1; does not overflow. The gradient is the softmax; where the
+    /// result is infinite, the elements that equal it share the gradient equally.
     #[track_caller]
     pub fn logsumexp_keep(&self, axis: isize) -> Tensor {
-        if let Err(mistake) = self.axis("logsumexp", axis) {
-            return mistake;
-        }
+        let axis = match self.axis("logsumexp", axis) {
+            Ok(axis) => axis,
+            Err(mistake) => return mistake,
+        };
         self.in_single(|x| {
-            let top = x.reduce_keep(ReduceOp::Max, axis).detach();
-            // An infinity less itself would be NaN.
-            let top = top.where_(&top.is_finite(), &top.literal(0.0));
-            (x - &top).exp().reduce_keep(ReduceOp::Sum, axis).ln() + top
+            Tensor::call_with_gradient(
+                "logsumexp",
+                [x],
+                axis,
+                |[x], axis| {
+                    let top = x.reduced(ReduceOp::Max, vec![*axis]);
+                    // An infinity less itself would be NaN.
+                    let top = top.where_(&top.is_finite(), &top.literal(0.0));
+                    (x - &top).exp().reduced(ReduceOp::Sum, vec![*axis]).ln() + top
+                },
+                |[x], y, g, axis| {
+                    let infinite = y.abs().eq(&y.literal(f64::INFINITY));
+                    let equal = x.eq(y);
+                    let share = equal.cast(x.dtype()) / equal.how_many(vec![*axis]).cast(x.dtype());
+                    // Where the result is infinite the difference may be NaN, which must not reach the gradient's own gradient.
+                    let finite = x.literal(0.0).where_(&infinite, &(x - y)).exp();
+                    [Some(g * share.where_(&infinite, &finite))]
+                },
+            )
         })
     }
 }

@@ -36,10 +36,10 @@ impl Tensor {
         if !self.is_mistake() && !self.dtype().is_float() {
             return Tensor::mistake(Error::mistake(format!("resize_linear: needs floats, not {self:?}")));
         }
-        self.resized(lengths, |x, axis, length| {
+        // Of halves all axes in f32, rounded once.
+        let wide = if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let resized = self.widened().resized(lengths, |x, axis, length| {
             let old = x.0.shape.dims()[axis];
-            // Halves do not know every place.
-            let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
             let places = Tensor::iota(length).cast(wide);
             let number = |value: f64| places.literal(value);
             let from = match ends {
@@ -55,11 +55,12 @@ impl Tensor {
             let high = (&low + Tensor::constant(1i32.into())).minimum(&last);
             let mut around = vec![1; x.0.shape.rank()];
             around[axis] = length;
-            let weight = (from - low.cast(wide)).cast(x.dtype()).reshaped(Shape::new(around));
+            let weight = (from - low.cast(wide)).reshaped(Shape::new(around));
             let axis = axis as isize;
-            let (below, above) = (x.index_select(axis, &low), x.index_select(axis, &high));
+            let [below, above] = [&low, &high].map(|places| x.index_select(axis, places).cast(wide));
             &below + (above - &below) * weight
-        })
+        });
+        resized.cast(self.dtype())
     }
 
     #[track_caller]

@@ -3,6 +3,7 @@
 //! The derivatives of a running product and of running extremes are sums over all later elements: their work grows with the
 //! square of the axis, which is good for up to some thousands of elements a row. Values cost one pass.
 
+use panoply_ir::DType;
 use panoply_ir::graph::Op;
 use panoply_ir::kernel::ReduceOp;
 
@@ -92,6 +93,10 @@ impl Tensor {
 
     #[track_caller]
     fn scan(&self, op: ReduceOp, axis: usize) -> Tensor {
+        // The extreme of bools is that of the numbers 0 and 1.
+        if self.dtype() == DType::Bool && matches!(op, ReduceOp::Max | ReduceOp::Min) {
+            return self.cast(DType::U8).scan(op, axis).cast(DType::Bool);
+        }
         Tensor::primitive(Op::Scan(op, axis), &[self], self.0.shape.clone(), self.dtype())
     }
 

@@ -90,12 +90,22 @@ impl Tensor {
             Err(mistake) => return (mistake.clone(), mistake),
         };
         let length = self.0.shape.dims()[place];
-        let count = count.unwrap_or(length);
-        if count > length || self.dtype() == DType::Bool {
-            let mistake =
-                Tensor::mistake(Error::mistake(format!("{op}: no {count} in order along axis {axis} of {self:?}")));
+        let wanted = count.unwrap_or(length);
+        if wanted > length {
+            let message =
+                format!("{op}: axis {axis} of {self:?} has {length} elements, fewer than the {wanted} asked for");
+            let mistake = Tensor::mistake(Error::mistake(message));
             return (mistake.clone(), mistake);
         }
+        if let Err(mistake) = self.has_positions(op, place) {
+            return (mistake.clone(), mistake);
+        }
+        // Bools in the order of the numbers 0 and 1.
+        if self.dtype() == DType::Bool {
+            let (values, positions) = self.cast(DType::U8).sorted(op, axis, order, count);
+            return (values.cast(DType::Bool), positions);
+        }
+        let count = wanted;
         let last = self.transpose(place as isize, -1);
         let [values, positions] = in_order(&last, order, count);
         (values.transpose(place as isize, -1), positions.transpose(place as isize, -1))

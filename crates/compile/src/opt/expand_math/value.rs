@@ -46,7 +46,7 @@ impl<'m> V<'m> {
         self.math.0.borrow().exprs.ty(self.id)
     }
 
-    fn dtype(self) -> DType {
+    pub fn dtype(self) -> DType {
         self.ty().dtype().expect("functions are of elements")
     }
 

@@ -252,12 +252,24 @@ impl State<'_> {
         let find = |mode: Mode| match what {
             What::Alu(alu, _) => (ops.alu)(alu, lane, mode),
             What::Pair(pair, _) => (ops.pair)(pair, lane, mode),
-            What::Cast(..) | What::Round(_) | What::Widen(_) | What::Narrow(_) | What::Copy | What::Splat => None,
+            What::Cast(..)
+            | What::Odd(_)
+            | What::Round(_)
+            | What::Widen(_)
+            | What::Narrow(_)
+            | What::Copy
+            | What::Splat => None,
         };
         let commutative = match what {
             What::Alu(alu, _) => alu.is_commutative() || alu == Alu::Fma,
             What::Pair(pair, _) => pair.is_commutative(),
-            What::Cast(..) | What::Round(_) | What::Widen(_) | What::Narrow(_) | What::Copy | What::Splat => false,
+            What::Cast(..)
+            | What::Odd(_)
+            | What::Round(_)
+            | What::Widen(_)
+            | What::Narrow(_)
+            | What::Copy
+            | What::Splat => false,
         };
         let swap = match args[..] {
             [a, b] => commutative && (!a.src.is_lanes() || (!wants(sink, &a) && wants(sink, &b))),
@@ -312,6 +324,10 @@ impl State<'_> {
                 Some(f) => (f, What::Cast(from, to), to.bytes()),
                 None => return self.place(value, to.bytes(), sink),
             },
+            CastStep::Odd(lane) => {
+                let f = (self.ops.odd)(lane).expect("only what f32 does not hold is rounded to odd");
+                (f, What::Odd(lane), 4)
+            }
             CastStep::Round(round) => {
                 let f = (self.ops.round)(round).expect("only roundings that change something are steps");
                 (f, What::Round(round), 4)

@@ -245,6 +245,10 @@ impl State<'_> {
                     Some(f) => self.scalar(level, f, What::Cast(from, to), &[slot]),
                     None => slot,
                 },
+                CastStep::Odd(lane) => {
+                    let f = (self.ops.odd)(lane).expect("only what f32 does not hold is rounded to odd");
+                    self.scalar(level, f, What::Odd(lane), &[slot])
+                }
                 CastStep::Round(round) => self.round_slot(level, round, slot),
             };
         }
@@ -355,6 +359,8 @@ pub enum CastStep {
     NonZero(Lane),
     /// From one lane to another.
     Lane(Lane, Lane),
+    /// To the f32 that another rounding to nearest makes the nearest 16-bit float of.
+    Odd(Lane),
     /// To the values of a narrower float.
     Round(Round),
 }
@@ -371,8 +377,11 @@ pub fn cast_steps(from: (Lane, Round), to: (Lane, Round)) -> Vec<CastStep> {
     match lane {
         Lane::F32 if from_round == round => vec![],
         Lane::F32 => vec![CastStep::Round(round)],
-        // As the IR has it, 16-bit floats are storage: other types go through f32.
-        _ => vec![CastStep::Lane(lane, Lane::F32), CastStep::Round(round)],
+        // 16-bit floats are storage: other types go through f32, but are rounded once.
+        Lane::I32 | Lane::I64 | Lane::U32 | Lane::U64 | Lane::F64 => vec![CastStep::Odd(lane), CastStep::Round(round)],
+        Lane::Bool | Lane::I8 | Lane::I16 | Lane::U8 | Lane::U16 => {
+            vec![CastStep::Lane(lane, Lane::F32), CastStep::Round(round)]
+        }
     }
 }
 

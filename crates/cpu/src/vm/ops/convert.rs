@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::slice;
 
+use panoply_ir::dtype::{integer_to_odd, to_odd};
+
 use super::half;
 use super::loops::{Unary, V};
 use crate::vm::isa::{Body, Machine, VecFn};
@@ -89,6 +91,11 @@ macro_rules! conversions {
 }
 
 conversions! {
+    OddI32 |a: i32| -> f32 { to_odd(f64::from(a)) }
+    OddU32 |a: u32| -> f32 { to_odd(f64::from(a)) }
+    OddI64 |a: i64| -> f32 { integer_to_odd(a.into()) }
+    OddU64 |a: u64| -> f32 { integer_to_odd(a.into()) }
+    OddF64 |a: f64| -> f32 { to_odd(a) }
     RoundBf16 |a: f32| -> f32 { half::bf16_to_f32(half::f32_to_bf16(a)) }
     WidenBf16 |a: u16| -> f32 { half::bf16_to_f32(a) }
     NarrowBf16 |a: f32| -> u16 { half::f32_to_bf16(a) }
@@ -114,6 +121,18 @@ conversions_of_f16! {
     RoundF16 f32 => f32, round_f16;
     WidenF16 u16 => f32, widen_f16;
     NarrowF16 f32 => u16, narrow_f16;
+}
+
+/// Makes f32 lanes of others, rounded to odd, so that rounding them to a 16-bit float rounds the others once.
+pub fn odd<M: Machine>(from: Lane) -> Option<VecFn> {
+    match from {
+        Lane::I32 => Some(M::compile::<V<OddI32>>()),
+        Lane::I64 => Some(M::compile::<V<OddI64>>()),
+        Lane::U32 => Some(M::compile::<V<OddU32>>()),
+        Lane::U64 => Some(M::compile::<V<OddU64>>()),
+        Lane::F64 => Some(M::compile::<V<OddF64>>()),
+        Lane::Bool | Lane::I8 | Lane::I16 | Lane::U8 | Lane::U16 | Lane::F32 => None,
+    }
 }
 
 /// Rounds f32 lanes to a narrower type, leaving them f32.

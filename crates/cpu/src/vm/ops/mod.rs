@@ -35,6 +35,8 @@ pub struct Ops {
     pub pair: fn(Pair, Lane, Mode) -> Option<VecFn>,
     /// Loops for conversions.
     pub cast: fn(Lane, Lane) -> Option<VecFn>,
+    /// Loops that round lanes to f32 so that a narrower type is rounded to once.
+    pub odd: fn(Lane) -> Option<VecFn>,
     /// Loops that round f32 lanes to a narrower type.
     pub round: fn(Round) -> Option<VecFn>,
     /// Loops that read 16-bit floats.
@@ -60,6 +62,7 @@ impl Ops {
             alu: alu::find::<M>,
             pair: pair::find::<M>,
             cast: convert::cast::<M>,
+            odd: convert::odd::<M>,
             round: convert::round::<M>,
             widen: convert::widen::<M>,
             narrow: convert::narrow::<M>,

@@ -1,0 +1,117 @@
+//! What pooling may do besides, as PyTorch's `avg_pool2d` and `max_pool2d`: windows that end beyond the padding, and other divisors.
+
+use panoply_ir::{Error, Shape};
+
+use crate::ops::window::Window;
+use crate::tensor::Tensor;
+
+/// What [`Tensor::average_pool_with`] may do besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AvgPoolOptions {
+    /// Whether a last window may begin within the input or the padding before it and end beyond the padding behind it.
+    pub ceil_mode: bool,
+    /// Whether padding counts as elements of a window. What lies beyond the padding never does.
+    pub count_include_pad: bool,
+    /// What sums are divided by in place of the number of elements.
+    pub divisor_override: Option<usize>,
+}
+
+impl Default for AvgPoolOptions {
+    fn default() -> AvgPoolOptions {
+        AvgPoolOptions { ceil_mode: false, count_include_pad: true, divisor_override: None }
+    }
+}
+
+impl Tensor {
+    /// [`Tensor::average_pool`] with the options of PyTorch's `avg_pool1d` to `avg_pool3d`. Of a window without an element that counts the
+    /// mean is 0.
+    #[track_caller]
+    pub fn average_pool_with<const N: usize>(
+        &self,
+        window: &Window<N>,
+        padding: [usize; N],
+        options: &AvgPoolOptions,
+    ) -> Tensor {
+        if let Err(mistake) = self.has_fractions("average_pool") {
+            return mistake;
+        }
+        if options.divisor_override == Some(0) && !self.is_mistake() {
+            return Tensor::mistake(Error::mistake("average_pool: the divisor is 0; take one above it"));
+        }
+        let widths = match self.pool_widths("average_pool", window, padding, options.ceil_mode) {
+            Ok(widths) => widths,
+            Err(mistake) => return mistake,
+        };
+        self.in_single(|x| {
+            let sums = x.padded_around(&widths, 0.0).window_sums(window);
+            if sums.is_mistake() {
+                return sums;
+            }
+            let divisor = match options.divisor_override {
+                Some(divisor) => x.literal(divisor as f64),
+                None => x.elements_of_windows(window, padding, &widths, options.count_include_pad),
+            };
+            sums / divisor
+        })
+    }
+
+    /// How many elements of each window count, at least 1, without the leading axes.
+    fn elements_of_windows<const N: usize>(
+        &self,
+        window: &Window<N>,
+        padding: [usize; N],
+        widths: &[(usize, usize)],
+        count_include_pad: bool,
+    ) -> Tensor {
+        let dims = self.0.shape.dims();
+        let lengths = &dims[dims.len() - N..];
+        let (counted, around): (Vec<usize>, Vec<(usize, usize)>) = match count_include_pad {
+            true => {
+                let padded = lengths.iter().zip(padding).map(|(length, width)| length + 2 * width);
+                padded.zip(widths.iter().zip(padding).map(|((_, after), width)| (0, after - width))).unzip()
+            }
+            false => (lengths.to_vec(), widths.to_vec()),
+        };
+        let ones = Tensor::ones(Shape::new(counted), self.dtype()).padded_around(&around, 0.0);
+        ones.window_sums(window).maximum(&self.literal(1.0))
+    }
+
+    /// How wide the padding before and after each of the last N axes is, with what a last window reaches beyond it.
+    #[track_caller]
+    pub(super) fn pool_widths<const N: usize>(
+        &self,
+        op: &str,
+        window: &Window<N>,
+        padding: [usize; N],
+        ceil_mode: bool,
+    ) -> Result<Vec<(usize, usize)>, Tensor> {
+        if self.is_mistake() {
+            return Err(self.clone());
+        }
+        if (0..N).any(|along| padding[along] > window.size[along] / 2) {
+            let message = format!("{op}: padding {padding:?} is more than half a window of {:?}", window.size);
+            return Err(Tensor::mistake(Error::mistake(message)));
+        }
+        let dims = self.0.shape.dims();
+        let beyond = |along: usize| match (dims.len() + along).checked_sub(N).map(|axis| dims[axis]) {
+            Some(length) if ceil_mode => window.beyond(along, length, padding[along]),
+            _ => 0,
+        };
+        Ok((0..N).map(|along| (padding[along], padding[along].saturating_add(beyond(along)))).collect())
+    }
+}
+
+impl<const N: usize> Window<N> {
+    /// How far the last window along an axis reaches beyond the padding behind it, if it may; 0 if no window fits.
+    fn beyond(&self, along: usize, length: usize, padding: usize) -> usize {
+        let padded = length.saturating_add(padding.saturating_mul(2));
+        if self.count(along, padded).is_none() {
+            return 0;
+        }
+        let (span, stride) = (self.span(along), self.stride[along]);
+        // The last one that begins before the padding behind.
+        let last = (length.saturating_add(padding)).saturating_sub(1) / stride;
+        let more = (padded - span).div_ceil(stride).min(last);
+        more.saturating_mul(stride).saturating_add(span).saturating_sub(padded)
+    }
+}
