@@ -20,12 +20,12 @@ impl Tensor {
     /// passed when it runs, so that one that differs in each step is not compiled anew.
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>) -> Tensor {
-        Tensor::number(value.into()).expanded(&shape.into())
+        Tensor::constant_or_scalar(value.into()).expanded(&shape.into())
     }
 
     /// A user's number, of shape `[]`: a constant of the program if programs are simplified by it, an argument otherwise.
     #[track_caller]
-    pub(crate) fn number(value: Scalar) -> Tensor {
+    pub(crate) fn constant_or_scalar(value: Scalar) -> Tensor {
         if simplifies(value) { Tensor::constant(value) } else { Tensor::scalar(value) }
     }
 
@@ -57,7 +57,7 @@ impl Tensor {
         }
         // Halves do not know every place.
         let wide = if dtype == DType::F64 { dtype } else { DType::F32 };
-        let number = |value: f64| Tensor::number(Scalar::from_f64(wide, value));
+        let number = |value: f64| Tensor::constant_or_scalar(Scalar::from_f64(wide, value));
         let places = Tensor::iota(count);
         let (first, step) = (places.cast(wide), number((end - start) / count.saturating_sub(1).max(1) as f64));
         // From the nearer end, so that the last is what was asked for.

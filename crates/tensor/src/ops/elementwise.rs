@@ -105,7 +105,7 @@ impl Tensor {
         if self.is_mistake() {
             self.clone()
         } else {
-            self.pow(&Tensor::number(Scalar::from_f64(self.dtype(), exponent)))
+            self.pow(&Tensor::constant_or_scalar(Scalar::from_f64(self.dtype(), exponent)))
         }
     }
 
