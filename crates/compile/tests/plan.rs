@@ -15,6 +15,8 @@ mod counts;
 mod execute;
 #[path = "plan/fragments.rs"]
 mod fragments;
+#[path = "plan/operands.rs"]
+mod operands;
 #[path = "plan/optimised.rs"]
 mod optimised;
 #[path = "plan/random.rs"]

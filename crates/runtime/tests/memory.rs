@@ -74,6 +74,52 @@ fn freed_memory_is_used_again() {
     assert_eq!(device.stats().reused, 7, "and no more than that");
 }
 
+/// One buffer at a time, each a little longer than the one before, which it therefore cannot reuse.
+#[test]
+fn what_is_kept_is_bounded_by_what_was_needed() {
+    let (device, lab) = lab(Plan::default());
+    for count in 1..500u64 {
+        drop(device.allocate(count * 24_000).unwrap());
+        let stats = device.stats();
+        assert!(stats.reserved <= 4 * stats.peak_allocated.next_multiple_of(64) + 64 * MIB, "{stats}");
+        assert_eq!(stats.reserved, lab.counts().used);
+    }
+    assert!(device.stats().peak_reserved <= 4 * 12 * MIB + 64 * MIB);
+    // What was freed last is what is still there.
+    let (reused, before) = (device.stats().reused, lab.counts().allocations);
+    drop(device.allocate(499 * 24_000).unwrap());
+    assert_eq!((device.stats().reused, lab.counts().allocations), (reused + 1, before));
+    // Two buffers at a time of two growing sizes, an older one among them.
+    let mut held = Vec::new();
+    for count in 1..2000u64 {
+        held.push(device.allocate(70_000 + count * 900).unwrap());
+        if held.len() > 20 {
+            held.remove(0);
+        }
+        let stats = device.stats();
+        assert!(stats.reserved <= 4 * stats.peak_allocated.next_multiple_of(64) + 64 * MIB, "{stats}");
+    }
+}
+
+/// Sizes that come again in each step are never asked of the driver again.
+#[test]
+fn a_steady_loop_allocates_nothing_anew() {
+    let (device, lab) = lab(Plan::default());
+    let mut random = Random::new(5);
+    let steps: Vec<(u64, usize)> = (0..300).map(|_| (1 + random.below(4 << 20), random.below(12) as usize)).collect();
+    let mut asked = Vec::new();
+    for _ in 0..6 {
+        let mut held: Vec<Storage> = Vec::new();
+        for (bytes, keep) in &steps {
+            held.push(device.allocate(*bytes).unwrap());
+            held.truncate(1 + keep);
+        }
+        drop(held);
+        asked.push(lab.counts().allocations);
+    }
+    assert!(asked[2..].iter().all(|count| *count == asked[2]), "{asked:?}");
+}
+
 #[test]
 fn counts_add_up() {
     let (device, lab) = lab(Plan::default());
@@ -195,6 +241,16 @@ fn an_estimate_is_what_the_pool_then_reports() {
         drop(held);
     }
     assert!(fitted > 100 && refused > 50, "{fitted} and {refused}");
+    // What is given back beyond the bound is foreseen, too.
+    let (device, lab) = self::lab(Plan::default());
+    for count in 1..40 {
+        drop(device.allocate(count * MIB / 2).unwrap());
+    }
+    let wanted: Vec<u64> = (40..70).map(|count| count * MIB / 2).collect();
+    let estimate = device.estimate(wanted.iter().copied()).unwrap();
+    let held: Vec<Storage> = wanted.iter().map(|bytes| device.allocate(*bytes).unwrap()).collect();
+    assert_eq!((estimate.reserved, estimate.reserved), (device.stats().reserved, lab.counts().used));
+    drop(held);
     let (device, _) = capped(64 * MIB);
     let estimate = device.estimate([48 * MIB, 100]).unwrap();
     assert_eq!(estimate.to_string(), "48.0 MiB in 2 buffers fits: 48.0 MiB reserved of 64.0 MiB that can be");

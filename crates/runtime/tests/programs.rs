@@ -37,6 +37,35 @@ fn programs_nobody_holds_are_trimmed() {
     assert!(lab.state().programs.is_empty());
 }
 
+/// A kernel for each number, as a program whose constant differs in each step has.
+fn numbered(number: usize) -> Package {
+    let source = format!("kernel void own(global float *y) {{ y[0] = {number}; }}");
+    Package::new("own", [64, 1, 1]).output::<f32>("y").opencl_c(&source)
+}
+
+#[test]
+fn programs_that_are_not_used_are_bounded() {
+    let (device, lab) = self::lab(Plan { target: Target::opencl_minimum(), ..Plan::default() });
+    let held = device.prepare_package(&numbered(0)).unwrap();
+    let mut most = 0;
+    for number in 1..5000 {
+        device.prepare_package(&numbered(number)).unwrap();
+        most = most.max(lab.state().programs.len());
+    }
+    assert!(most <= 1026, "{most} programs");
+    let compiled = lab.counts().texts_compiled;
+    assert!(Arc::ptr_eq(&held, &device.prepare_package(&numbered(0)).unwrap()), "what is used stays");
+    (4900..5000).for_each(|number| drop(device.prepare_package(&numbered(number)).unwrap()));
+    assert_eq!(lab.counts().texts_compiled, compiled, "and so do the latest");
+    device.prepare_package(&numbered(1)).unwrap();
+    assert_eq!(lab.counts().texts_compiled, compiled + 1);
+    let held: Vec<_> = (1..3000).map(|number| device.prepare_package(&numbered(number)).unwrap()).collect();
+    assert!(lab.state().programs.len() > held.len(), "programs in use are not bounded");
+    drop(held);
+    (6000..8100).for_each(|number| drop(device.prepare_package(&numbered(number)).unwrap()));
+    assert!(lab.state().programs.len() <= 1026, "{} programs", lab.state().programs.len());
+}
+
 #[test]
 fn warming_up_compiles_all() {
     let (device, _) = lab(Plan::default());
@@ -215,6 +244,41 @@ fn damaged_files_are_replaced() {
     assert_eq!(lab.counts().binaries_loaded, 0);
     assert_eq!(fs::read(&file).unwrap(), good);
     assert_eq!(folder.files().len(), 2, "nothing is left lying about: {:?}", folder.files());
+}
+
+#[test]
+fn the_folder_stays_within_its_bound_while_a_process_runs() {
+    let folder = Folder::new("bounded");
+    let (device, _) = process(&folder.0, "driver");
+    device.prepare_package(&numbered(0)).unwrap();
+    // Four files that take no room and count as 200 MiB each, older than what follows.
+    for number in 0..4 {
+        let file = fs::File::create(folder.0.join("programs").join(format!("{number:032x}"))).unwrap();
+        file.set_len(200 << 20).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + number)).unwrap();
+    }
+    (1..=300).for_each(|number| drop(device.prepare_package(&numbered(number)).unwrap()));
+    let bytes: u64 = folder.files().iter().map(|file| fs::metadata(file).unwrap().len()).sum();
+    assert!(bytes <= 384 << 20, "{bytes} bytes");
+    assert_eq!(folder.files().len(), 302, "the oldest went");
+}
+
+#[test]
+fn files_that_a_process_of_the_same_id_left_do_no_harm() {
+    let folder = Folder::new("left");
+    let programs = folder.0.join("programs");
+    fs::create_dir(&programs).unwrap();
+    #[cfg(unix)]
+    permit(&programs, 0o700);
+    for stem in [".probe", ".new"] {
+        for number in 0..400 {
+            fs::write(programs.join(format!("{stem}-{}-{number}", std::process::id())), b"").unwrap();
+        }
+    }
+    process(&folder.0, "driver").0.prepare_built(build_mix).unwrap();
+    let (device, _) = process(&folder.0, "driver");
+    device.prepare_built(build_mix).unwrap();
+    assert_eq!(device.program_counts(), ProgramCounts { loaded: 1, ..ProgramCounts::default() });
 }
 
 #[test]

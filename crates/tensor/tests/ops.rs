@@ -3,6 +3,9 @@
 //!
 //! The rows are [`panoply_tensor::conformance`]'s; this file says which devices they are asked of.
 
+#[path = "ops/operands.rs"]
+mod operands;
+
 use std::sync::{Arc, Once};
 
 use panoply_driver::{CudaDriver, HipDriver, OneApiDriver};

@@ -68,8 +68,47 @@ fn on(device: &Device) {
     assert_eq!(plan_counts().replays, before + 4, "{device}");
 }
 
+/// A number that differs in each step is an argument of one program; numbers that programs are simplified by stay in it.
+fn numbers_that_differ_share_a_program() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let x = Tensor::from_slice(&[0.5f32, 1.0, 2.0, 4.0], [4]);
+        let results = |number: f64| {
+            [
+                &x + Tensor::full([4], number as f32),
+                x.powf(number),
+                &x * Tensor::linspace(number, 2.0 * number, 4, panoply_ir::DType::F32),
+            ]
+        };
+        let wanted = |number: f64| -> [Vec<f64>; 3] {
+            let all = [0.5f64, 1.0, 2.0, 4.0];
+            [
+                all.iter().map(|x| x + f64::from(number as f32)).collect(),
+                all.iter().map(|x| x.powf(number)).collect(),
+                all.iter().enumerate().map(|(at, x)| x * (number + number * at as f64 / 3.0)).collect(),
+            ]
+        };
+        let run = |number: f64| {
+            let results = results(number);
+            panoply_tensor::eval(&[&results[0], &results[1], &results[2]]).unwrap();
+            for (have, want) in results.iter().zip(wanted(number)) {
+                for (have, want) in have.to_vec::<f32>().unwrap().iter().zip(want) {
+                    assert!((f64::from(*have) - want).abs() <= 1e-6 * want.abs(), "{have} for {want} of {number}");
+                }
+            }
+        };
+        run(0.1);
+        let (before, compiled) = (plan_counts().plans, device.program_counts().compiled);
+        (0..200).for_each(|step| run(0.1 + 0.01 * f64::from(step)));
+        let (plans, programs) = (plan_counts().plans - before, device.program_counts().compiled - compiled);
+        // 0.5, 1, 1.5 and 2 are among them.
+        assert!(plans <= 4 && programs <= 16, "{plans} plans and {programs} programs");
+    });
+}
+
 #[test]
 fn plans_that_run_again_give_what_they_gave() {
+    numbers_that_differ_share_a_program();
     for device in report().expect("the environment is in order").devices() {
         device.scope(|| on(device));
     }

@@ -64,7 +64,9 @@ impl Levels {
     pub fn of_store(&self, nest: &Nest, store: &Store) -> (Place, usize) {
         let needs = store_needs(nest, store);
         let inherited = needs.iter().map(|need| self.place[*need]).find(|place| *place != Place::Row);
-        let place = turn_of(nest, &store.at).or(inherited).unwrap_or(Place::Row);
+        // A sum grows in every iteration of its loop, whatever position and value depend on.
+        let adds = store.adds.map(Place::Turn);
+        let place = adds.or(turn_of(nest, &store.at)).or(inherited).unwrap_or(Place::Row);
         (place, needs.iter().map(|need| self.phase[*need]).max().unwrap_or(0))
     }
 }

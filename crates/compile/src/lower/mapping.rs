@@ -49,12 +49,16 @@ pub struct Tile {
 }
 
 /// Rows shorter than this are walked by one work-item each.
-const SHORT_ROW: u64 = 48;
+pub(super) const SHORT_ROW: u64 = 48;
+/// Rows from this length on are shared by a group even across memory, where there are few.
+pub(super) const LONG_ROW: u64 = 4 * SHORT_ROW;
+/// Rows that keep a GPU busy with a work-item each.
+pub(super) const BUSY_ROWS: u64 = 2048;
 /// The longest group that is asked for on a GPU.
-const GPU_GROUP: u32 = 256;
+pub(super) const GPU_GROUP: u32 = 256;
 
 /// Of rows shorter than this not even whole planes fill a CPU's block.
-const SHORTEST_ROW: u64 = 4;
+pub(super) const SHORTEST_ROW: u64 = 4;
 
 /// Chooses a mapping.
 pub fn map(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) -> Mapping {
@@ -63,14 +67,14 @@ pub fn map(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) ->
         Value::Scanned(_, _, along) => Some(extent(&nest.loops[*along])),
         _ => None,
     });
-    let scatters = nest.stores.iter().any(|store| store.adds);
+    let scatters = nest.stores.iter().any(|store| store.adds.is_some());
     let rows = extent(&nest.outer);
     let starved = match target.style {
-        Style::Gpu => rows < 2048,
+        Style::Gpu => rows < BUSY_ROWS,
         Style::Cpu { block } => rows < block as u64 / 4,
     };
     let contiguous = along_rows(nest, levels);
-    let grouped = longest >= SHORT_ROW && !scatters && (contiguous || (starved && longest >= 4 * SHORT_ROW));
+    let grouped = longest >= SHORT_ROW && !scatters && (contiguous || (starved && longest >= LONG_ROW));
     let grouped = grouped && !(accuracy == Accuracy::Exact && sums_floats(nest));
     if grouped {
         let mapping = by_group(nest, target, longest);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::Kernel;
+use panoply_ir::target::Style;
 use panoply_ir::{Accuracy, Result, Target, Verified};
 
 use crate::opt::contract::{self, contract};
@@ -109,4 +110,22 @@ impl Ways {
         let kernel = verify(kernel).unwrap_or_else(|error| panic!("lowering wrote a wrong kernel: {error}\n{nest}"));
         Ok(Lowered { kernel: Arc::new(kernel), grid: emitted.grid, arguments: emitted.arguments })
     }
+}
+
+/// Sizes at which lowering decides otherwise, with what they are of: tests take sizes on both sides of each.
+pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
+    let all = [
+        ("turns of a loop that are written out", rows::FEW_TURNS),
+        ("rows that are joined to fill a CPU's blocks", mapping::SHORTEST_ROW),
+        ("elements of a row that a group shares", mapping::SHORT_ROW),
+        ("elements of a row that a group shares across memory", mapping::LONG_ROW),
+        ("elements of a row that one group takes at once", mapping::GPU_GROUP as u64),
+        ("rows that keep a device busy", mapping::BUSY_ROWS),
+        ("rows and columns of a tile", tile::SMALLEST),
+    ];
+    let block = match style {
+        Style::Cpu { block } => vec![("work-items of a CPU's block", block as u64)],
+        Style::Gpu => Vec::new(),
+    };
+    all.into_iter().chain(block).map(|(of, size)| (of, size as usize)).collect()
 }

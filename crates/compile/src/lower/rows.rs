@@ -50,7 +50,7 @@ pub(super) struct Rows<'a> {
 }
 
 /// Turns that are written out if several phases go through them: values then stay in registers between the phases.
-const FEW_TURNS: u64 = 8;
+pub(super) const FEW_TURNS: u64 = 8;
 /// Values that are kept in that way.
 const MOST_KEPT: u64 = 512;
 

@@ -88,7 +88,8 @@ impl<'a> Emitter<'a> {
             }
         }
         let stores: BTreeSet<NodeId> = self.nest.stores.iter().map(|store| store.node).collect();
-        let changes = |store: &&Store| store.adds || self.nest.changes.is_some_and(|(_, node)| node == store.node);
+        let changes =
+            |store: &&Store| store.adds.is_some() || self.nest.changes.is_some_and(|(_, node)| node == store.node);
         let changed = self.nest.stores.iter().filter(changes).map(|store| store.node);
         let changed: Vec<NodeId> = changed.chain(self.nest.replaces.iter().map(|(_, after)| *after)).collect();
         self.nest.replaces.iter().for_each(|(before, _)| _ = loads.remove(before));
@@ -194,7 +195,7 @@ impl<'a> Emitter<'a> {
         let compared = condition.is_some() && !store.at.reads();
         let proven = compared || pull::stays_below(&store.at, self.elems(store.node));
         let guard = if proven { Guard::Proven } else { Guard::Checked };
-        if store.adds {
+        if store.adds.is_some() {
             let before = self.b.load(mem, at, guard);
             value = self.b.alu(Alu::Add, &[before, value]);
         }

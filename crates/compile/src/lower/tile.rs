@@ -92,7 +92,7 @@ const TILES: [Shape; 6] = [
 const BLOCK_BYTES: u64 = 256;
 
 /// Fewer rows, columns or steps would leave most of a tile empty.
-const SMALLEST: u64 = 16;
+pub(super) const SMALLEST: u64 = 16;
 
 /// How to divide a nest, the best guess first, if it is a product large enough for tiles. The order of its sums is the same in all.
 pub fn tilings(nest: &Nest, levels: &Levels, target: &Target, accuracy: Accuracy) -> Vec<Tiling> {

@@ -110,7 +110,8 @@ impl Ends {
         target: &Target,
         accuracy: Accuracy,
     ) -> Result<Vec<(NodeId, NodeId)>> {
-        let whole = nest.loops.is_empty() && nest.changes.is_none() && nest.stores.iter().all(|store| !store.adds);
+        let whole =
+            nest.loops.is_empty() && nest.changes.is_none() && nest.stores.iter().all(|store| store.adds.is_none());
         let last =
             |store: &Store| self.leaves.iter().any(|(leaf, last)| *last == Some(at) && alike(graph, *leaf, store.node));
         // The work-items of a group read for each other.

@@ -7,7 +7,7 @@ use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, NodeId, Op};
 
 /// What an additional kernel costs before it does anything, in elements.
-const LAUNCH: f64 = 8192.0;
+pub(super) const LAUNCH: f64 = 8192.0;
 
 /// What one element of a node costs if everything down to the nearest stored value is computed again.
 #[derive(Clone, Copy, Debug, Default)]

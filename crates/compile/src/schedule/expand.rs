@@ -96,9 +96,13 @@ fn uses(graph: &Graph) -> Vec<usize> {
 }
 
 /// Writes one after another that are cheaper as selections than as kernels of their own.
-const FEW_WRITES: usize = 4;
+pub(super) const FEW_WRITES: usize = 4;
 /// Elements up to which selecting among all parts for each costs less than launching a kernel for each part.
-const SHORT: usize = 1 << 13;
+pub(super) const SHORT: usize = 1 << 13;
+/// Columns from which a scatter has a work-item for each column rather than for each element.
+pub(super) const COLUMNS: usize = 32;
+/// Elements times positions from which it has so with fewer columns.
+pub(super) const SCATTER_WORK: usize = 1 << 26;
 
 /// For each node that is a write, how many there are on the same array one after another.
 fn chains(graph: &Graph) -> Vec<usize> {
@@ -252,7 +256,7 @@ fn matmul(rewriter: &mut Rewriter, node: &Node, inputs: &[NodeId]) -> NodeId {
 fn by_column(node: &Node, axis: usize, positions: usize) -> bool {
     let length = node.shape.dims()[axis];
     let columns = node.shape.elems() / length;
-    length > 1 && (columns >= 32 || node.shape.elems().saturating_mul(positions) > 1 << 26)
+    length > 1 && (columns >= COLUMNS || node.shape.elems().saturating_mul(positions) > SCATTER_WORK)
 }
 
 /// A scatter in the type sums accumulate in.

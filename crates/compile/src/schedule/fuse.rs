@@ -38,9 +38,9 @@ pub(super) const MAX_VISITS: usize = 320;
 /// Places one node is computed at within a kernel.
 const MAX_PLACES: usize = 4;
 /// Rows below which a reduction and what follows it are not worth serialising into one group of work-items each.
-const FEW_ROWS: u64 = 16;
+pub(super) const FEW_ROWS: u64 = 16;
 /// Elements below which a kernel's launch costs more than anything it does.
-const SMALL: u64 = 1 << 15;
+pub(super) const SMALL: u64 = 1 << 15;
 
 struct Fusion<'a> {
     graph: &'a Graph,

@@ -10,6 +10,9 @@ use super::claim::Claim;
 use super::expand;
 use super::pull::{self, Coords};
 
+/// The loop of a scatter over its positions; the one before it walks along a column.
+pub(super) const POSITIONS: usize = 1;
+
 /// A kernel to be: what it computes, where, and what it reads and writes.
 #[derive(Debug)]
 pub struct Group {
@@ -112,7 +115,7 @@ impl Group {
             }
             Op::Scan(..) => vec![(node.inputs[0], coords.clone())],
             Op::ScatterAdd(axis) => {
-                let place: Coords = self.loops[1].iter().map(|var| Form::var(*var)).collect();
+                let place: Coords = self.loops[POSITIONS].iter().map(|var| Form::var(*var)).collect();
                 let read = (node.inputs[1], place.clone());
                 if !self.reads.contains(&read) {
                     self.reads.push(read.clone());

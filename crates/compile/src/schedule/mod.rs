@@ -26,6 +26,7 @@ use std::fmt;
 
 use panoply_ir::graph::{Graph, NodeId};
 use panoply_ir::routine::Routine;
+use panoply_ir::target::Style;
 use panoply_ir::{Accuracy, DType, Result, Target, graph_verify};
 
 use authored::Call;
@@ -105,6 +106,28 @@ pub fn schedule_to(
     };
     let steps = fuse::fuse(&graph, target, accuracy, &waits).into_iter().map(step).collect();
     Ok(Schedule { graph, steps })
+}
+
+/// Sizes at which scheduling decides otherwise, with what they are of: tests take sizes on both sides of each.
+pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
+    let (busy, part) = split::scan_sizes(style);
+    let mut all = vec![
+        ("writes that are selections", expand::FEW_WRITES),
+        ("elements among which writes are selections", expand::SHORT),
+        ("columns of a scatter by column", expand::COLUMNS),
+        ("elements times positions of a scatter by column", expand::SCATTER_WORK),
+        ("rows of a reduction that is fused with its users", fuse::FEW_ROWS as usize),
+        ("elements of a reduction that is fused with its users", fuse::SMALL as usize),
+        ("elements that cost as much as a launch", cost::LAUNCH as usize),
+        ("rows of a scan that is not divided", busy),
+        ("elements of a scan that is divided", 4 * part),
+    ];
+    for (columns, spreads) in [(false, false), (false, true), (true, false)] {
+        let (busy, least) = split::reduce_sizes(style, columns, spreads);
+        all.push(("results of a reduction that is not divided", busy));
+        all.push(("elements of a reduction that is divided", 2 * least));
+    }
+    all
 }
 
 impl fmt::Display for Schedule {

@@ -15,7 +15,7 @@ use panoply_ir::{DType, Scalar};
 
 use super::affine::{Atom, Form, Var};
 use super::expand;
-use super::group::Group;
+use super::group::{self, Group};
 use super::pull::{self, Bound, Coords};
 
 /// A value of a nest, by its position in [`Nest::values`].
@@ -77,8 +77,9 @@ pub struct Store {
     pub at: Form,
     /// Its value.
     pub value: ValueId,
-    /// Whether the value is added to the element.
-    pub adds: bool,
+    /// The loop in each iteration of which the value is added to the element; none if the value replaces it. How often a sum grows does not
+    /// follow from what its operands depend on.
+    pub adds: Option<usize>,
     /// The value that says whether anything is written, if that depends on something.
     pub condition: Option<ValueId>,
 }
@@ -296,7 +297,7 @@ impl Maker<'_> {
             let dims = &self.graph.node(node).shape;
             let found = self.made.iter().filter(|((id, coords), _)| *id == node && pull::linear(coords, dims) == at);
             let value = found.map(|(_, value)| *value).min().expect("what is stored was computed");
-            stores.push(Store { node, at, value, adds: false, condition: None });
+            stores.push(Store { node, at, value, adds: None, condition: None });
         }
         let Maker { group, values, sure, made, positions, .. } = self;
         let reads = group.reads.iter().map(|read| made[read]).chain(positions).collect();
@@ -319,8 +320,8 @@ impl Maker<'_> {
         let condition = self.all(inside);
         let at = |coords: &Coords| pull::linear(coords, &node.shape);
         [
-            Store { node: id, at: at(&base.1), value: base_value, adds: false, condition: None },
-            Store { node: id, at: at(&target), value: row_value, adds: true, condition },
+            Store { node: id, at: at(&base.1), value: base_value, adds: None, condition: None },
+            Store { node: id, at: at(&target), value: row_value, adds: Some(group::POSITIONS), condition },
         ]
     }
 
@@ -352,7 +353,7 @@ impl Maker<'_> {
             let inside = self.in_range(position, length);
             self.all(inside)
         };
-        Store { node: id, at: pull::linear(&target, &node.shape), value, adds: false, condition }
+        Store { node: id, at: pull::linear(&target, &node.shape), value, adds: None, condition }
     }
 }
 
@@ -387,7 +388,7 @@ impl fmt::Display for Nest {
         }
         for store in &self.stores {
             let (node, at, value) = (store.node.0, &store.at, store.value);
-            let sign = if store.adds { "+=" } else { "=" };
+            let sign = if store.adds.is_some() { "+=" } else { "=" };
             let only = store.condition.map_or(String::new(), |condition| format!(" where %{condition}"));
             writeln!(f, "  n{node}[{at}] {sign} %{value}{only}")?;
         }

@@ -38,10 +38,7 @@ fn scan(rewriter: &mut Rewriter, op: ReduceOp, axis: usize, x: NodeId, style: St
     let Node { shape, dtype, .. } = rewriter.node(x).clone();
     let (dims, length) = (shape.dims(), shape.dims()[axis]);
     // Rows that keep the device busy, and elements of a part.
-    let (busy, part) = match style {
-        Style::Cpu { .. } => (16, 4 << 10),
-        Style::Gpu => (2048, 256),
-    };
+    let (busy, part) = scan_sizes(style);
     let apart = adds_apart(op, dtype);
     let enough = shape.elems() / length.max(1) >= busy && !(apart && length >= LONG);
     if enough || length < 4 * part {
@@ -86,6 +83,24 @@ const LONG: usize = 1 << 16;
 /// exact or have digits to spare, a part goes on from what comes before it.
 fn adds_apart(op: ReduceOp, dtype: DType) -> bool {
     matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtype == DType::F32
+}
+
+/// For a scan: rows that keep the device busy, and elements of a part.
+pub(super) fn scan_sizes(style: Style) -> (usize, usize) {
+    match style {
+        Style::Cpu { .. } => (16, 4 << 10),
+        Style::Gpu => (2048, 256),
+    }
+}
+
+/// For a reduction, of columns or of rows: results side by side that keep the device busy, and the least a part is worth.
+pub(super) fn reduce_sizes(style: Style, columns: bool, spreads: bool) -> (usize, usize) {
+    match (style, columns) {
+        (Style::Cpu { .. }, false) => (if spreads { 16 } else { 64 }, 16 << 10),
+        (Style::Cpu { block }, true) => (64 * block as usize, 64),
+        (Style::Gpu, false) => (if spreads { 16 } else { 1024 }, 2 << 10),
+        (Style::Gpu, true) => (1 << 16, 32),
+    }
 }
 
 /// Zeros before and after along an axis.
@@ -133,13 +148,7 @@ fn divide(graph: &Graph, node: &Node, axes: &[usize], style: Style, spreads: boo
     let length: usize = axes.iter().map(|axis| dims[*axis]).product();
     let last = (0..dims.len()).rev().find(|axis| dims[*axis] > 1)?;
     let columns = !axes.contains(&last);
-    // Results side by side that keep the device busy, and the least a part is worth.
-    let (busy, least) = match (style, columns) {
-        (Style::Cpu { .. }, false) => (if spreads { 16 } else { 64 }, 16 << 10),
-        (Style::Cpu { block }, true) => (64 * block as usize, 64),
-        (Style::Gpu, false) => (if spreads { 16 } else { 1024 }, 2 << 10),
-        (Style::Gpu, true) => (1 << 16, 32),
-    };
+    let (busy, least) = reduce_sizes(style, columns, spreads);
     let enough_lanes = match style {
         Style::Cpu { block } => block as usize,
         Style::Gpu => 64,

@@ -10,17 +10,22 @@ use panoply_ir::reduce::ReduceOp;
 use crate::build::Build;
 use crate::execute::check;
 
-struct Draw(u64);
+/// Numbers that a seed decides.
+pub struct Draw(u64);
 
 impl Draw {
-    fn below(&mut self, n: usize) -> usize {
+    pub fn new(seed: u64) -> Draw {
+        Draw(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         ((self.0 >> 20) % n as u64) as usize
     }
 
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+    pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 }
@@ -208,8 +213,7 @@ impl Maker {
 }
 
 fn graph(seed: u64) -> Graph {
-    let draw = Draw(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let mut maker = Maker { b: Build::default(), draw, floats: Vec::new(), ints: Vec::new() };
+    let mut maker = Maker { b: Build::default(), draw: Draw::new(seed), floats: Vec::new(), ints: Vec::new() };
     for _ in 0..2 {
         let shape = maker.shape();
         let x = maker.b.f32(&shape);

@@ -64,6 +64,9 @@ pub struct Window {
 /// Launches on other memory whose bindings are kept.
 const MOST_BOUND: usize = 64;
 
+/// Sizes of groups whose pipelines are kept; at more, all are made anew when they are needed.
+const MOST_PIPELINES: usize = 64;
+
 /// Names in WGSL of a group's sizes, where a launch chooses them.
 const SIZES: [&str; 3] = ["items0", "items1", "items2"];
 
@@ -257,6 +260,9 @@ impl Program {
             constants.extend(SIZES.into_iter().zip(group.map(f64::from)));
         }
         let pipeline = self.make(open, group, &constants)?;
+        if pipelines.len() >= MOST_PIPELINES {
+            pipelines.clear();
+        }
         pipelines.insert(key, pipeline.clone());
         Ok(pipeline)
     }

@@ -1,5 +1,9 @@
 //! The one pool of a device: what is freed is kept for the next request, up to a cap, with counts.
 //!
+//! What is kept is bounded by what was needed: a loop whose sizes grow would otherwise keep every size it ever asked for. When the driver
+//! is asked for more, what was freed longest ago goes back to it until all that is reserved is within [`KEPT_FACTOR`] times the most that
+//! buffers held at once, and [`KEPT_BYTES`]. A training loop asks for the same sizes in each step, which together stay far below that.
+//!
 //! Kept memory carries the uses its last holder left pending, so that its next holder waits for them if it works on another
 //! queue, and need not if it works on the same. The lock is never held while the driver works.
 
@@ -18,6 +22,11 @@ use crate::bytes::human;
 use crate::env::PoolSetting;
 use crate::log;
 use crate::queue::hazard::Uses;
+
+/// How often the most that buffers held at once may be reserved,
+const KEPT_FACTOR: u64 = 4;
+/// beside so many bytes, so that programs that need little memory never give any back.
+const KEPT_BYTES: u64 = 64 << 20;
 
 pub(crate) struct Pool {
     raw: Arc<dyn RawDevice>,
@@ -38,7 +47,33 @@ struct State {
     shelf: Shelf,
     live: Live,
     stats: Stats,
+    extent: Extent,
+    /// Counts what is freed.
+    freed: u64,
     warned: bool,
+}
+
+/// Bytes of the memory that buffers hold, each rounded as it was reserved.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    held: u64,
+    most: u64,
+}
+
+impl Extent {
+    fn grow(&mut self, capacity: u64) {
+        self.held = self.held.saturating_add(capacity);
+        self.most = self.most.max(self.held);
+    }
+
+    /// Bytes that are too many if a buffer of this capacity is made anew and so many are reserved without it: to a quarter below the bound,
+    /// so that what follows finds room.
+    fn excess(self, capacity: u64, reserved: u64) -> Option<u64> {
+        let most = self.most.max(self.held.saturating_add(capacity));
+        let bound = most.saturating_mul(KEPT_FACTOR).saturating_add(KEPT_BYTES);
+        let reserved = reserved.saturating_add(capacity);
+        (reserved > bound).then(|| reserved - bound + bound / 4)
+    }
 }
 
 impl Pool {
@@ -49,6 +84,8 @@ impl Pool {
             shelf: Shelf::default(),
             live: Live::default(),
             stats: Stats { cap, ..Stats::default() },
+            extent: Extent::default(),
+            freed: 0,
             warned: false,
         };
         Pool { raw, state: Mutex::new(state) }
@@ -75,14 +112,16 @@ impl Pool {
             }
         }
         // Reserved before the driver is asked, so that two threads cannot both take the last of the cap.
+        let excess = state.take_excess(capacity);
         state.reserve(capacity);
         drop(state);
+        self.give_back(excess);
         let answer = self.ask(capacity);
         let mut state = self.lock();
         match answer {
             Ok(alloc) => {
                 state.warn_when_nearly_full(&self.raw);
-                Ok(state.grant(Kept { alloc, capacity, uses: Uses::default() }, requested))
+                Ok(state.grant(Kept { alloc, capacity, uses: Uses::default(), since: 0 }, requested))
             }
             Err(error) => {
                 state.stats.reserved -= capacity;
@@ -95,9 +134,9 @@ impl Pool {
     pub fn estimate(&self, requests: impl IntoIterator<Item = u64>) -> Result<Estimate> {
         // Asked before the lock is taken, which is never held while the driver works.
         let memory = self.raw.memory();
-        let (mut shelf, Stats { mut reserved, cap, .. }) = {
+        let (mut shelf, Stats { mut reserved, cap, .. }, mut extent) = {
             let state = self.lock();
-            (state.shelf.outline(), state.stats.clone())
+            (state.shelf.outline(), state.stats.clone(), state.extent)
         };
         let all = memory.free.map_or(memory.total.max(reserved), |free| reserved.saturating_add(free));
         let mut estimate = Estimate { most: cap.map_or(all, |cap| cap.min(all)), fits: true, ..Estimate::default() };
@@ -105,13 +144,18 @@ impl Pool {
             let capacity = self.capacity(requested)?;
             estimate.buffers += 1;
             estimate.requested = estimate.requested.saturating_add(requested);
-            if shelf.take(requested).is_some() {
+            if let Some(kept) = shelf.take(requested) {
+                extent.grow(kept.capacity);
                 continue;
             }
             if reserved.saturating_add(capacity) > estimate.most {
                 reserved -= shelf.take_all().map(|kept| kept.capacity).sum::<u64>();
             }
+            if let Some(excess) = extent.excess(capacity, reserved) {
+                reserved -= bytes_of(&shelf.take_oldest(excess));
+            }
             reserved = reserved.saturating_add(capacity);
+            extent.grow(capacity);
             estimate.fits &= reserved <= estimate.most;
         }
         Ok(Estimate { reserved, ..estimate })
@@ -148,8 +192,11 @@ impl Pool {
         state.live.remove(live);
         state.stats.buffers -= 1;
         state.stats.allocated -= requested;
+        state.extent.held -= capacity;
         if state.keeps {
-            state.shelf.keep(Kept { alloc, capacity, uses });
+            state.freed += 1;
+            let since = state.freed;
+            state.shelf.keep(Kept { alloc, capacity, uses, since });
         } else {
             state.stats.reserved -= capacity;
             drop(state);
@@ -161,9 +208,14 @@ impl Pool {
     pub fn trim(&self) -> u64 {
         let mut state = self.lock();
         let kept: Vec<Kept> = state.shelf.take_all().collect();
-        let bytes = kept.iter().map(|kept| kept.capacity).sum();
-        state.stats.reserved -= bytes;
+        state.stats.reserved -= bytes_of(&kept);
         drop(state);
+        self.give_back(kept)
+    }
+
+    /// Gives memory that is kept no more back to the driver; returns how many bytes that were.
+    fn give_back(&self, kept: Vec<Kept>) -> u64 {
+        let bytes = bytes_of(&kept);
         kept.into_iter().for_each(|kept| self.raw.free(kept.alloc));
         if bytes > 0 {
             log::debug(|| format!("{}: gave {} back to the driver", self.raw.info().spelling(), human(bytes)));
@@ -214,6 +266,10 @@ impl Pool {
     }
 }
 
+fn bytes_of(kept: &[Kept]) -> u64 {
+    kept.iter().map(|kept| kept.capacity).sum()
+}
+
 /// `; largest: weights 40.0 MiB, untagged 2.0 MiB`.
 fn largest(state: &State) -> String {
     let names: Vec<String> = state.live.holders().iter().take(3).map(ToString::to_string).collect();
@@ -237,7 +293,16 @@ impl State {
         self.stats.peak_reserved = self.stats.peak_reserved.max(self.stats.reserved);
     }
 
+    /// What is kept beyond the bound if a buffer of this capacity is made; it is kept no more.
+    fn take_excess(&mut self, capacity: u64) -> Vec<Kept> {
+        let Some(excess) = self.extent.excess(capacity, self.stats.reserved) else { return Vec::new() };
+        let kept = self.shelf.take_oldest(excess);
+        self.stats.reserved -= bytes_of(&kept);
+        kept
+    }
+
     fn grant(&mut self, kept: Kept, requested: u64) -> Grant {
+        self.extent.grow(kept.capacity);
         self.stats.buffers += 1;
         self.stats.allocations += 1;
         self.stats.allocated += requested;

@@ -12,6 +12,8 @@ pub(crate) struct Kept {
     pub alloc: AllocId,
     pub capacity: u64,
     pub uses: Uses,
+    /// When it was freed, by the pool's count of such moments.
+    pub since: u64,
 }
 
 /// Memory that is kept.
@@ -49,6 +51,27 @@ impl Shelf {
         } else {
             self.large.entry(kept.capacity).or_default().push(kept);
         }
+    }
+
+    /// The oldest that together have at least so many bytes, which are kept no more.
+    pub fn take_oldest(&mut self, bytes: u64) -> Vec<Kept> {
+        let all = self.small.iter().flatten().chain(self.large.values().flatten());
+        let mut ages: Vec<(u64, u64)> = all.map(|kept| (kept.since, kept.capacity)).collect();
+        ages.sort_unstable();
+        let mut left = bytes;
+        let last = ages.into_iter().find(|(_, capacity)| {
+            left = left.saturating_sub(*capacity);
+            left == 0
+        });
+        let last = last.map_or(u64::MAX, |(since, _)| since);
+        let mut taken = Vec::new();
+        let mut drain = |all: &mut Vec<Kept>| {
+            taken.extend(all.extract_if(.., |kept| kept.since <= last));
+        };
+        self.small.iter_mut().for_each(&mut drain);
+        self.large.values_mut().for_each(&mut drain);
+        self.large.retain(|_, all| !all.is_empty());
+        taken
     }
 
     /// Everything, which is kept no more.

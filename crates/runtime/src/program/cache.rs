@@ -3,6 +3,9 @@
 //! Two keys lead to a program. The function that builds a kernel leads there by one lookup, without building it again. The
 //! kernel's hash leads there for whoever holds a kernel, and joins functions that build equal ones. A failure is not
 //! remembered: trying again may work.
+//!
+//! Programs that nobody but this cache holds are bounded: a number of the program or a shape that differs in each step makes a program for
+//! each. When there are [`UNUSED`] of them, those not asked for longest go.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -23,9 +26,59 @@ use super::prepared::Prepared;
 pub(crate) struct Programs {
     compiler: Arc<Compiler>,
     built: RwLock<HashMap<usize, Arc<Prepared>, BuildHasherDefault<AddressHasher>>>,
-    kernels: Mutex<HashMap<u128, Arc<Slot>>>,
-    /// By what was measured, the hash of the kernel that was the fastest.
+    kernels: Mutex<Kernels>,
+    /// By what was measured, the hash of the kernel that was the fastest; at [`MEASURED`] all are forgotten, and read from the disk or
+    /// measured again.
     fastest: Mutex<HashMap<String, u128>>,
+}
+
+/// Programs that are kept though nobody uses them.
+const UNUSED: usize = 1024;
+/// Choices among kernels that are kept.
+const MEASURED: usize = 4096;
+
+/// Programs by the hash of their kernels.
+#[derive(Default)]
+struct Kernels {
+    slots: HashMap<u128, (Arc<Slot>, u64)>,
+    /// Counts what was asked for.
+    asked: u64,
+    /// At how many programs those without a user are looked for.
+    next_sweep: usize,
+}
+
+impl Kernels {
+    /// The slot of a key, and those that are kept no more.
+    fn slot(&mut self, key: u128) -> (Arc<Slot>, Vec<Arc<Slot>>) {
+        self.asked += 1;
+        let asked = self.asked;
+        if let Some((slot, last)) = self.slots.get_mut(&key) {
+            *last = asked;
+            return (slot.clone(), Vec::new());
+        }
+        let gone = if self.slots.len() >= self.next_sweep { self.sweep() } else { Vec::new() };
+        let slot = Arc::<Slot>::default();
+        self.slots.insert(key, (slot.clone(), asked));
+        (slot, gone)
+    }
+
+    /// Half of the bound of what nobody uses stays, the latest, if there is more. The next sweep is when there may be too many again.
+    fn sweep(&mut self) -> Vec<Arc<Slot>> {
+        let mut unused: Vec<(u64, u128)> =
+            self.slots.iter().filter(|(_, (slot, _))| is_unused(slot)).map(|(key, (_, last))| (*last, *key)).collect();
+        unused.sort_unstable();
+        let most = if unused.len() < UNUSED { unused.len() } else { UNUSED / 2 };
+        let gone = &unused[..unused.len() - most];
+        let gone = gone.iter().filter_map(|(_, key)| self.slots.remove(key)).map(|(slot, _)| slot).collect();
+        self.next_sweep = self.slots.len() + UNUSED - most;
+        gone
+    }
+}
+
+/// Whether only the cache holds a program, or what is left of one that could not be made.
+fn is_unused(slot: &Arc<Slot>) -> bool {
+    let alone = |slot: &Option<Arc<Prepared>>| slot.as_ref().is_none_or(|prepared| Arc::strong_count(prepared) == 1);
+    Arc::strong_count(slot) == 1 && slot.try_lock().is_ok_and(|slot| alone(&slot))
 }
 
 /// Held while its program is compiled, so that who asks for the same waits and who asks for another does not.
@@ -63,7 +116,9 @@ impl Programs {
     }
 
     fn once(&self, key: u128, make: impl FnOnce(&Arc<Compiler>) -> Result<Prepared>) -> Result<Arc<Prepared>> {
-        let slot = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let (slot, gone) = self.kernels.lock().unwrap_or_else(PoisonError::into_inner).slot(key);
+        // The device forgets them without the lock.
+        drop(gone);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(prepared) = &*slot {
             self.compiler.count_reuse();
@@ -89,7 +144,11 @@ impl Programs {
         if let Some(entry) = self.compiler.disk.entry_for(&described) {
             entry.store(&hash.to_le_bytes());
         }
-        self.fastest.lock().unwrap_or_else(PoisonError::into_inner).insert(described, hash);
+        let mut fastest = self.fastest.lock().unwrap_or_else(PoisonError::into_inner);
+        if fastest.len() >= MEASURED {
+            fastest.clear();
+        }
+        fastest.insert(described, hash);
     }
 
     pub fn counts(&self) -> ProgramCounts {
@@ -100,10 +159,10 @@ impl Programs {
     pub fn trim(&self) {
         self.built.write().unwrap_or_else(PoisonError::into_inner).clear();
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        kernels.retain(|_, slot| {
-            Arc::strong_count(slot) > 1
-                || slot.lock().is_ok_and(|slot| slot.as_ref().is_some_and(|prepared| Arc::strong_count(prepared) > 1))
-        });
+        let gone: Vec<_> = kernels.slots.extract_if(|_, (slot, _)| is_unused(slot)).collect();
+        kernels.next_sweep = 0;
+        drop(kernels);
+        drop(gone);
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use panoply_device::SourceText;
 use xxhash_rust::xxh3::xxh3_128;
@@ -23,18 +23,26 @@ const MAGIC: &[u8; 16] = b"panoply prog 1\r\n";
 const HEADER: usize = MAGIC.len() + 16 + 16;
 const LARGEST_FILE: u64 = 256 << 20;
 
-/// The folder is brought down to `KEEP` bytes, the oldest files first, when it exceeds `MOST`.
+/// The folder is brought down to `KEEP` bytes, the oldest files first, when it exceeds `MOST`: when a process opens it, and whenever it has
+/// stored as much as lies between.
 const MOST: u64 = 512 << 20;
 const KEEP: u64 = 384 << 20;
+/// A file counts as so many bytes at least: looking through the folder is little beside 256 compilations.
+const LEAST: u64 = (MOST - KEEP) / 256;
+/// Files under a temporary name are left by processes that ended while they wrote; these are of no use.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Disk {
     chosen: Option<PathBuf>,
     /// The folder once it was checked; none if it cannot be trusted or written.
     folder: OnceLock<Option<PathBuf>>,
+    /// Bytes that were stored since the folder's files were added up.
+    stored: AtomicU64,
 }
 
 /// Where a program's binary is, or would be.
-pub(crate) struct DiskEntry {
+pub(crate) struct DiskEntry<'d> {
+    disk: &'d Disk,
     path: PathBuf,
     key: u128,
 }
@@ -50,20 +58,20 @@ pub(crate) enum Found {
 
 impl Disk {
     pub fn new(chosen: Option<PathBuf>) -> Disk {
-        Disk { chosen, folder: OnceLock::new() }
+        Disk { chosen, folder: OnceLock::new(), stored: AtomicU64::new(0) }
     }
 
-    pub fn entry(&self, text: &SourceText, target: &str) -> Option<DiskEntry> {
+    pub fn entry(&self, text: &SourceText, target: &str) -> Option<DiskEntry<'_>> {
         let SourceText { language, source, entry, signature } = text;
         self.entry_for(&format!("{target}\0{language:?}\0{entry}\0{signature:?}\0{source}"))
     }
 
     /// Where what depends on nothing but this description and our version is, or would be.
-    pub fn entry_for(&self, described: &str) -> Option<DiskEntry> {
+    pub fn entry_for(&self, described: &str) -> Option<DiskEntry<'_>> {
         let folder = self.folder.get_or_init(|| open(&self.chosen.as_ref()?.join("programs"))).as_ref()?;
         let version = env!("CARGO_PKG_VERSION");
         let key = xxh3_128(format!("{version}\0{described}").as_bytes());
-        Some(DiskEntry { path: folder.join(format!("{key:032x}")), key })
+        Some(DiskEntry { disk: self, path: folder.join(format!("{key:032x}")), key })
     }
 }
 
@@ -95,8 +103,8 @@ fn make_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let probe = folder.join(unique(".probe"));
-    let us = create(&probe)?.metadata()?.uid();
+    let (probe, file) = create_unique(folder, ".probe")?;
+    let us = file.metadata()?.uid();
     fs::remove_file(&probe)?;
     for place in [Some(folder), folder.parent()].into_iter().flatten() {
         let meta = fs::symlink_metadata(place)?;
@@ -121,10 +129,17 @@ fn make_private(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// A name nobody else uses.
-fn unique(stem: &str) -> String {
+/// Creates a file that no other process writes. Names that a process of the same id left behind are passed over.
+fn create_unique(folder: &Path, stem: &str) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("{stem}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+    loop {
+        let path = folder.join(format!("{stem}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        match create(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -135,16 +150,19 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Removes the oldest files when there are too many bytes.
+/// Removes the oldest files when there are too many bytes, and temporary ones that were abandoned.
 fn evict(folder: &Path) {
     let Ok(listing) = fs::read_dir(folder) else { return };
-    let mut files: Vec<(SystemTime, u64, PathBuf)> = listing
-        .flatten()
-        .filter_map(|file| {
-            let meta = file.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((meta.modified().ok()?, meta.len(), file.path()))
-        })
-        .collect();
+    let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+    for file in listing.flatten() {
+        let Some(meta) = file.metadata().ok().filter(fs::Metadata::is_file) else { continue };
+        let Ok(modified) = meta.modified() else { continue };
+        let temporary = file.file_name().to_string_lossy().starts_with('.');
+        if temporary && modified.elapsed().is_ok_and(|age| age > ABANDONED) && fs::remove_file(file.path()).is_ok() {
+            continue;
+        }
+        files.push((modified, meta.len(), file.path()));
+    }
     let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
     if total <= MOST {
         return;
@@ -161,7 +179,7 @@ fn evict(folder: &Path) {
     }
 }
 
-impl DiskEntry {
+impl DiskEntry<'_> {
     pub fn load(&self) -> Found {
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -196,16 +214,23 @@ impl DiskEntry {
         if binary.is_empty() || binary.len() as u64 > LARGEST_FILE - HEADER as u64 {
             return;
         }
-        let temporary = self.path.with_file_name(unique(".new"));
-        let written = self.write(&temporary, binary).and_then(|()| fs::rename(&temporary, &self.path));
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let written = create_unique(folder, ".new").and_then(|(temporary, file)| {
+            let written = self.write(file, binary).and_then(|()| fs::rename(&temporary, &self.path));
+            written.inspect_err(|_| drop(fs::remove_file(&temporary)))
+        });
         if let Err(error) = written {
-            let _ = fs::remove_file(&temporary);
             log::debug(|| format!("{}: not kept: {error}", self.path.display()));
+            return;
+        }
+        let bytes = ((HEADER + binary.len()) as u64).max(LEAST);
+        if self.disk.stored.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST - KEEP {
+            self.disk.stored.store(0, Ordering::Relaxed);
+            evict(folder);
         }
     }
 
-    fn write(&self, path: &Path, binary: &[u8]) -> io::Result<()> {
-        let mut file = create(path)?;
+    fn write(&self, mut file: File, binary: &[u8]) -> io::Result<()> {
         file.write_all(MAGIC)?;
         file.write_all(&self.key.to_le_bytes())?;
         file.write_all(&xxh3_128(binary).to_le_bytes())?;

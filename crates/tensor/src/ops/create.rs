@@ -8,11 +8,28 @@ use crate::tensor::Tensor;
 /// How many positions from 0 on an i32 holds.
 const MOST_POSITIONS: usize = 1 << 31;
 
+/// Half-integers up to this one are constants: exponents that become products and roots, factors, small counts.
+const MOST_CONSTANT: f64 = 16.0;
+
+/// Whether a number is one that programs are simplified by.
+fn simplifies(value: Scalar) -> bool {
+    let number = value.to_f64();
+    let halves = (number * 2.0).fract() == 0.0 && number.abs() <= MOST_CONSTANT;
+    value.dtype == DType::Bool || !number.is_finite() || halves
+}
+
 impl Tensor {
-    /// Every element is `value`, which is part of the program.
+    /// Every element is `value`. Numbers that programs are simplified by, such as 0, 1 and 2.5, are part of the program; another number is
+    /// passed when it runs, so that one that differs in each step is not compiled anew.
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>) -> Tensor {
-        Tensor::constant(value.into()).expanded(&shape.into())
+        Tensor::constant_or_scalar(value.into()).expanded(&shape.into())
+    }
+
+    /// A user's number, of shape `[]`: a constant of the program if programs are simplified by it, an argument otherwise.
+    #[track_caller]
+    pub(crate) fn constant_or_scalar(value: Scalar) -> Tensor {
+        if simplifies(value) { Tensor::constant(value) } else { Tensor::scalar(value) }
     }
 
     /// Zeros.
@@ -51,7 +68,7 @@ impl Tensor {
         }
         // Halves do not know every place.
         let wide = if dtype == DType::F64 { dtype } else { DType::F32 };
-        let number = |value: f64| Tensor::constant(Scalar::from_f64(wide, value));
+        let number = |value: f64| Tensor::constant_or_scalar(Scalar::from_f64(wide, value));
         let places = Tensor::iota(count);
         let (first, step) = (places.cast(wide), number((end - start) / count.saturating_sub(1).max(1) as f64));
         // From the nearer end, so that the last is what was asked for.

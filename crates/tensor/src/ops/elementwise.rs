@@ -5,7 +5,7 @@
 
 use panoply_ir::alu::Domain;
 use panoply_ir::graph::Op;
-use panoply_ir::{Alu, DType, Error, Math};
+use panoply_ir::{Alu, DType, Error, Math, Scalar};
 
 use crate::tensor::Tensor;
 
@@ -121,7 +121,11 @@ impl Tensor {
     /// x to a power of the program, for which a square, cube, root or reciprocal costs no more than that. [`Tensor::pow`] takes a tensor.
     #[track_caller]
     pub fn powf(&self, exponent: f64) -> Tensor {
-        if self.is_mistake() { self.clone() } else { self.pow(&self.literal(exponent)) }
+        if self.is_mistake() {
+            self.clone()
+        } else {
+            self.pow(&Tensor::constant_or_scalar(Scalar::from_f64(self.dtype(), exponent)))
+        }
     }
 
     /// x times x.

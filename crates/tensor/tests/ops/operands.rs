@@ -1,0 +1,297 @@
+//! Every operation on operands of every form – stored, lazy, constant, expanded, reversed, sliced, transposed –, at sizes on both sides of the
+//! thresholds of scheduling and lowering, against the f64 graph interpreter.
+//!
+//! `PANOPLY_TEST_FULL=1` draws more forms of each and takes every threshold.
+
+use std::collections::BTreeSet;
+
+use panoply_compile::{lower, schedule};
+use panoply_ir::{DType, Shape};
+use panoply_tensor::conformance::oracle::both;
+use panoply_tensor::conformance::row::weighted;
+use panoply_tensor::conformance::{Outcome, Row, Worst, rows};
+use panoply_tensor::{Conv, Device, Order, Put, Result, Tensor};
+
+use super::{numbers, set};
+
+/// How an operand is come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Stored,
+    Lazy,
+    Reversed,
+    Sliced,
+    Transposed,
+    /// One number of the program.
+    Constant,
+    /// One number of the launch.
+    Scalar,
+    /// The first of an axis, or of all, repeated.
+    Expanded,
+}
+
+const FORMS: [Form; 8] = [
+    Form::Stored,
+    Form::Lazy,
+    Form::Reversed,
+    Form::Sliced,
+    Form::Transposed,
+    Form::Constant,
+    Form::Scalar,
+    Form::Expanded,
+];
+
+impl Form {
+    /// Whether it has the values that a row chose for its operand.
+    fn keeps_values(self) -> bool {
+        match self {
+            Form::Stored | Form::Lazy | Form::Reversed | Form::Sliced | Form::Transposed => true,
+            Form::Constant | Form::Scalar | Form::Expanded => false,
+        }
+    }
+
+    /// These values in this form; of the last three, the first of them, or of an axis, everywhere.
+    fn of(self, stored: &Tensor, axis: usize) -> Tensor {
+        let (shape, dims) = (stored.shape().unwrap().clone(), stored.shape().unwrap().dims().to_vec());
+        let (along, length) = (axis as isize, dims.get(axis).copied().unwrap_or(1));
+        // What is computed is memory from then on.
+        let memory = |tensor: Tensor| {
+            tensor.eval().unwrap();
+            tensor.detach()
+        };
+        match self {
+            Form::Stored => memory(stored.clone()),
+            Form::Lazy => -(-memory(stored.clone())),
+            _ if dims.is_empty() || shape.elems() == 0 => memory(stored.clone()),
+            Form::Reversed => memory(stored.flip(along)).flip(along),
+            Form::Sliced => {
+                let mut widths = vec![(0, 0); dims.len()];
+                widths[axis] = (1, 2);
+                memory(stored.pad(&widths)).narrow(along, 1, length)
+            }
+            Form::Transposed => memory(stored.move_axis(along, 0)).move_axis(0, along),
+            Form::Constant => match stored.dtype() {
+                DType::I32 => Tensor::full(shape, stored.to_vec::<i32>().unwrap()[0]),
+                // A half-integer, which is part of the program; where only positive numbers have a value, one of them.
+                _ => Tensor::full(shape, (stored.to_vec::<f32>().unwrap()[0] * 2.0).ceil() / 2.0),
+            },
+            Form::Scalar => stored.scalar_like(first(stored)).expand_to(&shape),
+            Form::Expanded => memory(stored.narrow(along, 0, 1)).expand_to(&shape),
+        }
+    }
+}
+
+fn first(tensor: &Tensor) -> f64 {
+    tensor.reshape([-1]).narrow(0, 0, 1).item().unwrap()
+}
+
+/// What an operation makes of operands in these forms, and its gradient, on the current device and in the oracle.
+fn outcome(
+    name: String,
+    limit: f64,
+    differentiable: bool,
+    inputs: &[Tensor],
+    op: &dyn Fn(&[Tensor]) -> Tensor,
+) -> Outcome {
+    let judge = || -> Result<Worst> {
+        let (have, want) = both(&[&op(inputs)])?;
+        let value = Worst::relative(&have, &want)?;
+        if !differentiable || value.error > limit {
+            return Ok(value);
+        }
+        let wanted: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
+        let gradients = weighted(&op(inputs))?.gradients(&wanted)?;
+        let (have, want) = both(&gradients.iter().collect::<Vec<&Tensor>>())?;
+        let gradient = Worst::relative(&have, &want)?;
+        Ok(Worst { error: gradient.error / 4.0, place: format!("of the gradient: {}", gradient.place) })
+    };
+    Outcome { name, unit: "of the largest", limit, worst: judge() }
+}
+
+/// Rows whose result is not continuous, or is a quotient of zeros, where elements of an operand are equal.
+const NOT_UNIFORM: [&str; 0] = [];
+
+fn forms_of(row: &Row, number: &mut impl FnMut(usize) -> usize, uniform: bool) -> Vec<Form> {
+    let one = |_| loop {
+        let form = FORMS[number(FORMS.len())];
+        if form.keeps_values() || uniform {
+            return form;
+        }
+    };
+    row.inputs.iter().map(one).collect()
+}
+
+#[test]
+fn every_operation_takes_operands_of_every_form() {
+    let rounds = if set("PANOPLY_TEST_FULL") { 24 } else { 2 };
+    let mut number = numbers(21);
+    let device = Device::get("cpu").unwrap();
+    let mut wrong = Vec::new();
+    for row in rows() {
+        for round in 0..rounds {
+            let uniform = round % 2 == 1 && !NOT_UNIFORM.contains(&row.name);
+            let forms = forms_of(row, &mut number, uniform);
+            device.scope(|| {
+                let stored = row.tensors(DType::F32);
+                let axes: Vec<usize> = stored.iter().map(|x| number(x.shape().unwrap().rank().max(1))).collect();
+                let inputs: Vec<Tensor> = (0..stored.len()).map(|at| forms[at].of(&stored[at], axes[at])).collect();
+                let name = format!("{} of {forms:?} along {axes:?}", row.name);
+                let outcome = outcome(name, row.tolerance, row.differentiable, &inputs, &row.op);
+                if !outcome.passed() {
+                    wrong.push(format!("{} {outcome}", outcome.name));
+                }
+            });
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// An operation of a size, and its operands.
+type Sized = (&'static str, fn(usize) -> Vec<(Vec<usize>, bool)>, fn(&[Tensor], usize) -> Tensor);
+
+/// Floats of a shape.
+fn f(shape: &[usize]) -> (Vec<usize>, bool) {
+    (shape.to_vec(), false)
+}
+
+/// Positions of a shape.
+fn p(shape: &[usize]) -> (Vec<usize>, bool) {
+    (shape.to_vec(), true)
+}
+
+const SIZED: &[Sized] = &[
+    ("sum of rows", |n| vec![f(&[3, n]), f(&[3, n])], |x, _| (&x[0] * &x[1]).sum(1)),
+    ("sum of columns", |n| vec![f(&[n, 3])], |x, _| x[0].sum(0)),
+    ("sum over many columns", |n| vec![f(&[9, n])], |x, _| x[0].sum(0)),
+    ("max of rows", |n| vec![f(&[2, n])], |x, _| x[0].max(1)),
+    ("running sum", |n| vec![f(&[2, n])], |x, _| x[0].cumsum(1) * (1.0 / 64.0)),
+    ("running sum of columns", |n| vec![f(&[n, 2])], |x, _| x[0].cumsum(0) * (1.0 / 64.0)),
+    ("softmax", |n| vec![f(&[2, n])], |x, _| x[0].softmax(1)),
+    ("transposed", |n| vec![f(&[n, 17]), f(&[17, n])], |x, _| x[0].t() + &x[1]),
+    ("matmul of many columns", |n| vec![f(&[2, 3]), f(&[3, n])], |x, _| x[0].matmul(&x[1])),
+    ("matmul of long rows", |n| vec![f(&[2, n]), f(&[n, 3])], |x, _| x[0].matmul(&x[1])),
+    ("index_select", |n| vec![f(&[5, n]), p(&[2, 3])], |x, _| x[0].index_select(0, &x[1])),
+    ("index_select of many", |n| vec![f(&[6, 3]), p(&[n])], |x, _| x[0].index_select(0, &x[1])),
+    ("scatter_add", |n| vec![f(&[5, n]), p(&[2, 3]), f(&[2, 3, n])], |x, _| x[0].scatter_add(0, &x[1], &x[2])),
+    (
+        "scatter_add along the last axis",
+        |n| vec![f(&[n, 5]), p(&[7]), f(&[n, 7])],
+        |x, _| x[0].scatter_add(1, &x[1], &x[2]),
+    ),
+    (
+        "scatter_add of many rows",
+        |n| vec![f(&[6, 33]), p(&[n]), f(&[n, 33])],
+        |x, _| x[0].scatter_add(0, &x[1], &x[2]) * (1.0 / 64.0),
+    ),
+    (
+        "scatter_add of many rows of few columns",
+        |n| vec![f(&[6, 2]), p(&[n]), f(&[n, 2])],
+        |x, _| x[0].scatter_add(0, &x[1], &x[2]) * (1.0 / 64.0),
+    ),
+    ("index_put", |n| vec![f(&[4, n]), p(&[9]), f(&[9, n])], |x, _| x[0].index_put(&[&x[1]], &x[2], Put::Replace)),
+    (
+        "index_put that adds",
+        |n| vec![f(&[4, 5, n]), p(&[9]), p(&[9]), f(&[9, n])],
+        |x, _| x[0].index_put(&[&x[1], &x[2]], &x[3], Put::Add),
+    ),
+    ("take_along", |n| vec![f(&[n, 6]), p(&[n, 2])], |x, _| x[0].take_along(&x[1], 1)),
+    ("put_along", |n| vec![f(&[n, 6]), p(&[n, 3]), f(&[n, 3])], |x, _| x[0].put_along(&x[1], &x[2], 1, Put::Add)),
+    ("bin_count", |n| vec![p(&[n])], |x, _| x[0].bin_count(5)),
+    ("write", |n| vec![f(&[6, n]), f(&[2, n])], |x, _| x[0].write(0, &Tensor::scalar(3i32), &x[1])),
+    ("concat", |n| vec![f(&[2, n]), f(&[1, n])], |x, _| Tensor::concat([&x[0], &x[1], &x[0]], 0)),
+    ("concat of rows", |n| vec![f(&[n, 2]), f(&[3, 2])], |x, _| Tensor::concat([&x[0], &x[1]], 0)),
+    ("sort", |n| vec![f(&[2, n])], |x, _| x[0].sort(1, Order::Ascending)),
+    ("conv of many places", |n| vec![f(&[1, 2, n]), f(&[3, 2, 1])], |x, _| x[0].conv(&x[1], &Conv::<1>::default())),
+    ("conv of many channels", |n| vec![f(&[1, n, 5]), f(&[2, n, 3])], |x, _| x[0].conv(&x[1], &Conv::<1>::default())),
+    (
+        "attention of many keys",
+        |n| vec![f(&[1, 3, 4]), f(&[1, n, 4]), f(&[1, n, 2])],
+        |x, _| x[0].attention(&x[1], &x[2], &Default::default()),
+    ),
+    ("layer_norm", |n| vec![f(&[3, n]), f(&[3, n])], |x, _| (&x[0] * 0.5 + x[1].square()).layer_norm(0.5)),
+];
+
+/// Sizes on both sides of every threshold, up to the largest that the oracle walks through in time.
+fn sizes(style: panoply_ir::target::Style, most: usize) -> Vec<usize> {
+    let all = [schedule::thresholds(style), lower::thresholds(style)].concat();
+    let around: BTreeSet<usize> = all.into_iter().flat_map(|(_, size)| [size - 1, size, size + 1]).collect();
+    around.into_iter().filter(|size| (1..=most).contains(size)).collect()
+}
+
+#[test]
+fn operations_are_right_on_both_sides_of_every_threshold() {
+    let full = set("PANOPLY_TEST_FULL");
+    let device = Device::get("cpu").unwrap();
+    let sizes = sizes(device.target().style, if full { 1 << 16 } else { 1 << 14 });
+    let mut number = numbers(5);
+    let mut wrong = Vec::new();
+    for (name, operands, op) in SIZED {
+        for _ in 0..if full { 150 } else { 8 } {
+            let size = sizes[number(sizes.len())];
+            let mut forms = Vec::new();
+            device.scope(|| {
+                let inputs: Vec<Tensor> = operands(size)
+                    .into_iter()
+                    .map(|(shape, positions)| {
+                        let elems: usize = shape.iter().product();
+                        // Eighths: sums of them are exact.
+                        let stored = match positions {
+                            true => Tensor::from_slice(
+                                &(0..elems).map(|_| number(7) as i32 - 1).collect::<Vec<i32>>(),
+                                Shape::from(&shape[..]),
+                            ),
+                            false => Tensor::from_slice(
+                                &(0..elems).map(|_| number(33) as f32 / 8.0 - 2.0).collect::<Vec<f32>>(),
+                                Shape::from(&shape[..]),
+                            ),
+                        };
+                        let (form, axis) = (FORMS[number(FORMS.len())], number(shape.len()));
+                        forms.push(form);
+                        form.of(&stored, axis)
+                    })
+                    .collect();
+                let floats = inputs.iter().any(|input| input.dtype().is_float());
+                let name = format!("{name} of size {size} of {forms:?}");
+                let outcome = outcome(name, 2e-5, floats, &inputs, &|x| op(x, size));
+                if !outcome.passed() {
+                    wrong.push(format!("{} {outcome}", outcome.name));
+                }
+            });
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What n positions without a difference add to one row: n rows, whatever the type and the accuracy.
+#[test]
+fn uniform_rows_at_uniform_positions_are_added_once_for_each() {
+    for name in ["cpu", "cpu:checked"] {
+        Device::get(name).unwrap().scope(|| {
+            let table = Tensor::from_slice(&[1f32; 128], [2, 64]);
+            let stored = Tensor::from_slice(&[0i32], [1]);
+            let places = [
+                Tensor::zeros([4, 5], DType::I32),
+                Tensor::zeros([4, 5], DType::I64),
+                Tensor::scalar(0i32).expand_to(&[4, 5].into()),
+                stored.expand_to(&[4, 5].into()),
+            ];
+            for ids in &places {
+                let gradient = table.index_select(0, ids).sum(..).gradients(&[&table]).unwrap().remove(0);
+                let want: Vec<f32> = (0..128).map(|at| if at < 64 { 20.0 } else { 0.0 }).collect();
+                assert_eq!(gradient.to_vec::<f32>().unwrap(), want, "{ids:?} on {name}");
+            }
+            for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32, DType::I64, DType::U8] {
+                let (zeros, rows) = (Tensor::zeros([2, 64], dtype), Tensor::ones([7, 64], dtype));
+                let sum = zeros.scatter_add(0, &Tensor::full([7], 1i32), &rows).cast(DType::F32);
+                assert_eq!(sum.to_vec::<f32>().unwrap(), [[0.0f32; 64], [7.0; 64]].concat(), "{dtype} on {name}");
+                let turned = Tensor::zeros([64, 2], dtype);
+                let rows = Tensor::ones([64, 7], dtype);
+                let sum = turned.scatter_add(1, &Tensor::full([7], 1i32), &rows).cast(DType::F32);
+                assert_eq!(sum.to_vec::<f32>().unwrap(), [0.0f32, 7.0].repeat(64), "{dtype} on {name}");
+                let put = zeros.index_put(&[&Tensor::full([7], 0i32)], &Tensor::ones([64], dtype), Put::Add);
+                let put = put.cast(DType::F32).to_vec::<f32>().unwrap();
+                assert_eq!(put, [[7.0f32; 64], [0.0; 64]].concat(), "{dtype} on {name}");
+            }
+        });
+    }
+}
