@@ -53,7 +53,9 @@ impl Tensor {
                 return Tensor::mistake(error);
             }
         }
-        let terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(operand, labels, &lengths));
+        // What two of more operands give is an operand of the next product: it is not rounded to halves in between.
+        let wide = |operand: &Tensor| if operands.len() > 2 { operand.widened() } else { operand.clone() };
+        let terms = operands.iter().zip(&inputs).map(|(operand, labels)| Term::new(&wide(operand), labels, &lengths));
         let mut terms: Vec<Term> = terms.collect();
         if let Some(wrong) = terms.iter().find(|term| term.tensor.is_mistake()) {
             return wrong.tensor.clone();
@@ -68,7 +70,7 @@ impl Tensor {
             terms.push(product);
         }
         match terms.pop() {
-            Some(product) => product.over(&result).ordered(&result).tensor,
+            Some(product) => product.over(&result).ordered(&result).tensor.cast(first),
             None => Tensor::mistake(Error::mistake("einsum: no operands were given")),
         }
     }
