@@ -50,7 +50,7 @@ pub fn offers(routine: &Routine) -> bool {
     match routine {
         Routine::Gemm(gemm) => !gemm.tf32 && !gemm.bias && (gemm.dtype.is_float() || gemm.dtype == DType::I8),
         Routine::Conv(conv) | Routine::ConvInput(conv) | Routine::ConvFilters(conv) => {
-            conv.dtype.is_float() && !routine.is_empty()
+            conv.dtype.is_float() && !routine.is_empty() && conv::has_moderate_scratch(conv)
         }
         Routine::Attention(attention) | Routine::AttentionGradient(attention) => {
             is_whole(attention.dtype) && !routine.is_empty()
@@ -135,7 +135,7 @@ const CACHED_BYTES: u64 = 32 << 20;
 /// with a residual, whose short rows no prefetcher follows, 1.02 to 1.09, and of bf16, rounded first, 1.05.
 pub fn pays_to_end(routine: &Routine, read_besides: u64) -> bool {
     let result = routine.operands().find(|operand| operand.access == Access::Out);
-    let bytes = result.and_then(|result| Some(result.elems? * result.dtype.bytes() as u64));
+    let bytes = result.and_then(|result| result.elems?.checked_mul(result.dtype.bytes() as u64));
     let fast = matches!(routine, Routine::Gemm(gemm) if gemm::is_shallow(gemm) && is_whole(gemm.dtype));
     fast && bytes.is_some_and(|bytes| bytes > CACHED_BYTES && read_besides < bytes / 16)
 }

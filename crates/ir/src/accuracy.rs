@@ -3,6 +3,10 @@
 use std::fmt;
 
 /// What a compiler may do to float arithmetic. Functions such as `exp` keep their bounds, in units in the last place, under all of them.
+///
+/// Under all of them, sums of f16 and bf16 accumulate in f32 and are rounded once, at their end: those of reductions, products of matrices,
+/// convolutions and transposed convolutions, their gradients, and `einsum` of any number of operands. So a result is the exact sum rounded
+/// once where f32 holds all partial sums; elsewhere the order of the sum may show in the last place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Accuracy {
     /// Every operation is rounded as it is written, and sums are taken in an order that no device has a say in.

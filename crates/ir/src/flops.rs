@@ -24,16 +24,22 @@ pub fn of(routine: &Routine) -> Option<u64> {
             times(&[2, conv.batch, conv.groups, conv.inputs, conv.outputs, a, b, c, d, e, f])
         }
         // Only the products: the scores' exponentials are few beside them.
-        Routine::Attention(of) => times(&[2, of.batch, of.heads, of.scores(), of.width + of.depth]),
+        Routine::Attention(of) => times(&[2, of.batch, of.heads, of.scores(), of.width.saturating_add(of.depth)]),
         // The scores once more, what flows to them from the values, and what flows to each operand.
-        Routine::AttentionGradient(of) => times(&[2, of.batch, of.heads, of.scores(), 3 * of.width + 2 * of.depth]),
+        Routine::AttentionGradient(of) => times(&[
+            2,
+            of.batch,
+            of.heads,
+            of.scores(),
+            of.width.saturating_mul(3).saturating_add(of.depth.saturating_mul(2)),
+        ]),
         Routine::SolveTriangular(of) => times(&[of.batch, of.size, of.size, of.columns]),
         Routine::Cholesky(of) => times(&[of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         Routine::Lu(of) => times(&[2, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),
         // As many for the reflections as for their product: each 2 · rows · columns² - 2/3 · columns³.
         Routine::Qr(of) => {
             let square = times(&[4, of.batch, of.columns, of.columns])?;
-            square.checked_mul((3 * of.rows).saturating_sub(of.columns) as u64).map(|sum| sum / 3)
+            square.checked_mul(of.rows.saturating_mul(3).saturating_sub(of.columns) as u64).map(|sum| sum / 3)
         }
         // A tridiagonal matrix of it, 4/3 · size³, the vectors of that, about as many, and what the reflections make of them, 2 · size³.
         Routine::Eigh(of) => times(&[14, of.batch, of.size, of.size, of.size]).map(|cube| cube / 3),

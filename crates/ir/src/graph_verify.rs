@@ -185,6 +185,7 @@ fn called(body: &Graph, output: u32, inputs: &[&Node]) -> Result<(Shape, DType),
 
 /// Whether a routine's buffers are the first inputs and all outputs of a body.
 fn offered(routine: &Routine, body: &Graph, inputs: &[&Node]) -> Result<(), String> {
+    routine.check().map_err(|error| error.message().to_string())?;
     let outputs = body.outputs.iter().map(|output| body.node(*output));
     let read = inputs.iter().copied().take(routine.reads()).map(|node| (Access::In, node));
     let given: Vec<(Access, &Node)> = read.chain(outputs.map(|node| (Access::Out, node))).collect();

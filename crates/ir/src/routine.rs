@@ -7,6 +7,7 @@
 //! `tensor`, and whoever offers it.
 
 mod attention;
+mod check;
 mod conv;
 mod factor;
 mod fourier;

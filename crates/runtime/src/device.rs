@@ -110,9 +110,9 @@ impl Device {
         self.0.raw.memory()
     }
 
-    /// Whether it takes this routine.
+    /// Whether it runs this routine, whose description is valid.
     pub fn offers(&self, routine: &Routine) -> bool {
-        self.0.raw.offers(routine)
+        routine.check().is_ok() && self.0.raw.offers(routine)
     }
 
     /// Whether it stopped offering one of these routines when work with them failed: planned anew, kernels do the same. The user is told.

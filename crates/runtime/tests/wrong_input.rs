@@ -1,6 +1,11 @@
 //! What wrong input gets: one error with a sentence that names operands, limit and remedy, and a device that works on.
 
+#[cfg(target_os = "linux")]
+#[path = "wrong_input/guard.rs"]
+mod guard;
 mod lab;
+#[path = "wrong_input/routines.rs"]
+mod routines;
 
 use lab::{Plan, build_count, build_grouped, build_mix, build_saxpy, build_typed, build_unchecked, lab, saxpy};
 use panoply_ir::builder::Builder;
@@ -8,6 +13,10 @@ use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::target::Target;
 use panoply_ir::{DType, Error, ErrorKind, Result, Type};
 use panoply_runtime::{Buffer, Device, Grid, Launch, LaunchArg, Work};
+
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static ALLOCATOR: guard::Guarded = guard::Guarded;
 
 fn device() -> Device {
     lab(Plan::default()).0

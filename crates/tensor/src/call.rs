@@ -318,7 +318,7 @@ impl Body {
     }
 
     /// What its first so many inputs, and the lengths behind them, are to it. A routine knows no lengths: it does the same where the body
-    /// needs none, because what is not there stays apart.
+    /// needs none, because what is not there stays apart. Steps and paddings that no routine describes are left to the body.
     fn new(name: &str, inputs: Vec<Tensor>, own: usize, traced: Traced, rule: Option<Rule>) -> Result<Body> {
         let Traced { outputs, routine, again } = traced;
         let lengths = lengths(&outputs);
@@ -328,7 +328,7 @@ impl Body {
         let graph = describe(name, &outputs)?;
         let measures = graph.nodes.iter().any(|node| matches!(node.op, Op::Leaf(n) if n as usize >= own));
         let reads = if measures { inputs.len() } else { own };
-        let call = Arc::new(Call::offered(name, graph, routine.filter(|_| !measures)));
+        let call = Arc::new(Call::offered(name, graph, routine.filter(|routine| !measures && routine.check().is_ok())));
         let measures = measured(&outputs, &inputs[..own]);
         Ok(Body {
             inputs,

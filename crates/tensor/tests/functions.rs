@@ -400,3 +400,60 @@ fn pooling_has_the_options_of_pytorch() {
         assert!(wrong.check().unwrap_err().message().contains("the divisor is 0"));
     });
 }
+
+/// Rows that are too long for the pairs of their elements: 10¹⁰ of them would take 80 GB.
+#[test]
+fn gradients_of_long_running_products_and_extremes_are_right() {
+    const LENGTH: usize = 100_000;
+    Device::get("cpu").unwrap().scope(|| {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1u64 << 24) as f64
+        };
+        let mut factors: Vec<f64> = (0..LENGTH)
+            .map(|_| (1.0 + (next() - 0.5) / 50.0) * (1.0 - 2.0 * (next() - 0.5).signum().max(0.0)))
+            .collect();
+        let weights: Vec<f64> = (0..LENGTH).map(|_| next() - 0.5).collect();
+        let gradient = |x: &[f64], of: fn(&Tensor) -> Tensor| {
+            let (x, weights) = (Tensor::from_slice(x, [x.len()]), Tensor::from_slice(&weights[..x.len()], [x.len()]));
+            let slope = (of(&x) * weights).sum(..).gradients(&[&x]).unwrap().remove(0);
+            slope.to_vec::<f64>().unwrap()
+        };
+        for zeros in [&[][..], &[0], &[70_000], &[30_000, 30_001], &[LENGTH - 1]] {
+            zeros.iter().for_each(|at| factors[*at] = 0.0);
+            // g[j] + x[j + 1] · r[j + 1], from the last element on, times the product of all before j.
+            let mut want = weights.clone();
+            (0..LENGTH - 1).rev().for_each(|at| want[at] += factors[at + 1] * want[at + 1]);
+            let mut before = 1.0;
+            for (want, factor) in want.iter_mut().zip(&factors) {
+                (*want, before) = (*want * before, before * factor);
+            }
+            let scale = want.iter().fold(0.0f64, |scale, value| scale.max(value.abs()));
+            let have = gradient(&factors, |x| x.cumprod(0));
+            for (at, (have, want)) in have.iter().zip(&want).enumerate() {
+                assert!((have - want).abs() <= 1e-9 * scale, "zeros at {zeros:?}, element {at}: {have}, not {want}");
+            }
+            zeros.iter().for_each(|at| factors[*at] = 0.75);
+        }
+        for (length, step) in [(LENGTH, 1), (1000, 7), (1, 1), (2, 1)] {
+            // Ties, of which the last counts; and NaN, after which every element is the extreme.
+            let mut values: Vec<f64> =
+                (0..length).map(|at| (next() * 40.0).floor() + (at / (30 * step)) as f64 * 0.25).collect();
+            if length > 900 {
+                values[length - 10] = f64::NAN;
+            }
+            let mut want = vec![0.0; length];
+            let mut holder = 0;
+            for (at, value) in values.iter().enumerate() {
+                holder = if value.is_nan() || *value >= values[holder] { at } else { holder };
+                want[holder] += weights[at];
+            }
+            let have = gradient(&values, |x| x.cummax(0));
+            let near = |(have, want): (&f64, &f64)| (have - want).abs() <= 1e-9;
+            assert!(have.iter().zip(&want).all(near), "cummax of {length}");
+            let turned: Vec<f64> = values.iter().map(|value| -value).collect();
+            assert_eq!(gradient(&turned, |x| x.cummin(0)), have, "cummin of {length}");
+        }
+    });
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use panoply_driver::CudaDriver;
 use panoply_runtime::Registry;
-use panoply_tensor::{Attention, Conv, DType, Device, Ends, Rotary, Scalar, Tensor, Window, f16};
+use panoply_tensor::{Accuracy, Attention, Conv, DType, Device, Ends, Rotary, Scalar, Tensor, Window, f16};
 
 struct Row {
     name: &'static str,
@@ -106,6 +106,121 @@ fn check(row: &Row, device: &Device) {
 fn routines_in_halves_are_as_exact_as_their_elements() {
     let device = Device::get("cpu").expect("the CPU is there");
     ROWS.iter().for_each(|row| check(row, &device));
+}
+
+/// Multiples of 1/64 below 1 in magnitude: sums of up to 4096 products of two of them are exact in f32 in any order.
+fn sixty_fourths(count: usize, seed: usize) -> Vec<f64> {
+    (0..count).map(|i| ((i * 7919 + seed * 104_729 + i * i % 31) % 127) as f64 / 64.0 - 63.0 / 64.0).collect()
+}
+
+/// A convolution over N axes or its transpose, and its gradients by both operands, in a type.
+fn exact_convs<const N: usize>(
+    dtype: DType,
+    conv: &Conv<N>,
+    extra: Option<[usize; N]>,
+    channels: [usize; 2],
+) -> Vec<Vec<f64>> {
+    let [inputs, outputs] = channels;
+    let lengths = if N == 3 { 5 } else { 11 };
+    let x: Vec<usize> = [2, inputs * conv.groups].into_iter().chain([lengths; N]).collect();
+    let w: Vec<usize> = match extra {
+        None => [outputs * conv.groups, inputs].into_iter().chain([3; N]).collect(),
+        Some(_) => [inputs * conv.groups, outputs].into_iter().chain([3; N]).collect(),
+    };
+    let of = |shape: &[usize], seed| {
+        Tensor::from_slice(&sixty_fourths(shape.iter().product(), seed), shape.to_vec()).cast(dtype)
+    };
+    let (x, w) = (of(&x, 1), of(&w, 2));
+    let y = match extra {
+        None => x.conv(&w, conv),
+        Some(extra) => x.conv_transposed(&w, conv, extra),
+    };
+    let g = of(y.shape().expect("it is valid").dims(), 3);
+    let gradients = (&y * g).sum(..).gradients(&[&x, &w]).expect("there are gradients");
+    std::iter::once(y).chain(gradients).map(|x| x.cast(DType::F64).to_vec().expect("it is computed")).collect()
+}
+
+/// Fails unless results in halves are those in f64, which are exact, rounded once.
+#[track_caller]
+fn rounded_once(what: &str, of: impl Fn(DType) -> Vec<Vec<f64>>) {
+    let exact = of(DType::F64);
+    for dtype in [DType::F16, DType::BF16] {
+        for (number, (have, want)) in of(dtype).iter().zip(&exact).enumerate() {
+            let round = |value: &f64| Scalar::from_f64(dtype, *value).to_f64();
+            let wrong = have.iter().zip(want).filter(|(have, want)| **have != round(want)).count();
+            assert_eq!(
+                wrong,
+                0,
+                "{what} in {dtype}, result {number}: elements of {} that are not rounded once",
+                have.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn convolutions_of_halves_are_exact_sums_rounded_once() {
+    for accuracy in [Accuracy::Standard, Accuracy::Exact] {
+        let device = Device::get("cpu").expect("the CPU is there");
+        device.set_accuracy(accuracy);
+        device.scope(|| {
+            for (groups, channels) in [(1, [5, 7]), (2, [3, 4]), (1, [40, 19])] {
+                let (one, two) = (
+                    Conv::<1> { padding: [1], groups, ..Conv::default() },
+                    Conv::<2> { stride: [2, 1], groups, ..Conv::default() },
+                );
+                rounded_once("conv1d", |dtype| exact_convs(dtype, &one, None, channels));
+                rounded_once("conv2d", |dtype| exact_convs(dtype, &two, None, channels));
+                rounded_once("transposed conv1d", |dtype| exact_convs(dtype, &one, Some([0]), channels));
+                rounded_once("transposed conv2d", |dtype| exact_convs(dtype, &two, Some([1, 0]), channels));
+                rounded_once("conv3d", |dtype| {
+                    exact_convs(dtype, &Conv::<3> { groups, ..Conv::default() }, None, channels)
+                });
+                rounded_once("transposed conv3d", |dtype| {
+                    exact_convs(dtype, &Conv::<3> { groups, ..Conv::default() }, Some([0; 3]), channels)
+                });
+            }
+        });
+    }
+    Device::get("cpu").expect("the CPU is there").set_accuracy(Accuracy::default());
+}
+
+#[test]
+fn einsum_of_three_operands_rounds_halves_once() {
+    Device::get("cpu").expect("the CPU is there").scope(|| {
+        for formula in ["ij,jk,kl->il", "bi,ij,bj->b", "i,i,i->"] {
+            rounded_once(formula, |dtype| {
+                let inputs = formula.split_once("->").expect("it has a result").0.split(',');
+                let operands: Vec<Tensor> = inputs
+                    .enumerate()
+                    .map(|(seed, labels)| {
+                        // Of few digits, so that products of three are exact in f32 too.
+                        let values = sixty_fourths(6usize.pow(labels.len() as u32), seed);
+                        let values: Vec<f64> = values.iter().map(|value| (value * 16.0).round() / 16.0).collect();
+                        Tensor::from_slice(&values, vec![6; labels.len()]).cast(dtype)
+                    })
+                    .collect();
+                let product = Tensor::einsum(formula, &operands.iter().collect::<Vec<&Tensor>>());
+                vec![product.cast(DType::F64).to_vec().expect("it is computed")]
+            });
+        }
+    });
+}
+
+/// A softmax of one score is 1 whatever the score: nothing comes back to queries and keys.
+#[test]
+fn attention_to_a_single_key_has_no_gradient_by_queries() {
+    Device::get("cpu").expect("the CPU is there").scope(|| {
+        let of = |seed| Tensor::from_slice(&numbers(2 * 3 * 5 * 33, seed), [2, 3, 5, 33]).cast(DType::F32) * 1.37;
+        let (q, k, v, g) = (of(1), of(2), of(3), of(4));
+        let causal = Attention { causal: true, ..Attention::default() };
+        let y = q.attention(&k, &v, &causal);
+        let by_queries = (y * g).sum(..).gradients(&[&q]).expect("there are gradients").remove(0);
+        // The first query sees the first key alone.
+        let first = by_queries.narrow(2, 0, 1).to_vec::<f32>().expect("the CPU computes it");
+        assert!(first.iter().all(|value| *value == 0.0), "{first:?}");
+        assert!(by_queries.to_vec::<f32>().expect("it is there").iter().any(|value| *value != 0.0));
+    });
 }
 
 /// By kernels of ours; on what stands for a card by fragments of matrices.

@@ -41,6 +41,29 @@ pub enum Of {
     Filters,
 }
 
+/// Elements of scratch memory that every convolution may take.
+const MODERATE: u128 = 1 << 26;
+
+/// Whether the planes of a convolution take memory in proportion to its buffers. Dilations and paddings can be much larger than those;
+/// kernels, which index the input without a copy, are better then.
+pub fn has_moderate_scratch(conv: &Conv) -> bool {
+    let shift = |axis: &ConvAxis| (axis.size - 1).saturating_mul(axis.dilation) / axis.stride;
+    let product = |extent: &dyn Fn(&ConvAxis) -> usize| {
+        conv.axes.iter().fold(1u128, |product, axis| product.saturating_mul(extent(axis) as u128))
+    };
+    let output = product(&|axis| axis.positions.saturating_add(shift(axis)).saturating_mul(axis.size.min(axis.stride)));
+    let input = product(&|axis| (axis.length / axis.stride).saturating_add(shift(axis)).saturating_add(2));
+    let channels = conv.inputs.saturating_add(conv.outputs) as u128;
+    let buffers = [
+        [conv.batch, conv.groups, conv.inputs].into_iter().chain(conv.lengths()),
+        [conv.outputs, conv.groups, conv.inputs].into_iter().chain(conv.sizes()),
+        [conv.batch, conv.groups, conv.outputs].into_iter().chain(conv.positions()),
+    ]
+    .map(|lengths| lengths.fold(1u128, |product, length| product.saturating_mul(length as u128)));
+    let allowed = buffers.iter().fold(MODERATE, |sum, elems| sum.saturating_add(elems.saturating_mul(32)));
+    output.saturating_add(input).saturating_mul(channels) <= allowed
+}
+
 /// Runs a convolution.
 ///
 /// # Safety

@@ -41,7 +41,8 @@ pub fn is_shallow(gemm: &Gemm) -> bool {
 /// Whether the rows of a product's result are made whole vectors at a time and follow one another, as an epilogue wants them.
 pub fn can_end(gemm: &Gemm) -> bool {
     let Gemm { m, n, batch, c, .. } = *gemm;
-    m.min(n) >= FEW && c == Layout { offset: 0, batch: if batch > 1 { m * n } else { c.batch }, row: n, column: 1 }
+    m.min(n) >= FEW
+        && c == Layout { offset: 0, batch: if batch > 1 { m.saturating_mul(n) } else { c.batch }, row: n, column: 1 }
 }
 
 /// Runs a product.
@@ -49,6 +50,10 @@ pub fn can_end(gemm: &Gemm) -> bool {
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epilogue: Option<Epilogue<'_>>) {
+    if gemm.batch == 0 || gemm.m == 0 || gemm.n == 0 {
+        // The other lengths may be any number then.
+        return;
+    }
     // SAFETY: the caller's promise.
     unsafe {
         match gemm.dtype {

@@ -54,8 +54,16 @@ pub struct Mask {
 impl Attention {
     /// How many pairs of a query and a key that it sees a head has.
     pub fn scores(&self) -> usize {
-        let seen = |query: usize| self.past.map_or(self.keys, |past| self.keys.min(past + query + 1));
-        (0..self.queries).map(seen).sum()
+        let Attention { queries, keys, past, .. } = *self;
+        let hidden = match past {
+            // The first queries see one key more each until all are seen.
+            Some(past) if past < keys => {
+                let (most, rows) = ((keys - past - 1) as u128, queries.min(keys - past - 1) as u128);
+                rows * most - rows * rows.saturating_sub(1) / 2
+            }
+            _ => 0,
+        };
+        usize::try_from(queries as u128 * keys as u128 - hidden).unwrap_or(usize::MAX)
     }
 
     /// The n-th of the operands that both directions read.

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 /// `[groups · outputs, inputs, sizes]` gives `[batch, groups · outputs, positions]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
-    /// Elements of all buffers.
+    /// Elements of all buffers. f16 and bf16 accumulate in f32, and are rounded once.
     pub dtype: DType,
     /// Independent inputs.
     pub batch: usize,

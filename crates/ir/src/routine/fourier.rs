@@ -50,7 +50,7 @@ impl FourierKind {
 
     /// Elements that a transform of n numbers reads and writes.
     pub fn elems(self, n: usize) -> [usize; 2] {
-        let (all, half) = (n.saturating_mul(2), 2 * (n / 2 + 1));
+        let (all, half) = (n.saturating_mul(2), (n / 2 + 1).saturating_mul(2));
         match self {
             FourierKind::Forward | FourierKind::Backward => [all, all],
             FourierKind::FromReal => [n, half],

@@ -224,6 +224,7 @@ impl Epilogue<'_> {
 
 /// The buffers of a routine, which hold all that it will touch.
 fn routine_regions(device: &Device, routine: &Routine, buffers: &[&Storage]) -> Result<Vec<Region>> {
+    routine.check()?;
     if !device.offers(routine) {
         return Err(Error::unsupported(format!(
             "{device} does not offer {routine}; run the kernel that does the same"

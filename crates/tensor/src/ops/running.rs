@@ -1,7 +1,8 @@
 //! Running combinations along an axis.
 //!
-//! The derivatives of a running product and of running extremes are sums over all later elements: their work grows with the
-//! square of the axis, which is good for up to some thousands of elements a row. Values cost one pass.
+//! Values cost one pass. Gradients of products and extremes are linear recurrences from the last element on, which are computed by
+//! recursive doubling (Kogge and Stone 1973): about log₂ n passes over n elements, and memory for a few arrays of n. Where the plan does
+//! not know the length of the axis, each element is a sum over all others instead: n² work.
 
 use panoply_ir::DType;
 use panoply_ir::graph::Op;
@@ -106,11 +107,46 @@ impl Tensor {
         let places = Tensor::iota(self.0.shape.dims()[self.0.shape.rank() - 1]);
         (self.unsqueeze(-2), places.unsqueeze(1), places)
     }
+
+    /// Element `i + by` of the last axis at `i`, and zeros at its end.
+    fn later(&self, by: usize) -> Tensor {
+        let rank = self.0.shape.rank();
+        let mut widths = vec![(0, 0); rank];
+        widths[rank - 1] = (0, by);
+        self.narrow(-1, by, self.0.shape.dims()[rank - 1] - by).pad(&widths)
+    }
 }
 
-/// Of element j: the product of those before it, times the sum over i ≥ j of the flow at i and the product of what lies
-/// between. No division, so zeros are exact.
+/// The gradient of a running product: with a row's cotangents g, `Π_{i<j} x[i] · r[j]` where `r[j] = g[j] + x[j + 1] · r[j + 1]`.
+/// No division, so zeros are exact.
 fn product_flow(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
+    if x.whole_axis("cumprod", axis as isize).is_err() {
+        return product_flow_of_pairs(x, g, axis);
+    }
+    let length = x.0.shape.dims()[axis];
+    if length < 2 {
+        return g.clone();
+    }
+    let dtype = g.dtype();
+    let (x, g) = (x.widened().transpose(axis as isize, -1), g.widened().transpose(axis as isize, -1));
+    let places = Tensor::iota(length);
+    let (mut sums, mut factors, mut reach) = (g, x.later(1), 1);
+    while reach < length {
+        let inside = places.lt(&places.literal((length - reach) as f64));
+        let more = &sums + &factors * sums.later(reach);
+        sums = more.where_(&inside, &sums);
+        factors = &factors * factors.later(reach);
+        reach *= 2;
+    }
+    let mut widths = vec![(0, 0); x.0.shape.rank()];
+    widths[x.0.shape.rank() - 1] = (1, 0);
+    let before = x.cumprod(-1).narrow(-1, 0, length - 1).pad(&widths);
+    let before = before.where_(&places.ge(&places.literal(1.0)), &x.literal(1.0));
+    (before * sums).cast(dtype).transpose(axis as isize, -1)
+}
+
+/// [`product_flow`] as a sum over all pairs of elements.
+fn product_flow_of_pairs(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     let (x, g) = (x.transpose(axis as isize, -1), g.transpose(axis as isize, -1));
     let one = x.literal(1.0);
     let (each, mine, theirs) = x.against_each();
@@ -120,14 +156,29 @@ fn product_flow(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     (before * flow).transpose(axis as isize, -1)
 }
 
-/// Of element j: the sum of the flows at all i whose extreme it is.
+/// The gradient of running extremes: at j the sum of the cotangents at all i whose extreme element j is. Those i follow one another from
+/// j on.
 fn extreme_flow(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Tensor {
+    let known = x.whole_axis("cummax", axis as isize).is_ok();
+    let dtype = g.dtype();
     let [x, y, g] = [x, y, g].map(|tensor| tensor.transpose(axis as isize, -1));
     let hit = x.eq(&y).bitor(&x.is_nan());
     let none = Tensor::constant((-1i32).into());
-    let places = Tensor::iota(x.0.shape.dims()[x.0.shape.rank() - 1]);
+    let length = x.0.shape.dims()[x.0.shape.rank() - 1];
+    let places = Tensor::iota(length);
     let holder = places.where_(&hit, &none).scan(ReduceOp::Max, x.0.shape.rank() - 1);
-    let (holder, mine, _) = holder.against_each();
-    let flow = g.unsqueeze(-2).where_(&holder.eq(&mine), &g.literal(0.0)).sum(-1);
-    flow.transpose(axis as isize, -1)
+    if !known {
+        let (holder, mine, _) = holder.against_each();
+        let flow = g.unsqueeze(-2).where_(&holder.eq(&mine), &g.literal(0.0)).sum(-1);
+        return flow.transpose(axis as isize, -1);
+    }
+    let (mut sums, mut reach) = (g.widened(), 1);
+    // From 1 on: behind the end there are zeros.
+    let numbers = &holder + holder.literal(1.0);
+    while reach < length {
+        let same = numbers.eq(&numbers.later(reach));
+        sums = &sums + sums.later(reach).where_(&same, &sums.literal(0.0));
+        reach *= 2;
+    }
+    sums.where_(&holder.eq(&places), &sums.literal(0.0)).cast(dtype).transpose(axis as isize, -1)
 }

@@ -223,7 +223,9 @@ unsafe fn through_softmax<M: Machine, T: Real>(
         };
         for query in 0..QUERIES {
             row[query] = T::sub(row[query], logarithms[query]).exp::<M::Math>();
-            flow[query] = T::mul(T::mul(row[query], T::sub(flow[query], means[query])), scale);
+            // What one key alone gets is the mean itself, whose sum was rounded in another order.
+            let apart = if row[query] == T::of(1.0) { T::default() } else { T::sub(flow[query], means[query]) };
+            flow[query] = T::mul(T::mul(row[query], apart), scale);
         }
     }
 }
