@@ -193,8 +193,9 @@ fn altered(mut routine: Routine, numbers: &mut Numbers) -> Routine {
 }
 
 fn device() -> Device {
-    let options = CpuOptions { threads: Some(2), isa: None };
-    let raw = CpuDriver::new(options).probe().expect("the CPU is there").remove(0);
+    let options = CpuOptions { threads: Some(2), ..CpuOptions::default() };
+    // SAFETY: `Device` validates everything that it passes on.
+    let raw = unsafe { CpuDriver::new(options).probe() }.expect("the CPU is there").remove(0);
     Device::new(raw, DeviceOptions { pool: PoolSetting::Off, ..DeviceOptions::default() })
 }
 
