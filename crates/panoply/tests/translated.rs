@@ -18,6 +18,7 @@ use panoply::{Device, Tensor, eval, kernels};
 use panoply_compile::opt::{self, optimize};
 use panoply_compile::render::{Options, render_with};
 use panoply_device::Step;
+use panoply_ir::kernel::Kernel;
 use panoply_ir::random::{Options as Random, case};
 use panoply_ir::verify::verify;
 use panoply_ir::{DType, Target, Verified};
