@@ -60,8 +60,6 @@ pub enum Value {
     Float(f64),
     /// Text.
     Text(&'static str),
-    /// Texts.
-    Texts(Vec<&'static str>),
     /// Whole numbers.
     Ints(Vec<i64>),
     /// Several texts.
@@ -130,9 +128,6 @@ impl Graph {
                 Value::Float(value) => attribute.float(2, *value as f32).number(20, 1),
                 Value::Int(value) => attribute.number(3, *value).number(20, 2),
                 Value::Text(value) => attribute.text(4, value).number(20, 3),
-                Value::Texts(values) => {
-                    values.iter().fold(attribute, |attribute, value| attribute.text(9, value)).number(20, 8)
-                }
                 Value::Ints(values) => values.iter().fold(attribute, |a, value| a.number(8, *value)).number(20, 7),
                 Value::Texts(values) => values.iter().fold(attribute, |a, value| a.text(9, value)).number(20, 8),
             };
