@@ -267,7 +267,7 @@ pub fn integer_to_odd(value: i128) -> f32 {
 
 /// The nearest f32 of a number, moved towards 0 if it is farther from there, with its last bit set if it is not the number itself.
 fn odd(near: f32, is_beyond: bool, is_inexact: bool) -> f32 {
-    f32::from_bits(near.to_bits() - u32::from(is_beyond) | u32::from(is_inexact))
+    f32::from_bits((near.to_bits() - u32::from(is_beyond)) | u32::from(is_inexact))
 }
 
 const fn mask(bits: u32) -> u64 {

@@ -219,7 +219,10 @@ fn casts_saturate_and_wrap() {
             for from in DType::ALL {
                 let x = dtypes.get(&format!("{from}/cast"));
                 for to in DType::ALL.into_iter().filter(|to| *to != from) {
-                    let (have, want) = (x.cast(to), dtypes.get(&format!("{from}/cast/{to}")));
+                    // PyTorch rounds an f64 to f32 on the way to a half, and so twice.
+                    let twice = from == DType::F64 && matches!(to, DType::F16 | DType::BF16);
+                    let have = if twice { x.cast(DType::F32).cast(to) } else { x.cast(to) };
+                    let want = dtypes.get(&format!("{from}/cast/{to}"));
                     equal(&format!("{from} as {to} on {device}"), &have, &want, &mut wrong);
                 }
             }
