@@ -49,12 +49,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if let Source::Csv { sequences: Some(sequences), .. } = &manifest.data.source {
             eprintln!("in the file every sequence has {} rows: ONNX knows nothing of ends before that", sequences.time);
         }
+        let offsets = manifest.data.offsets_by_name();
+        for (name, offset) in &offsets {
+            eprintln!("in the file {name} is a difference from {offset}, since f32 does not hold its digits: subtract it from inputs in f64, or add it to outputs");
+        }
         let second = saved.data.as_ref().map(|(path, bytes)| json!({"path": path.to_string_lossy(), "bytes": bytes}));
         let report = if arguments.json {
             let document = json!({
                 "schema": 1, "model": arguments.model.to_string_lossy(), "out": out.to_string_lossy(), "bytes": saved.bytes,
                 "data": second, "opset": 17, "input": input, "output": output, "classes": manifest.data.classes,
-                "loss": manifest.network.loss.kind.name(),
+                "loss": manifest.network.loss.kind.name(), "offsets": offsets,
             });
             format!("{document:#}")
         } else {

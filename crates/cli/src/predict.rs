@@ -1,5 +1,6 @@
 //! `panoply predict MODEL [DATA]`: what a trained network makes of examples, and what it writes if it knows texts.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ use panoply::nn::generate::{Sampling, continue_text};
 use panoply::nn::metrics;
 use panoply::nn::{Loss, Model, evaluate, predict};
 use panoply::{Error, Result, Rng};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::console::escaped;
 use crate::output::{self, Choice, DeviceChoice};
@@ -67,6 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             return Err(Error::mistake("--prompt: this network knows no texts; name a file of examples"));
         }
         let examples = chosen(examples(&manifest, arguments.data.as_deref())?, arguments);
+        examples.notes.iter().for_each(|note| eprintln!("{}", escaped(note)));
         if examples.names.is_empty() {
             return Err(Error::mistake("--count 0: there is nothing to show"));
         }
@@ -89,26 +91,25 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
     let classes = &manifest.data.classes;
     let read: Vec<(usize, f32)> =
         shares.chunks_exact(classes.len()).map(|row| (largest(row), row[largest(row)])).collect();
-    let labels: Vec<Option<usize>> = examples
-        .right
-        .iter()
-        .map(|right| match right {
-            // A class it was never shown is none it could read.
-            Some(Right::Class(class)) => Some(*class as usize).filter(|class| *class < classes.len()),
-            Some(Right::Numbers(_)) | None => None,
-        })
-        .collect();
+    let labels: Vec<Option<Label<'_>>> =
+        examples.right.iter().map(|right| Label::of(right.as_ref()?, classes)).collect();
     let known = labels.iter().flatten().count();
-    let correct = labels.iter().zip(&read).filter(|(label, (read, _))| **label == Some(*read)).count();
+    let correct =
+        labels.iter().zip(&read).filter(|(label, (read, _))| label.is_some_and(|label| label.is(*read))).count();
+    let unknown = unknown_labels(&labels);
+    if let Some(words) = unknown_in_words(&unknown, known) {
+        eprintln!("{words}");
+    }
     if arguments.json {
         let rows: Vec<_> = (0..read.len())
             .map(|at| {
-                let label = labels[at].map(|label| &classes[label]);
+                let label = labels[at].map(|label| label.name);
                 json!({"example": examples.names[at], "label": label, "read": classes[read[at].0], "confidence": read[at].1})
             })
             .collect();
         output::print_json(&json!({
             "schema": 1, "device": choice.device().to_string(), "predictions": rows, "known": known, "right": correct,
+            "unknown_labels": unknown,
         }));
         return;
     }
@@ -116,8 +117,8 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     for (at, (class, share)) in read.iter().enumerate() {
         let verdict = match labels[at] {
-            Some(label) if label == *class => format!(", is {}: right", classes[label]),
-            Some(label) => format!(", is {}: wrong", classes[label]),
+            Some(label) if label.is(*class) => format!(", is {}: right", escaped(label.name)),
+            Some(label) => format!(", is {}: wrong", escaped(label.name)),
             None => String::new(),
         };
         let sentence = format!("reads {} ({:.1} %){verdict}", classes[*class], share * 100.0);
@@ -133,27 +134,84 @@ fn classes(arguments: &Arguments, choice: &Choice, manifest: &Manifest, examples
     }
 }
 
+/// What is right of an example.
+#[derive(Clone, Copy)]
+struct Label<'a> {
+    name: &'a str,
+    /// Its class; none if it is none of those that were learned, which no prediction can be.
+    class: Option<usize>,
+}
+
+impl<'a> Label<'a> {
+    /// Of what is right, if it is a class.
+    fn of(right: &'a Right, classes: &'a [String]) -> Option<Label<'a>> {
+        match right {
+            Right::Class(class) => {
+                let name = usize::try_from(*class).ok().and_then(|class| classes.get(class))?;
+                Some(Label { name, class: Some(*class as usize) })
+            }
+            Right::Unknown(name) => Some(Label { name, class: None }),
+            Right::Numbers(_) => None,
+        }
+    }
+
+    /// Whether it is this class.
+    fn is(&self, class: usize) -> bool {
+        self.class == Some(class)
+    }
+}
+
+/// How many examples have each label that is none of the learned classes.
+fn unknown_labels<'a>(labels: &[Option<Label<'a>>]) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    let unknown = labels.iter().flatten().filter(|label| label.class.is_none());
+    unknown.for_each(|label| *counts.entry(label.name).or_default() += 1);
+    counts
+}
+
+/// So many unknown labels are named.
+const UNKNOWN_NAMED: usize = 10;
+
+/// A sentence about them, of so many labels in all; none if there are none.
+fn unknown_in_words(unknown: &BTreeMap<&str, usize>, all: usize) -> Option<String> {
+    let count: usize = unknown.values().sum();
+    let named: Vec<String> =
+        unknown.iter().take(UNKNOWN_NAMED).map(|(name, count)| format!("{} ({count})", escaped(name))).collect();
+    let more = if unknown.len() > UNKNOWN_NAMED { ", …" } else { "" };
+    let named = named.join(", ");
+    (count > 0)
+        .then(|| format!("{count} of {all} labels are not among the learned classes and count as wrong: {named}{more}"))
+}
+
 /// The numbers of each example, one for each label.
 fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read, labels): (&[f32], &[String])) {
     let width = labels.len();
+    let offset = |at: usize| examples.offsets.get(at).copied().unwrap_or(0.0);
     let rows = || examples.names.iter().zip(&examples.right).zip(read.chunks_exact(width));
     let off = |right: &Option<Right>, read: &[f32]| match right {
-        Some(Right::Numbers(right)) => Some(
-            right.iter().zip(read).map(|(right, read)| f64::from((right - read).abs())).sum::<f64>() / width as f64,
-        ),
-        Some(Right::Class(_)) | None => None,
+        Some(Right::Numbers(right)) => {
+            let apart = (0..width).map(|at| (right[at] - (f64::from(read[at]) + offset(at))).abs());
+            Some(apart.sum::<f64>() / width as f64)
+        }
+        Some(Right::Class(_) | Right::Unknown(_)) | None => None,
     };
     let all: Vec<f64> = rows().filter_map(|((_, right), read)| off(right, read)).collect();
     let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
     if arguments.json {
         // One number is itself, several are a list.
-        let plain = |numbers: &[f32]| if let [one] = numbers { json!(one) } else { json!(numbers) };
+        let plain = |numbers: Vec<Value>| if let [one] = &numbers[..] { one.clone() } else { json!(numbers) };
         let number = |right: &Option<Right>| match right {
-            Some(Right::Numbers(right)) => plain(right),
-            Some(Right::Class(_)) | None => json!(null),
+            Some(Right::Numbers(right)) => plain(right.iter().map(|number| json!(number)).collect()),
+            Some(Right::Class(_) | Right::Unknown(_)) | None => json!(null),
         };
+        // An f32 has fewer digits than the f64 that is equal to it.
+        let moved = |(at, read): (usize, &f32)| match offset(at) {
+            0.0 => json!(read),
+            offset => json!(f64::from(*read) + offset),
+        };
+        let read = |read: &[f32]| plain(read.iter().enumerate().map(moved).collect());
         let rows: Vec<_> = rows()
-            .map(|((name, right), read)| json!({"example": name, "number": number(right), "read": plain(read)}))
+            .map(|((name, right), values)| json!({"example": name, "number": number(right), "read": read(values)}))
             .collect();
         output::print_json(&json!({
             "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "known": all.len(),
@@ -164,13 +222,14 @@ fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read,
     let names = shown(&examples.names);
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let in_words = |numbers: &[f32]| {
-        let words: Vec<String> = numbers.iter().map(|number| measured(f64::from(*number))).collect();
+        let moved = numbers.iter().enumerate().map(|(at, number)| measured(f64::from(*number) + offset(at)));
+        let words: Vec<String> = moved.collect();
         words.join(", ")
     };
     for ((name, right), read) in names.iter().zip(&examples.right).zip(read.chunks_exact(width)) {
         let verdict = match (right, off(right, read)) {
             (Some(Right::Numbers(right)), Some(off)) => {
-                let right: Vec<String> = right.iter().map(f32::to_string).collect();
+                let right: Vec<String> = right.iter().map(f64::to_string).collect();
                 format!(", is {}: {} off", right.join(", "), measured(off))
             }
             _ => String::new(),
@@ -186,8 +245,10 @@ fn numbers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (read,
 fn answers(arguments: &Arguments, choice: &Choice, examples: &Unlabelled, (shares, labels): (&[f32], &[String])) {
     let width = labels.len();
     let rights = |right: &Option<Right>| match right {
-        Some(Right::Numbers(right)) => Some(right.iter().map(|answer| *answer >= YES).collect::<Vec<bool>>()),
-        Some(Right::Class(_)) | None => None,
+        Some(Right::Numbers(right)) => {
+            Some(right.iter().map(|answer| *answer >= f64::from(YES)).collect::<Vec<bool>>())
+        }
+        Some(Right::Class(_) | Right::Unknown(_)) | None => None,
     };
     let rights: Vec<Option<Vec<bool>>> = examples.right.iter().map(rights).collect();
     let rows = || examples.names.iter().zip(&rights).zip(shares.chunks_exact(width));
@@ -284,11 +345,11 @@ fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<Unlabelled> {
             let data = digits::load()?.shaped(&[1, 8, 8])?;
             let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
             let right = data.labels().iter().map(|label| Some(Right::Class(*label))).collect();
-            Ok(Unlabelled { data, names, right })
+            Ok(Unlabelled { data, names, right, offsets: Vec::new(), notes: Vec::new() })
         }
         (_, Some(path)) => source.read(path, classes),
         (_, None) => {
-            let path = Path::new(&manifest.data.path);
+            let path = Path::new(manifest.data.place());
             manifest::check_path(path)?;
             // The path may lead to other data from here, or by now.
             if let Some(what) = manifest.data.changed(&manifest.data.open()?) {
@@ -316,6 +377,8 @@ fn chosen(examples: Unlabelled, arguments: &Arguments) -> Unlabelled {
         data: examples.data.select(&order),
         names: order.iter().map(|at| examples.names[*at].clone()).collect(),
         right: order.iter().map(|at| examples.right[*at].clone()).collect(),
+        offsets: examples.offsets,
+        notes: examples.notes,
     }
 }
 

@@ -174,7 +174,7 @@ impl Job {
         let lock = RunLock::acquire(folder)?;
         // Again, since a run that held the folder until now may have written it.
         let mut manifest = Manifest::read(folder)?;
-        manifest::check_path(Path::new(&manifest.data.path))?;
+        manifest::check_path(Path::new(manifest.data.place()))?;
         let labelled = manifest.data.open()?;
         if let Some(what) = manifest.data.changed(&labelled) {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
@@ -415,8 +415,11 @@ fn reads_in_order(name: &str, model: &Model, train: &Dataset) -> Result<()> {
 
 /// What was learned from, so many examples of it and so many held out.
 fn learned_from(path: &str, labelled: Labelled, reading: Reading, (examples, held_out): (usize, usize)) -> Data {
+    let shipped = labelled.source == Source::Digits;
+    let absolute = std::path::absolute(path).ok().filter(|_| !shipped);
     Data {
         path: path.to_string(),
+        absolute: absolute.and_then(|path| path.to_str().map(str::to_string)),
         examples,
         held_out,
         digest: format!("{:032x}", labelled.data.digest()),

@@ -258,3 +258,78 @@ fn a_reader_that_goes_ends_it_quietly() {
     let output = place.command(&["demo", "--json"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).contains("panicked")), (Some(141), false));
 }
+
+/// `accuracy_score` of labels of which some are new: they are wrong, and named.
+#[test]
+fn labels_that_were_never_learned_count_as_wrong() {
+    let place = Place::new("unknown-labels");
+    let rows: String = (0..60).map(|i| format!("{},0.{i},{}\n", ["red", "blue"][i % 2], ["a", "b"][i % 2])).collect();
+    place.write("train.csv", format!("color,x,label\n{rows}"));
+    place.json(&["train", "train.csv", "--epochs", "40", "--batch", "8", "--hidden", "8", "--learning-rate", "1e-2"]);
+    let colors = ["red", "red", "red", "red", "red", "red", "blue", "blue", "blue"];
+    let rows: String =
+        colors.iter().zip("acccddbbb".chars()).map(|(color, label)| format!("{color},0.1,{label}\n")).collect();
+    place.write("test.csv", format!("color,x,label\n{rows}"));
+    let seen = place.json(&["predict", "runs/train-1", "test.csv"]);
+    assert_eq!((&seen["known"], &seen["right"]), (&9.into(), &4.into()), "{seen}");
+    assert_eq!(seen["unknown_labels"], serde_json::json!({"c": 3, "d": 2}));
+    let said = text(&place.run(&["predict", "runs/train-1", "test.csv"]).stderr);
+    assert!(
+        said.contains("5 of 9 labels are not among the learned classes and count as wrong: c (3), d (2)"),
+        "{said}"
+    );
+}
+
+/// scikit-learn in f64: y = 10⁹ + x from x has R² 1.0, and the predictions are within a deviation of the file's own numbers.
+#[test]
+fn targets_far_from_zero_are_scored_against_the_file() {
+    let place = Place::new("offset");
+    let x: Vec<f64> = (0..300).map(|i| f64::from(i * 77 % 300) / 100.0).collect();
+    let rows: String = x.iter().map(|x| format!("{x},{:.2}\n", 1e9 + x)).collect();
+    place.write("offset.csv", format!("x,y\n{rows}"));
+    let report = place.json(&["train", "offset.csv", "--batch", "16", "--dropout", "0"]);
+    assert!(report["r2"].as_f64().unwrap() > 0.98, "{report}");
+    let seen = place.json(&["predict", "runs/offset-1", "offset.csv"]);
+    let mut squares = 0.0;
+    for (row, x) in seen["predictions"].as_array().unwrap().iter().zip(&x) {
+        assert!((row["number"].as_f64().unwrap() - (1e9 + x)).abs() < 1e-6, "{row}");
+        squares += (row["read"].as_f64().unwrap() - (1e9 + x)).powi(2);
+    }
+    let mean = x.iter().sum::<f64>() / 300.0;
+    let spread: f64 = x.iter().map(|x| (x - mean).powi(2)).sum();
+    assert!(1.0 - squares / spread > 0.98, "R² {}", 1.0 - squares / spread);
+    assert!((seen["absolute_error"].as_f64().unwrap()) < 0.2, "{seen}");
+    let predictions = std::fs::read_to_string(place.0.join("runs/offset-1/predictions.csv")).unwrap();
+    assert!(predictions.lines().nth(1).unwrap().starts_with("100000000"), "{predictions}");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
+        .args(["export", "runs/offset-1"])
+        .current_dir(&place.0)
+        .output()
+        .unwrap();
+    assert!(text(&output.stderr).contains("y is a difference from 100000000"), "{}", text(&output.stderr));
+}
+
+/// scikit-learn's `StandardScaler` before its `MLPClassifier`: scales of columns do not matter, in arrays as in tables.
+#[test]
+fn arrays_are_standardized_as_tables_are() {
+    let place = Place::new("arrays");
+    let wine = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/wine.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = wine.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let width = rows[0].len() - 1;
+    let numbers: Vec<f32> = rows.iter().flat_map(|row| &row[..width]).map(|cell| cell.parse().unwrap()).collect();
+    let mut classes: Vec<&str> = rows.iter().map(|row| row[width]).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let label = |row: &Vec<&str>| classes.iter().position(|class| *class == row[width]).unwrap() as i32;
+    let labels: Vec<i32> = rows.iter().map(label).collect();
+    panoply::Device::get("cpu").unwrap().scope(|| {
+        let x = panoply::Tensor::from_slice(&numbers, [rows.len(), width]);
+        let y = panoply::Tensor::from_slice(&labels, [rows.len()]);
+        let arrays = [("x".to_string(), x), ("y".to_string(), y)];
+        panoply::nn::data::npz::save(&arrays, &place.0.join("wine.npz")).unwrap();
+    });
+    let report = place.json(&["train", "wine.npz"]);
+    assert!(report["accuracy"].as_f64().unwrap() >= 0.93, "{report}");
+    let seen = place.json(&["predict", "runs/wine-1", "wine.npz"]);
+    assert!(seen["right"].as_u64().unwrap() >= 170, "the scaler is in the model: {seen}");
+}

@@ -356,7 +356,7 @@ fn several_numbers_of_arrays_are_learned() {
     let refusal = place.refused(&["train", "answers", "--loss", "kl"]);
     assert!(refusal.contains("which are no shares that sum to 1"), "{refusal}");
     let refusal = place.refused(&["train", "answers", "--task", "classes"]);
-    assert!(refusal.contains("y.npy: u8[300, 3] is not one whole number for each example"), "{refusal}");
+    assert!(refusal.contains("y.npy: u8[300, 3] is not one label for each example"), "{refusal}");
 }
 
 /// A rate that rises until the loss is no number any more: the error names where, and the best model of before can be used.

@@ -8,7 +8,7 @@ use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
-use crate::data::{Dataset, Examples, Feed, Supply, Targets};
+use crate::data::{Cuts, Dataset, Examples, Feed, Supply, Targets};
 use crate::evaluate::{Measure, evaluate_feed};
 use crate::layer::{Layer, Pass};
 use crate::memory;
@@ -21,9 +21,9 @@ use crate::optimiser::{Average, LossScale, Optimiser, Plateau, Rule, Schedule};
 pub struct Training {
     /// How often every example is seen.
     pub epochs: usize,
-    /// Examples of a step.
+    /// Examples of a batch. A last batch of one example is merged into the one before it.
     pub batch: usize,
-    /// Epochs without a better validation loss after which to stop.
+    /// Epochs without a better validation loss after which to stop. A later [`Run::fit`] of a run that stopped so counts anew.
     pub patience: Option<usize>,
     /// Factor of the learning rate at each step.
     pub schedule: Schedule,
@@ -62,29 +62,24 @@ impl Training {
 
     /// The same with as many whole epochs over so many examples as make at least so many steps.
     pub fn of_steps(steps: usize, examples: usize, batch: usize) -> Training {
-        Training::new(steps.div_ceil(examples.div_ceil(batch.max(1)).max(1)), batch)
+        Training::new(steps.div_ceil(Cuts::new(examples, batch).count().max(1)), batch)
     }
 
     /// Steps over so many examples: what a [`Schedule`] counts.
     pub fn updates(&self, examples: usize) -> u64 {
-        let batches = examples.div_ceil(self.batch.max(1));
+        let batches = Cuts::new(examples, self.batch).count();
         (self.epochs as u64).saturating_mul(batches.div_ceil(self.accumulate.max(1)) as u64)
     }
 
     /// What of a step the batch behind so many others of an epoch in this order is.
     fn part(&self, batches: usize, order: &[usize], targets: &Targets) -> Part {
-        let (batch, many) = (self.batch.max(1), self.accumulate.max(1));
-        let place = |batches: usize| batches.saturating_mul(batch).min(order.len());
+        let (cuts, many) = (Cuts::new(order.len(), self.batch), self.accumulate.max(1));
         let mass = |from: usize, count: usize| {
-            let examples = &order[place(from)..place(from.saturating_add(count))];
+            let examples = &order[cuts.range(from).start..cuts.range(from.saturating_add(count)).start];
             self.loss.mass(targets, examples.iter().copied())
         };
         let (mass, whole) = (mass(batches, 1), mass(batches / many * many, many));
-        Part {
-            mass,
-            share: mass / whole,
-            last: (batches + 1).is_multiple_of(many) || place(batches + 1) == order.len(),
-        }
+        Part { mass, share: mass / whole, last: (batches + 1).is_multiple_of(many) || batches + 1 >= cuts.count() }
     }
 
     /// A training pass over these examples in this precision.
@@ -122,7 +117,8 @@ pub struct EpochReport {
     /// What scores measure.
     #[serde(default)]
     pub measure: Measure,
-    /// The score of as many training examples after the epoch as there are for validation.
+    /// The score after the epoch of training examples: of a random sample as large as the validation part, the same in each epoch,
+    /// or of all of them if they are fewer.
     #[serde(default, alias = "train_accuracy", with = "any_float")]
     pub train_score: f64,
     /// The score of the validation examples.
@@ -249,6 +245,14 @@ pub fn train<M: Module + Layer + Clone, R: Rule>(
     Ok(run)
 }
 
+/// Positions of a random sample of `count` of `all` examples, in order; a resumed run takes the same.
+fn sample(all: usize, count: usize) -> Vec<usize> {
+    let mut positions = Rng::seed(0).permutation(all);
+    positions.truncate(count);
+    positions.sort_unstable();
+    positions
+}
+
 impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
     /// A run that has not begun.
     pub fn new(model: M, optimiser: Optimiser<R>, rng: Rng) -> Run<M, R> {
@@ -286,11 +290,12 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         if training.precision == DType::F16 && self.optimiser.scale.is_none() {
             self.optimiser.scale = Some(LossScale::default());
         }
-        let seen = train.select(&(0..train.len().min(validation.len())).collect::<Vec<usize>>());
+        let seen = train.select(&sample(train.len(), validation.len()));
         let free = || Ok::<_, Error>(memory::free(&Device::current()?));
         let train = &Feed::of(supply, training.batch.max(1), free()?)?;
         let [seen, validation] = [Feed::new(&seen, free()?)?, Feed::new(validation, free()?)?];
         self.fits(training, train.data())?;
+        let counted_from = self.patience_from(training);
         while self.progress.history.len() < training.epochs {
             let start = Instant::now();
             if !self.rest_of_epoch(training, train, watch)? {
@@ -327,12 +332,20 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
             (self.progress.step, self.progress.loss_sum) = (0, 0.0);
             self.progress.history.push(report.clone());
             self.keep(training)?;
-            let stale = epoch - self.progress.best;
+            let stale = epoch - self.progress.best.max(counted_from);
             if !watch.epoch(&report) || training.patience.is_some_and(|patience| stale >= patience) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// The epoch behind which epochs without a better loss are counted: the last one of a run that had ended by its patience, which a
+    /// new fit grants again, and otherwise none, so that a resumed run ends where it would have ended.
+    fn patience_from(&self, training: &Training) -> usize {
+        let done = self.progress.history.len();
+        let ended = training.patience.is_some_and(|patience| done > 0 && done - self.progress.best >= patience);
+        if ended { done } else { 0 }
     }
 
     /// The steps left of the epoch under way. Whether it was finished.
@@ -345,7 +358,7 @@ impl<M: Module + Layer + Clone, R: Rule> Run<M, R> {
         let (epoch, batch) = (self.progress.history.len() + 1, training.batch.max(1));
         let finished = self.progress.history.len() as u64;
         let order = train.order(finished, &self.order);
-        let steps = order.len().div_ceil(batch);
+        let steps = Cuts::new(order.len(), batch).count();
         let losses = self.progress.history.iter().map(|epoch| epoch.validation_loss);
         let rate = self.learning_rate * training.plateau.as_ref().map_or(1.0, |plateau| plateau.factor_after(losses));
         train.each((finished, self.progress.step), (&order, batch), |batch| {

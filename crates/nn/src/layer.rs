@@ -164,6 +164,18 @@ impl<'a> Pass<'a> {
         self.updates.iter().map(|update| &update.next)
     }
 
+    /// The updated states of floats by their names in this model, each with its next value.
+    pub(crate) fn float_states(&self, model: &dyn Module) -> Vec<(String, Tensor)> {
+        let mut states = Vec::new();
+        model.visit(&mut Visitor::new(&mut |name, param| {
+            let found = self.updates.iter().find(|update| update.cell.is_same(param.tensor()));
+            if let Some(update) = found.filter(|update| update.next.dtype().is_float()) {
+                states.push((name.to_string(), update.next.clone()));
+            }
+        }));
+        states
+    }
+
     /// Whether every state that was updated is a part of this model and keeps its shape.
     pub(crate) fn fits(&self, model: &dyn Module) -> Result<()> {
         let mut found = 0;

@@ -1,5 +1,7 @@
 //! How good a model is, beyond its loss.
 
+use std::collections::BTreeMap;
+
 use panoply_tensor::{DType, Error, Result, Tensor};
 
 /// The share of rows of logits `[batch, classes]` whose right class, `[batch]` i32, is among the `count` largest: a tensor
@@ -9,46 +11,83 @@ pub fn top_k_accuracy(logits: &Tensor, labels: &Tensor, count: usize) -> Tensor 
     places.eq(&labels.unsqueeze(-1)).any(-1).cast(DType::F32).mean(..)
 }
 
-/// How often each class was taken for each.
+/// A confusion matrix: how often each class was predicted for each. It holds the cells above 0 alone, of which there are no more
+/// than examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confusion {
     /// How many classes there are.
     pub classes: usize,
-    /// One row for each right class, in it one count for each predicted class.
-    pub counts: Vec<u64>,
+    /// Counts above 0 by right and predicted class.
+    cells: BTreeMap<(u32, u32), u64>,
+    /// Examples of each class.
+    right: Vec<u64>,
+    /// Predictions of each class.
+    predicted: Vec<u64>,
 }
 
 impl Confusion {
-    /// From right and predicted classes, `[batch]` i32 both. The counting is done on their device.
+    /// From right and predicted classes, `[batch]` i32 both. The counting is done on the host.
     pub fn new(labels: &Tensor, predicted: &Tensor, classes: usize) -> Result<Confusion> {
         if labels.shape()? != predicted.shape()? || labels.shape()?.rank() != 1 {
             return Err(Error::mistake(format!("{labels:?} and {predicted:?} are not one class for each example")));
         }
-        // Products of ones and zeros, and sums below 2^24: exact.
-        let [right, found] = [labels, predicted].map(|tensor| tensor.one_hot(classes, DType::F32));
-        let counts = right.t().matmul(&found).cast(DType::I32).flatten(0).to_vec::<i32>()?;
-        Ok(Confusion { classes, counts: counts.into_iter().map(|count| count as u64).collect() })
+        Confusion::of(&labels.to_vec::<i32>()?, &predicted.to_vec::<i32>()?, classes)
+    }
+
+    /// From right and predicted classes in host memory.
+    pub fn of(labels: &[i32], predicted: &[i32], classes: usize) -> Result<Confusion> {
+        if labels.len() != predicted.len() {
+            let message = format!("{} right and {} predicted classes", labels.len(), predicted.len());
+            return Err(Error::mistake(message).note("each example needs one of both"));
+        }
+        let mut counts =
+            Confusion { classes, cells: BTreeMap::new(), right: vec![0; classes], predicted: vec![0; classes] };
+        for (label, found) in labels.iter().zip(predicted) {
+            let place = |class: i32| usize::try_from(class).ok().filter(|class| *class < classes);
+            let (Some(label), Some(found)) = (place(*label), place(*found)) else {
+                return Err(Error::mistake(format!("class {label} or {found} is not one of 0 .. {classes}")));
+            };
+            *counts.cells.entry((label as u32, found as u32)).or_default() += 1;
+            counts.right[label] += 1;
+            counts.predicted[found] += 1;
+        }
+        Ok(counts)
     }
 
     /// How many examples of a class were taken for another.
     pub fn count(&self, right: usize, predicted: usize) -> u64 {
-        self.counts[right * self.classes + predicted]
+        self.cells.get(&(right as u32, predicted as u32)).copied().unwrap_or(0)
+    }
+
+    /// The counts above 0 with right and predicted class, in the order of the classes.
+    pub fn cells(&self) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
+        self.cells.iter().map(|((right, predicted), count)| (*right as usize, *predicted as usize, *count))
+    }
+
+    /// Examples of a class.
+    pub fn support(&self, class: usize) -> u64 {
+        self.right[class]
+    }
+
+    /// Wrong predictions that a class has part in, as the right or as the predicted class.
+    pub fn errors(&self, class: usize) -> u64 {
+        self.right[class] + self.predicted[class] - 2 * self.count(class, class)
     }
 
     /// Share of right answers.
     pub fn accuracy(&self) -> f64 {
         let right: u64 = (0..self.classes).map(|class| self.count(class, class)).sum();
-        ratio(right, self.counts.iter().sum())
+        ratio(right, self.right.iter().sum())
     }
 
     /// Of what was taken for a class, the share that is it.
     pub fn precision(&self, class: usize) -> f64 {
-        ratio(self.count(class, class), (0..self.classes).map(|right| self.count(right, class)).sum())
+        ratio(self.count(class, class), self.predicted[class])
     }
 
     /// Of a class, the share that was found.
     pub fn recall(&self, class: usize) -> f64 {
-        ratio(self.count(class, class), (0..self.classes).map(|predicted| self.count(class, predicted)).sum())
+        ratio(self.count(class, class), self.right[class])
     }
 
     /// Harmonic mean of precision and recall; 0 if both are.
@@ -59,8 +98,7 @@ impl Confusion {
 
     /// Mean of [`Confusion::f1`] over the classes that occur, be it that they are right or that they were taken for it.
     pub fn macro_f1(&self) -> f64 {
-        let occurs =
-            |class: &usize| (0..self.classes).any(|other| self.count(*class, other) + self.count(other, *class) > 0);
+        let occurs = |class: &usize| self.right[*class] + self.predicted[*class] > 0;
         let found: Vec<f64> = (0..self.classes).filter(occurs).map(|class| self.f1(class)).collect();
         found.iter().sum::<f64>() / found.len().max(1) as f64
     }

@@ -65,6 +65,38 @@ fn a_pass_of_another_model_is_refused_and_nothing_changes() {
     });
 }
 
+/// `torch.nn.BatchNorm1d`: "Expected more than 1 value per channel when training"; a step that would leave NaN in a state is not made.
+#[test]
+fn batch_norm_of_one_value_per_channel_is_refused() {
+    on_cpu(|| {
+        let mut rng = Rng::seed(0);
+        let layer = BatchNorm::new(4);
+        for shape in [&[1, 4][..], &[1, 4, 1], &[1, 4, 1, 1], &[0, 4]] {
+            let input = Tensor::zeros(shape, DType::F32);
+            let error = layer.forward(&input, &mut Pass::train(&mut rng)).check().unwrap_err();
+            assert!(error.message().contains("expected more than 1 value per channel when training"), "{error}");
+            layer.forward(&input, &mut Pass::eval()).check().unwrap();
+        }
+        layer.forward(&Tensor::zeros([1, 4, 3], DType::F32), &mut Pass::train(&mut rng)).check().unwrap();
+        // The mean of what varies beyond f32 is not finite, though the loss and all gradients are.
+        let mut layer = BatchNorm::new(1);
+        let before = values(&layer);
+        let input = Tensor::from_slice(&[3e38f32, 3e38, 3e38], [3, 1]);
+        for accumulate in [false, true] {
+            let mut pass = Pass::train(&mut rng);
+            let _ = layer.forward(&input, &mut pass);
+            let loss = layer.weight.tensor().sum(..);
+            let mut optimizer = Sgd::new(0.1);
+            let error = match accumulate {
+                true => optimizer.accumulate(&mut layer, &loss, pass).unwrap_err(),
+                false => optimizer.step(&mut layer, &loss, pass).unwrap_err(),
+            };
+            assert!(error.is_diverged() && error.message().contains("the state running_mean would hold"), "{error}");
+            assert_eq!((values(&layer), optimizer.steps), (before.clone(), 0));
+        }
+    });
+}
+
 #[test]
 fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
     on_cpu(|| {

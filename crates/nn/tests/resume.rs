@@ -120,7 +120,9 @@ fn measures_of_a_classifier() {
         let labels = Tensor::from_slice(&[0i32, 0, 0, 1, 1, 2], [6]);
         let predicted = Tensor::from_slice(&[0i32, 0, 1, 1, 0, 1], [6]);
         let confusion = Confusion::new(&labels, &predicted, 3).unwrap();
-        assert_eq!(confusion.counts, [2, 1, 0, 1, 1, 0, 0, 1, 0]);
+        let cells: Vec<_> = confusion.cells().collect();
+        assert_eq!(cells, [(0, 0, 2), (0, 1, 1), (1, 0, 1), (1, 1, 1), (2, 1, 1)], "only cells above 0 are held");
+        assert_eq!((confusion.support(0), confusion.errors(0), confusion.errors(2)), (3, 2, 1));
         assert_eq!(confusion.accuracy(), 0.5);
         assert_eq!((confusion.precision(0), confusion.recall(0)), (2.0 / 3.0, 2.0 / 3.0));
         assert_eq!((confusion.precision(2), confusion.recall(2), confusion.f1(2)), (0.0, 0.0, 0.0));

@@ -287,6 +287,69 @@ fn weight_decay_spares_vectors() {
     });
 }
 
+/// 7 examples by 3 are batches of 3 and 4, from the host, the device or a loader: batch norm needs two values per channel.
+#[test]
+fn a_last_batch_of_one_example_is_merged() {
+    struct Count(usize);
+    impl Watch for Count {
+        fn step(&mut self, report: &StepReport) -> bool {
+            (self.0, _) = (self.0 + 1, assert_eq!(report.steps, 2));
+            true
+        }
+
+        fn epoch(&mut self, report: &EpochReport) -> bool {
+            report.validation_loss.is_finite()
+        }
+    }
+    on_cpu(|| {
+        let all = digits::load().unwrap();
+        let part = |from: usize, count: usize| all.select(&(from..from + count).collect::<Vec<usize>>());
+        let (train, held) = (part(0, 7), part(100, 5));
+        let loader = panoply_nn::data::Loader::new(train.clone(), 3).shuffled(1).threads(2);
+        let fresh = || {
+            let mut rng = Rng::seed(4);
+            let network = Sequential::new().then(Linear::new(64, 8, &mut rng)).then(panoply_nn::BatchNorm::new(8));
+            Run::new(network.then(Linear::new(8, 10, &mut rng)), Sgd::new(0.1), rng)
+        };
+        let training = Training::new(2, 3);
+        assert_eq!(training.updates(7), 4);
+        for from_loader in [false, true] {
+            let (mut run, mut count) = (fresh(), Count(0));
+            match from_loader {
+                true => run.fit(&training, (&loader, &held), &mut count).unwrap(),
+                false => run.fit(&training, (&train, &held), &mut count).unwrap(),
+            }
+            assert_eq!((count.0, run.optimiser.steps), (4, 4));
+            assert!(numbers(&run.model).iter().all(|number| number.is_finite()));
+        }
+        let error = fresh().fit(&Training::new(1, 1), (&train, &held), &mut Quiet).unwrap_err();
+        assert!(error.message().contains("expected more than 1 value per channel"), "{error}");
+    });
+}
+
+/// `sklearn.metrics.r2_score` over all rows of a table sorted by its target, and as Keras counts after `EarlyStopping`.
+#[test]
+fn training_scores_are_of_a_random_sample_and_patience_is_granted_again() {
+    on_cpu(|| {
+        let data = |count: usize| {
+            let x: Vec<f32> = (0..count).map(|i| i as f32 / count as f32).collect();
+            Dataset::numbers(x.clone(), 1, x, 1).unwrap()
+        };
+        let (train, held) = (data(1000), data(200));
+        let loss = Loss::new(LossKind::Mse);
+        let mut rng = Rng::seed(2);
+        let mut run = Run::new(Linear::new(1, 1, &mut rng), Sgd::new(0.0), rng);
+        let training = Training { loss: loss.clone(), patience: Some(3), ..Training::new(50, 100) };
+        run.fit(&training, (&train, &held), &mut Quiet).unwrap();
+        let all = panoply_nn::evaluate(&run.model, &train, &loss).unwrap().score;
+        let told = run.progress.history[0].train_score;
+        assert!((told - all).abs() < 0.2 * (1.0 + all.abs()), "{told} of a sample, {all} of all rows");
+        assert_eq!(run.progress.history.len(), 4, "nothing is learned");
+        run.fit(&training, (&train, &held), &mut Quiet).unwrap();
+        assert_eq!(run.progress.history.len(), 7, "three more epochs without a better one");
+    });
+}
+
 /// An element whose gradient is 0 does not move, and one whose gradient has a square below the smallest f16 moves as in f32.
 #[test]
 fn parameters_of_halves_are_updated_in_f32() {

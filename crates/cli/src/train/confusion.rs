@@ -6,11 +6,20 @@ use super::curves::STYLE;
 use super::outcome::Each;
 use crate::console;
 
-/// A table, the right class to the left and what was read above, with each class's precision, recall and F1.
+/// More classes than this have a list of cells in place of the full table, and the picture shows this many of them.
+const SHOWN: usize = 50;
+
+/// A table, the right class to the left and what was read above, with each class's precision, recall and F1; of many classes a list
+/// of the cells above 0.
 pub fn text(counts: &Confusion, classes: &[String]) -> String {
-    let classes: Vec<_> = classes.iter().map(|class| console::escaped(class)).collect();
+    let classes: Vec<String> = classes.iter().map(|class| console::escaped(class).to_string()).collect();
+    let table = if classes.len() > SHOWN { list(counts, &classes) } else { table(counts, &classes) };
+    table + &format!("{:.2} % right, mean F1 {:.2} %\n", counts.accuracy() * 100.0, counts.macro_f1() * 100.0)
+}
+
+fn table(counts: &Confusion, classes: &[String]) -> String {
     let name = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).max("is \\ read".len());
-    let cell = counts.counts.iter().map(|count| count.to_string().len()).max().unwrap_or(1);
+    let cell = counts.cells().map(|(_, _, count)| count.to_string().len()).max().unwrap_or(1);
     let cell = classes.iter().map(|class| class.chars().count()).max().unwrap_or(0).clamp(cell.max(3), 12);
     let short = |class: &str| class.chars().take(12).collect::<String>();
     let mut table = format!("{:name$}", "is \\ read");
@@ -22,7 +31,24 @@ pub fn text(counts: &Confusion, classes: &[String]) -> String {
         let measures = [counts.precision(right), counts.recall(right), counts.f1(right)].map(|share| share * 100.0);
         table += &format!("    {:5.1} % {:5.1} % {:5.1} %\n", measures[0], measures[1], measures[2]);
     }
-    table + &format!("{:.2} % right, mean F1 {:.2} %\n", counts.accuracy() * 100.0, counts.macro_f1() * 100.0)
+    table
+}
+
+/// One line for each cell above 0: the right class, the predicted one, and the count.
+fn list(counts: &Confusion, classes: &[String]) -> String {
+    let lines = counts.cells().map(|(right, read, count)| format!("{}\t{}\t{count}\n", classes[right], classes[read]));
+    format!("{} classes, the cells above 0\nis\tread\tcount\n{}", classes.len(), lines.collect::<String>())
+}
+
+/// The classes that a picture shows, in their order: all, or those with most errors.
+fn shown(counts: &Confusion) -> Vec<usize> {
+    let mut classes: Vec<usize> = (0..counts.classes).collect();
+    if classes.len() > SHOWN {
+        classes.sort_by_key(|class| std::cmp::Reverse((counts.errors(*class), counts.support(*class))));
+        classes.truncate(SHOWN);
+        classes.sort_unstable();
+    }
+    classes
 }
 
 /// A table of answers: how often each was yes or no and read so, with precision, recall, F1 and the area under the curve.
@@ -47,44 +73,56 @@ pub fn answers(each: &[Each], counts: &[Confusion]) -> String {
 /// More classes than this are drawn without numbers.
 const NUMBERED: usize = 24;
 
-/// Squares whose depth is the share of the right class, with counts in them.
+/// Squares whose depth is the share of the right class, with counts in them; of many classes those with most errors.
 pub fn draw(counts: &Confusion, classes: &[String]) -> String {
-    let side = if classes.len() <= NUMBERED { 40.0 } else { 12.0 };
-    let longest = classes.iter().map(|class| class.chars().count()).max().unwrap_or(1) as f64;
+    let shown = shown(counts);
+    let side = if shown.len() <= NUMBERED { 40.0 } else { 12.0 };
+    let longest = shown.iter().map(|class| classes[*class].chars().count()).max().unwrap_or(1) as f64;
     let margin = 34.0 + longest.min(24.0) * 7.5;
-    let size = classes.len() as f64 * side;
+    let size = shown.len() as f64 * side;
     let (width, height) = (margin + size + 16.0, margin + size + 16.0);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"confusion matrix\">{STYLE}\
          <style>.cell{{fill:#0a84d6}}.deep{{fill:#fff}}</style>\n"
     );
     let middle = margin + size / 2.0;
-    svg += &format!("<text class=\"title\" x=\"{middle}\" y=\"18\" text-anchor=\"middle\">read as</text>\n");
+    let part = if shown.len() < classes.len() {
+        format!(" ({} classes of {} with the most errors)", shown.len(), classes.len())
+    } else {
+        String::new()
+    };
+    svg += &format!("<text class=\"title\" x=\"{middle}\" y=\"18\" text-anchor=\"middle\">read as{part}</text>\n");
     svg += &format!(
         "<text class=\"title\" transform=\"translate(18 {middle}) rotate(-90)\" text-anchor=\"middle\">is</text>\n"
     );
-    for (right, class) in classes.iter().enumerate() {
-        let at = margin + (right as f64 + 0.5) * side;
-        let class = escaped(class);
+    for (row, right) in shown.iter().enumerate() {
+        let at = margin + (row as f64 + 0.5) * side;
+        let class = escaped(&classes[*right]);
         svg += &format!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{class}</text>", margin - 6.0, at + 4.0);
         svg += &format!("<text transform=\"translate({} {}) rotate(-90)\">{class}</text>\n", at + 4.0, margin - 6.0);
-        let all: u64 = (0..classes.len()).map(|read| counts.count(right, read)).sum();
-        for read in 0..classes.len() {
-            let count = counts.count(right, read);
-            let share = count as f64 / all.max(1) as f64;
-            let (x, y) = (margin + read as f64 * side, margin + right as f64 * side);
-            svg += &format!(
-                "<rect class=\"cell\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" fill-opacity=\"{share:.3}\"/>"
-            );
-            if count > 0 && classes.len() <= NUMBERED {
-                let deep = if share > 0.5 { " class=\"deep\"" } else { "" };
-                let (x, y) = (x + side / 2.0, y + side / 2.0 + 4.5);
-                svg += &format!("<text{deep} x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{count}</text>");
-            }
-        }
+        svg += &squares(counts, (row, *right), &shown, (margin, side));
         svg.push('\n');
     }
     svg + &format!("<path class=\"axis\" d=\"M{margin} {margin}h{size}v{size}h-{size}z\"/>\n</svg>\n")
+}
+
+/// The squares of a right class in its row.
+fn squares(counts: &Confusion, (row, right): (usize, usize), shown: &[usize], (margin, side): (f64, f64)) -> String {
+    let mut svg = String::new();
+    for (column, read) in shown.iter().enumerate() {
+        let count = counts.count(right, *read);
+        let share = count as f64 / counts.support(right).max(1) as f64;
+        let (x, y) = (margin + column as f64 * side, margin + row as f64 * side);
+        svg += &format!(
+            "<rect class=\"cell\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" fill-opacity=\"{share:.3}\"/>"
+        );
+        if count > 0 && shown.len() <= NUMBERED {
+            let deep = if share > 0.5 { " class=\"deep\"" } else { "" };
+            let (x, y) = (x + side / 2.0, y + side / 2.0 + 4.5);
+            svg += &format!("<text{deep} x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{count}</text>");
+        }
+    }
+    svg
 }
 
 /// Text that may stand in SVG; XML has no way to write most control characters.
@@ -98,7 +136,9 @@ mod tests {
 
     #[test]
     fn both_forms_hold_every_count() {
-        let counts = Confusion { classes: 2, counts: vec![31, 4, 0, 59] };
+        let (right, read): (Vec<i32>, Vec<i32>) =
+            [(0, 0, 31), (0, 1, 4), (1, 1, 59)].iter().flat_map(|(a, b, n)| vec![(*a, *b); *n]).unzip();
+        let counts = Confusion::of(&right, &read, 2).unwrap();
         let classes = ["cat".to_string(), "<dog>".to_string()];
         let want = "is \\ read   cat <dog>  precision  recall     F1\n\
                     cat          31     4    100.0 %  88.6 %  93.9 %\n\
@@ -110,5 +150,23 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert!(!svg.contains(">0<") && svg.matches("<rect").count() == 4);
+    }
+
+    /// The size follows the examples, not the square of the classes.
+    #[test]
+    fn many_classes_take_little_room() {
+        let classes: Vec<String> = (0..10_000).map(|class| format!("user{class:05}")).collect();
+        let right: Vec<i32> = (0..2000).map(|at| at * 5).collect();
+        let read: Vec<i32> = right.iter().map(|class| if *class < 100 { 9_999 } else { *class }).collect();
+        let counts = Confusion::of(&right, &read, classes.len()).unwrap();
+        let (list, picture) = (text(&counts, &classes), draw(&counts, &classes));
+        assert_eq!(list.lines().count(), 2 + 2000 + 1);
+        assert!(
+            list.contains("user00095\tuser09999\t1\n") && list.ends_with("99.00 % right, mean F1 98.95 %\n"),
+            "{}",
+            list.len()
+        );
+        assert!(picture.len() < 400_000 && picture.matches("<rect").count() == SHOWN * SHOWN, "{}", picture.len());
+        assert!(picture.contains("50 classes of 10000 with the most errors") && picture.contains("user09999"));
     }
 }

@@ -125,19 +125,32 @@ impl Folder {
         self.write("confusion.svg", &confusion::draw(counts, classes))
     }
 
-    /// Writes right numbers and what was read instead, of each example so many as they have names.
-    pub fn write_predictions(&self, right: &[f32], read: &[f32], names: &[String]) -> Result<()> {
+    /// Writes right numbers and what was read instead, of each example so many as they have names, each with the offset of its name.
+    pub fn write_predictions(&self, right: &[f32], read: &[f32], offsets: &[f64], names: &[String]) -> Result<()> {
         let line = |cells: Vec<String>| cells.join(",") + "\n";
         let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
         let heads = match names {
             [_] => vec!["right".to_string(), "predicted".to_string()],
             several => several.iter().flat_map(|name| [quoted(name), quoted(&format!("{name} predicted"))]).collect(),
         };
-        let pairs: Vec<[String; 2]> =
-            right.iter().zip(read).map(|(right, read)| [right.to_string(), read.to_string()]).collect();
+        let offset = |at: usize| offsets.get(at % names.len().max(1)).copied().unwrap_or(0.0);
+        let moved = |values: &[f32]| -> Vec<f64> {
+            values.iter().enumerate().map(|(at, value)| f64::from(*value) + offset(at)).collect()
+        };
+        // An f32 has fewer digits than the f64 that is equal to it.
+        let shown = |at: usize, value: f32| match offset(at) {
+            0.0 => value.to_string(),
+            offset => (f64::from(value) + offset).to_string(),
+        };
+        let pairs: Vec<[String; 2]> = right
+            .iter()
+            .zip(read)
+            .enumerate()
+            .map(|(at, (right, read))| [shown(at, *right), shown(at, *read)])
+            .collect();
         let rows: Vec<String> = pairs.chunks(names.len().max(1)).map(|row| line(row.concat())).collect();
         self.write("predictions.csv", &(line(heads) + &rows.concat()))?;
-        self.write("predictions.svg", &scatter::draw(right, read, names))
+        self.write("predictions.svg", &scatter::draw(&moved(right), &moved(read), names))
     }
 
     /// Writes how each answer was read.

@@ -1,6 +1,6 @@
 //! `manifest.json`: what a run is, what came of it, and how to go on or use it. The model file carries the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use panoply::nn::checkpoint::{self, TensorFile};
@@ -47,6 +47,9 @@ pub struct Manifest {
 pub struct Data {
     /// As it was given.
     pub path: String,
+    /// The same from the root, by which it is found from other folders; none of data that ship.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absolute: Option<String>,
     /// Its kind, with what more of it needs.
     pub source: Source,
     /// Names of the classes; none if numbers are learned.
@@ -145,7 +148,7 @@ impl Commands {
 impl Data {
     /// Reads it again, as it was read.
     pub fn open(&self) -> Result<Labelled> {
-        open(&self.path, &self.reading)
+        open(self.place(), &self.reading)
     }
 
     /// How examples that were read again differ from those that were learned from, if they do.
@@ -174,6 +177,37 @@ impl Data {
         }
     }
 
+    /// Where it is found now: from the root if it is still there, otherwise as it was given.
+    pub fn place(&self) -> &str {
+        self.absolute.as_deref().filter(|path| Path::new(path).exists()).unwrap_or(&self.path)
+    }
+
+    /// What is added in f64 to each number that the network gives; none if nothing is.
+    pub fn offsets(&self) -> Vec<f64> {
+        match &self.source {
+            Source::Csv { labels, offsets, numbers: true, .. } => {
+                labels.iter().map(|label| offsets.get(label).copied().unwrap_or(0.0)).collect()
+            }
+            Source::Npy { target_offsets, .. } => target_offsets.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is subtracted from inputs and added to outputs, by the name of the column or the place in an array.
+    pub fn offsets_by_name(&self) -> BTreeMap<String, f64> {
+        let places = |name: &str, offsets: &[f64]| -> Vec<(String, f64)> {
+            let moved = offsets.iter().enumerate().filter(|(_, offset)| **offset != 0.0);
+            moved.map(|(at, offset)| (format!("{name}[{at}]"), *offset)).collect()
+        };
+        match &self.source {
+            Source::Csv { offsets, .. } => offsets.clone(),
+            Source::Npy { offsets, target_offsets, .. } => {
+                places("x", offsets).into_iter().chain(places("y", target_offsets)).collect()
+            }
+            Source::Digits | Source::Text { .. } | Source::Images { .. } | Source::Idx { .. } => BTreeMap::new(),
+        }
+    }
+
     /// Lengths of an example's axes.
     fn example_lengths(&self) -> std::result::Result<Vec<usize>, String> {
         match &self.source {
@@ -185,7 +219,7 @@ impl Data {
             Source::Text { time, .. } => Ok(vec![*time]),
             Source::Images { channels, rows, columns } => {
                 const MOST: usize = 1 << 16;
-                if ![1, 3].contains(channels) || !(1..=MOST).contains(rows) || !(1..=MOST).contains(columns) {
+                if !(1..=4).contains(channels) || !(1..=MOST).contains(rows) || !(1..=MOST).contains(columns) {
                     return Err(format!("images of {channels} channels and {rows} × {columns} points"));
                 }
                 Ok(vec![*channels, *rows, *columns])
@@ -247,7 +281,11 @@ impl Data {
             Source::Npy { numbers, answers: true, .. } => format!("{numbers} {} of each", yes_or_no(*numbers)),
             Source::Npy { numbers: 1, .. } => "a number of each".to_string(),
             Source::Npy { numbers: numbers @ 2.., .. } => format!("{numbers} numbers of each"),
-            Source::Csv { labels, .. } => format!("{} as one of {} classes", listed(labels), self.classes.len()),
+            Source::Csv { labels, .. } => {
+                let numbers = self.classes.len() > 2 && self.classes.iter().all(|class| class.parse::<f64>().is_ok());
+                let other = if numbers { " (`--task numbers` makes it a number)" } else { "" };
+                format!("{} as one of {} classes{other}", listed(labels), self.classes.len())
+            }
             Source::Text { time, .. } => format!("{} characters, {time} at a time", self.classes.len()),
             _ => format!("{} classes", self.classes.len()),
         }

@@ -169,14 +169,13 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &Fold
     match &held.targets {
         Targets::Classes { labels: right, classes, .. } => {
             let read: Vec<i32> = rows.chunks_exact(*classes).map(|row| largest(row) as i32).collect();
-            let [labels, read] = [right, &read].map(|classes| Tensor::from_slice(classes, [classes.len()]));
-            let counts = Confusion::new(&labels, &read, *classes)?;
+            let counts = Confusion::of(right, &read, *classes)?;
             folder.write_confusion(&counts, &manifest.data.classes)?;
             Measures::of_classes(&rows, right, &counts)
         }
         Targets::Numbers { values, width } => {
             let labels = manifest.data.labels(*width);
-            folder.write_predictions(values, &rows, &labels)?;
+            folder.write_predictions(values, &rows, &manifest.data.offsets(), &labels)?;
             Ok(Measures::of_numbers(values, &rows, labels))
         }
         Targets::Answers { values, width } => {

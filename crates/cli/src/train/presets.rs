@@ -96,8 +96,8 @@ impl Choice {
         let lengths = &labelled.data.lengths;
         let hidden = self.hidden(sizes.hidden.as_deref())?;
         let mut network = Network::with_input(lengths);
-        // Columns of a table have scales of their own.
-        if let Source::Csv { .. } = labelled.source {
+        // Columns of tables and arrays have scales of their own, and images have a contrast. The digits that ship are in 0 ..= 1.
+        if labelled.source != Source::Digits {
             network = network.add_layer(LayerSpec::Standardise {});
         }
         let drop = LayerSpec::Dropout { probability: sizes.dropout };

@@ -13,7 +13,7 @@ const MOST: usize = 2000;
 const SQUARES: usize = 12;
 
 /// A point for each example, the right number along, the one that was read up; of several numbers each has a square of its own.
-pub fn draw(right: &[f32], read: &[f32], names: &[String]) -> String {
+pub fn draw(right: &[f64], read: &[f64], names: &[String]) -> String {
     let count = names.len();
     let (size, label) = (SIDE + MARGIN + 20.0, "right and predicted numbers");
     let mut svg = format!(
@@ -27,7 +27,7 @@ pub fn draw(right: &[f32], read: &[f32], names: &[String]) -> String {
     }
     for (at, name) in names.iter().enumerate().take(SQUARES) {
         let pairs = right.iter().zip(read).skip(at).step_by(count);
-        let pairs = pairs.map(|(right, read)| (f64::from(*right), f64::from(*read)));
+        let pairs = pairs.map(|(right, read)| (*right, *read));
         let pairs: Vec<(f64, f64)> = pairs.filter(|(right, read)| right.is_finite() && read.is_finite()).collect();
         let title = if count > 1 { format!("{}, right", escaped(name)) } else { "right".to_string() };
         svg += &format!("<g transform=\"translate({} 20)\">\n", MARGIN + size * at as f64);

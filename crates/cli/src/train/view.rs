@@ -17,6 +17,12 @@ pub struct View {
     /// Columns of a table that are not read, said as those that are learned.
     #[arg(long, value_name = "COLUMN")]
     pub without: Vec<String>,
+    /// Columns of a table whose cells are categories, such as zip codes or months, said as those that are learned.
+    #[arg(long, value_name = "COLUMN")]
+    pub categorical: Vec<String>,
+    /// Read columns of a table that index its rows as well: those without a name, and those that pandas wrote as an index.
+    #[arg(long)]
+    pub keep_columns: bool,
     /// The column of a table that says which rows are one example, a sequence: those with the same in it.
     #[arg(long, value_name = "COLUMN")]
     pub sequence: Option<String>,
@@ -53,6 +59,8 @@ impl View {
             task: self.task.or(other.task),
             label: several(self.label, other.label),
             without: several(self.without, other.without),
+            categorical: several(self.categorical, other.categorical),
+            keep_columns: self.keep_columns || other.keep_columns,
             sequence: self.sequence.or(other.sequence),
             header: self.header.or(other.header),
             image_size: self.image_size.or(other.image_size),
@@ -68,8 +76,9 @@ impl View {
             TaskName::Answers => Task::Answers,
             TaskName::Text => Task::Text,
         });
-        let View { label: labels, without, sequence, header, image_size, context, .. } = self;
-        Reading { labels, sequence, without, header, image_size, task, context }
+        let View { label: labels, without, categorical, keep_columns, sequence, header, image_size, context, .. } =
+            self;
+        Reading { labels, sequence, without, categorical, keep_columns, header, image_size, task, context }
     }
 }
 

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use panoply_tensor::{DType, Error, Result};
+use panoply_tensor::{DType, Error, Result, Scalar};
 
 use super::npy::Array;
 use super::npz::Archive;
-use super::source::{FileKind, Labelled, MOST_CLASSES, Right, Source, Task, Unlabelled, kind, name};
-use super::{Dataset, ReadBudget, idx};
+use super::source::{
+    FileKind, Keys, Labelled, MOST_CLASSES, Right, Source, Task, Unlabelled, classes_among, kind, name,
+};
+use super::{Dataset, ReadBudget, idx, offsets};
 
 /// Where an array lies: in a file of its own, or under a name in one of several.
 #[derive(Clone, Debug)]
@@ -27,8 +29,9 @@ impl fmt::Display for Place {
 }
 
 /// What examples and their classes are called, in files and in an `.npz`; those of training first.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 7] = [
     ("x_train", "y_train"),
+    ("train_images", "train_labels"),
     ("x", "y"),
     ("images", "labels"),
     ("data", "target"),
@@ -82,30 +85,50 @@ pub(super) fn open(file: &Path, task: Option<Task>) -> Result<Labelled> {
     }
 }
 
-/// Reads examples of these lengths, with their classes, or so many numbers or answers each, where they are beside them.
-pub(super) fn read(path: &Path, lengths: &[usize], numbers: usize, answers: bool) -> Result<Unlabelled> {
-    let file = if path.is_dir() { examples_in(path)? } else { None };
-    let examples = examples(file.as_deref().unwrap_or(path))?;
-    let targets = targets_of(&examples);
-    let budget = &examples.budget(targets.as_ref().unwrap_or(&examples))?;
-    let (features, own) = examples.numbers(budget)?;
-    if own != *lengths {
-        return Err(Error::mistake(format!("{examples}: examples of {own:?}, not {lengths:?}")));
-    }
-    let count = features.len() / lengths.iter().product::<usize>().max(1);
-    let right = match targets {
-        Ok(targets) if numbers > 0 => {
-            let (values, width) = targets.values(count, budget)?;
-            if width != numbers {
-                return Err(Error::mistake(format!("{targets}: {width} numbers for each example, not {numbers}")));
-            }
-            values.chunks(width).map(|row| Some(Right::Numbers(row.to_vec()))).collect()
+/// What a trained network knows of arrays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known<'a> {
+    /// Lengths of an example's axes.
+    pub lengths: &'a [usize],
+    /// Numbers or answers that are learned of each example; 0 if a class is.
+    pub numbers: usize,
+    pub answers: bool,
+    pub offsets: &'a [f64],
+    pub target_offsets: &'a [f64],
+    pub classes: &'a [String],
+}
+
+impl Known<'_> {
+    /// Reads examples, with their labels where they are beside them.
+    pub fn read(&self, path: &Path) -> Result<Unlabelled> {
+        let Known { lengths, numbers, answers, .. } = *self;
+        let file = if path.is_dir() { examples_in(path)? } else { None };
+        let examples = examples(file.as_deref().unwrap_or(path))?;
+        let targets = targets_of(&examples);
+        let budget = &examples.budget(targets.as_ref().unwrap_or(&examples))?;
+        let Numbers { values: features, lengths: own, .. } = examples.numbers(Some(self.offsets), budget)?;
+        if own != *lengths {
+            return Err(Error::mistake(format!("{examples}: examples of {own:?}, not {lengths:?}")));
         }
-        Ok(classes) => classes.classes(count, budget)?.into_iter().map(|label| Some(Right::Class(label))).collect(),
-        Err(_) => vec![None; count],
-    };
-    let read = Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
-    Ok(if numbers > 0 { read.of_numbers(numbers, answers) } else { read })
+        let count = features.len() / lengths.iter().product::<usize>().max(1);
+        let right = match targets {
+            Ok(targets) if numbers > 0 => {
+                let (values, width) = targets.wide(count, budget)?;
+                if width != numbers {
+                    return Err(Error::mistake(format!("{targets}: {width} numbers for each example, not {numbers}")));
+                }
+                values.chunks(width).map(|row| Some(Right::Numbers(row.to_vec()))).collect()
+            }
+            Ok(labels) => {
+                let keys = Keys::of(self.classes);
+                labels.labels(count, budget)?.iter().map(|label| keys.right(label)).collect()
+            }
+            Err(_) => vec![None; count],
+        };
+        let mut read = Unlabelled::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
+        read.offsets = self.target_offsets.to_vec();
+        Ok(if numbers > 0 { read.of_numbers(numbers, answers) } else { read })
+    }
 }
 
 /// The examples of a file: all of it, or the array of an `.npz` that is called so or is the only one.
@@ -158,45 +181,105 @@ fn missing(examples: &Place, sought: &str) -> Error {
 }
 
 fn with_numbers(examples: &Place, targets: &Place, answers: bool, budget: &ReadBudget) -> Result<Labelled> {
-    let (features, lengths) = examples.numbers(budget)?;
+    let Numbers { values: features, lengths, offsets, notes } = examples.numbers(None, budget)?;
     let width: usize = lengths.iter().product();
-    let (values, numbers) = targets.values(features.len().checked_div(width).unwrap_or(0), budget)?;
-    let source = Source::Npy { lengths: lengths.clone(), numbers, answers };
+    let count = features.len().checked_div(width).unwrap_or(0);
+    let (wide, numbers) = targets.wide(count, budget)?;
+    let own = if answers { Numbers::plain(&wide) } else { Numbers::moved(&wide, numbers, targets) };
+    let (offsets, target_offsets) = (offsets, own.offsets);
+    let source = Source::Npy { lengths: lengths.clone(), numbers, answers, offsets, target_offsets };
     let data = match answers {
-        true => Dataset::answers(features, width, values, numbers)
+        true => Dataset::answers(features, width, own.values, numbers)
             .map_err(|error| error.note(format!("in {targets}; `--task numbers` learns any numbers")))?,
-        false => Dataset::numbers(features, width, values, numbers)?,
+        false => Dataset::numbers(features, width, own.values, numbers)?,
     };
     let data = data.shaped(&lengths)?;
-    Ok(Labelled { source, data, classes: Vec::new(), guesses: Vec::new() })
+    Ok(Labelled { source, data, classes: Vec::new(), guesses: notes.into_iter().chain(own.notes).collect() })
 }
 
 fn pair(examples: &Place, classes: &Place, budget: &ReadBudget) -> Result<Labelled> {
-    let (features, lengths) = examples.numbers(budget)?;
+    let Numbers { values: features, lengths, offsets, notes } = examples.numbers(None, budget)?;
     let width: usize = lengths.iter().product();
-    let labels = classes.classes(features.len().checked_div(width).unwrap_or(0), budget)?;
-    let largest = labels.iter().enumerate().max_by_key(|(_, label)| **label);
-    let count = largest.map_or(0, |(_, most)| *most as usize + 1);
-    if let Some((example, most)) = largest.filter(|_| count > MOST_CLASSES) {
-        let message =
-            format!("{classes}: example {example} is of class {most}, and {MOST_CLASSES} classes are the most");
+    let labels = classes.labels(features.len().checked_div(width).unwrap_or(0), budget)?;
+    let names = classes_among(&labels.iter().map(String::as_str).collect::<Vec<&str>>());
+    if names.len() > MOST_CLASSES {
+        let message = format!("{classes}: {} classes, and {MOST_CLASSES} are the most", names.len());
         return Err(Error::corrupt(message).note("`--task numbers` learns numbers"));
     }
-    if count < 2 {
-        return Err(Error::corrupt(format!("{classes}: {} examples, none of a class but 0", labels.len()))
+    if names.len() < 2 {
+        return Err(Error::corrupt(format!("{classes}: {} examples, all of class {}", labels.len(), names.join("")))
             .note("learning classes takes examples of two at least"));
     }
-    let classes = (0..count).map(|class| class.to_string()).collect();
+    let keys = Keys::of(&names);
+    let labels = labels.iter().map(|label| keys.class(label).unwrap_or(0)).collect();
     let source = match kind(&examples.file)? {
         FileKind::Idx => Source::Idx { lengths: lengths.clone() },
-        _ => Source::Npy { lengths: lengths.clone(), numbers: 0, answers: false },
+        _ => Source::Npy { lengths: lengths.clone(), numbers: 0, answers: false, offsets, target_offsets: Vec::new() },
     };
     Ok(Labelled {
         source,
-        data: Dataset::new(features, width, labels, count)?.shaped(&lengths)?,
-        classes,
-        guesses: Vec::new(),
+        data: Dataset::new(features, width, labels, names.len())?.shaped(&lengths)?,
+        classes: names,
+        guesses: notes,
     })
+}
+
+/// Numbers of examples as f32.
+struct Numbers {
+    /// One example after another, less the offsets.
+    values: Vec<f32>,
+    /// Lengths of an example's axes.
+    lengths: Vec<usize>,
+    /// What was subtracted in f64 from each number of an example; none if nothing was.
+    offsets: Vec<f64>,
+    /// Sentences about numbers that f32 holds badly.
+    notes: Vec<String>,
+}
+
+/// Bytes that the text of a label takes of the heap.
+const LABEL_BYTES: usize = 32;
+
+/// Examples that are looked at for offsets.
+const SAMPLED: usize = 1000;
+
+impl Numbers {
+    /// As they are.
+    fn plain(wide: &[f64]) -> Numbers {
+        let values = wide.iter().map(|value| *value as f32).collect();
+        Numbers { values, lengths: Vec::new(), offsets: Vec::new(), notes: Vec::new() }
+    }
+
+    /// With offsets where rows of so many numbers need them.
+    fn moved(wide: &[f64], width: usize, place: &Place) -> Numbers {
+        let (offsets, notes) = offsets_of(|at| wide[at], wide.len(), width, place);
+        let offset = |at: usize| offsets.get(at % width).copied().unwrap_or(0.0);
+        let values = wide.iter().enumerate().map(|(at, value)| (value - offset(at)) as f32).collect();
+        Numbers { values, lengths: Vec::new(), offsets, notes }
+    }
+}
+
+/// The offsets of each place of rows of so many numbers, none if no place needs one, and sentences about numbers that f32 holds badly.
+fn offsets_of(value: impl Fn(usize) -> f64, count: usize, width: usize, place: &Place) -> (Vec<f64>, Vec<String>) {
+    let rows = count.checked_div(width).unwrap_or(0);
+    let (mut offsets, mut notes) = (Vec::with_capacity(width), Vec::new());
+    for column in 0..width {
+        let step = rows.div_ceil(SAMPLED).max(1);
+        let sample: Vec<f64> = (0..rows).step_by(step).map(|row| value(row * width + column)).collect();
+        let offset = offsets::offset(&sample).unwrap_or(0.0);
+        if let Some(what) = offsets::loss(&sample, offset).filter(|_| notes.is_empty()) {
+            notes.push(format!("{place}: number {column} of an example: {what}"));
+        }
+        offsets.push(offset);
+    }
+    if offsets.iter().all(|offset| *offset == 0.0) {
+        offsets.clear();
+    }
+    (offsets, notes)
+}
+
+/// An element as f64.
+fn wide(element: Scalar) -> f64 {
+    if element.dtype.is_float() { element.to_f64() } else { element.to_i128() as f64 }
 }
 
 impl Place {
@@ -222,9 +305,11 @@ impl Place {
         }
     }
 
-    /// The numbers of examples, bytes scaled to 0 ..= 1, and the lengths of an example's axes. Images have a channel.
-    fn numbers(&self, budget: &ReadBudget) -> Result<(Vec<f32>, Vec<usize>)> {
+    /// The numbers of examples, bytes scaled to 0 ..= 1, less these offsets or those that they need. Images have a channel.
+    fn numbers(&self, known: Option<&[f64]>, budget: &ReadBudget) -> Result<Numbers> {
         let array = self.array(budget)?;
+        let count = array.bytes.len() / array.dtype.bytes();
+        budget.take_values(count, size_of::<f32>(), &self.file)?;
         let lengths = match array.dims[..] {
             [_, rows, columns] => vec![1, rows, columns],
             [_, ref lengths @ ..] if !lengths.is_empty() => lengths.to_vec(),
@@ -233,69 +318,71 @@ impl Place {
                 return Err(Error::corrupt(message));
             }
         };
-        let mut numbers = self.floats(&array, budget)?;
+        let width = lengths.iter().product::<usize>();
+        let narrow = array.dtype.bytes() < 4 || array.dtype == DType::F32;
+        let (offsets, notes) = match known {
+            Some(known) => (known.to_vec(), Vec::new()),
+            None if narrow => (Vec::new(), Vec::new()),
+            None => offsets_of(|at| wide(array.scalar(at)), count, width, self),
+        };
+        let mut values = match offsets.len() {
+            0 => array.floats(),
+            _ => array.scalars().zip(offsets.iter().cycle()).map(|(x, offset)| (wide(x) - offset) as f32).collect(),
+        };
         if array.dtype == DType::U8 {
-            numbers.iter_mut().for_each(|byte| *byte /= 255.0);
+            values.iter_mut().for_each(|byte| *byte /= 255.0);
         }
-        if numbers.is_empty() {
+        if values.is_empty() {
             return Err(Error::corrupt(format!("{self}: it holds no examples")));
         }
-        let width = lengths.iter().product::<usize>();
-        if let Some(at) = numbers.iter().position(|number| !number.is_finite()) {
-            let message = format!("{self}: example {} holds {}, which is no finite number", at / width, numbers[at]);
+        if let Some(at) = values.iter().position(|number| !number.is_finite()) {
+            let message = format!("{self}: example {} holds {}, which is no finite number", at / width, values[at]);
             return Err(Error::corrupt(message));
         }
-        Ok((numbers, lengths))
+        Ok(Numbers { values, lengths, offsets, notes })
     }
 
-    /// The elements of an array as f32.
-    fn floats(&self, array: &Array, budget: &ReadBudget) -> Result<Vec<f32>> {
-        budget.take_values(array.bytes.len() / array.dtype.bytes(), size_of::<f32>(), &self.file)?;
-        Ok(array.floats())
-    }
-
-    /// The class of each of so many examples.
-    fn classes(&self, count: usize, budget: &ReadBudget) -> Result<Vec<i32>> {
-        let labels = self.whole(budget)?;
-        let wrong = |what: String| Err(Error::corrupt(format!("{self}: {what}")));
-        if let Some(at) = labels.iter().position(|label| *label < 0) {
-            return wrong(format!("example {at} has class {}, which is below 0", labels[at]));
+    /// The label of each of so many examples, as text.
+    fn labels(&self, count: usize, budget: &ReadBudget) -> Result<Vec<String>> {
+        let array = self.array(budget)?;
+        // A label is a text of its own until the classes are known, and its place then.
+        let each = size_of::<String>() + LABEL_BYTES + size_of::<i32>();
+        budget.take_values(array.bytes.len() / array.dtype.bytes(), each, &self.file)?;
+        let Array { dtype, dims, .. } = &array;
+        if dims.is_empty() || dims[1..].iter().any(|length| *length != 1) {
+            return Err(Error::corrupt(format!("{self}: {dtype}{dims:?} is not one label for each example")));
         }
+        let label = |(at, label): (usize, Scalar)| match dtype.is_float() {
+            false => Ok(label.to_i128().to_string()),
+            true if label.to_f64().is_finite() && label.to_f64().fract() == 0.0 => Ok(label.to_f64().to_string()),
+            true => {
+                let message = format!("{self}: example {at} has {}, which is no class", label.to_f64());
+                Err(Error::corrupt(message).note("classes are whole numbers or bools; `--task numbers` learns numbers"))
+            }
+        };
+        let labels: Vec<String> = array.scalars().enumerate().map(label).collect::<Result<_>>()?;
         if labels.len() != count {
-            return wrong(format!("{} classes for {count} examples", labels.len()));
+            return Err(Error::corrupt(format!("{self}: {} classes for {count} examples", labels.len())));
         }
         Ok(labels)
     }
 
-    /// The numbers of so many examples, and how many each has.
-    fn values(&self, count: usize, budget: &ReadBudget) -> Result<(Vec<f32>, usize)> {
+    /// The numbers of so many examples in f64, and how many each has.
+    fn wide(&self, count: usize, budget: &ReadBudget) -> Result<(Vec<f64>, usize)> {
         let array = self.array(budget)?;
-        let (values, dims) = (self.floats(&array, budget)?, &array.dims);
+        let each = size_of::<f64>() + size_of::<f32>();
+        budget.take_values(array.bytes.len() / array.dtype.bytes(), each, &self.file)?;
+        let values: Vec<f64> = array.scalars().map(wide).collect();
         let width = values.len().checked_div(count).unwrap_or(0);
-        if dims.first() != Some(&count) || dims.len() > 2 || width == 0 {
-            let message =
-                format!("{self}: {}{dims:?} is not a row of numbers for each of {count} examples", array.dtype);
+        if array.dims.first() != Some(&count) || array.dims.len() > 2 || width == 0 {
+            let (dtype, dims) = (array.dtype, &array.dims);
+            let message = format!("{self}: {dtype}{dims:?} is not a row of numbers for each of {count} examples");
             return Err(Error::corrupt(message));
         }
-        if let Some(at) = values.iter().position(|number| !number.is_finite()) {
+        if let Some(at) = values.iter().position(|number| !(*number as f32).is_finite()) {
             let message = format!("{self}: example {} has {}, which is no finite number", at / width, values[at]);
             return Err(Error::corrupt(message));
         }
         Ok((values, width))
-    }
-
-    /// One whole number for each example.
-    fn whole(&self, budget: &ReadBudget) -> Result<Vec<i32>> {
-        let array = self.array(budget)?;
-        budget.take_values(array.bytes.len() / array.dtype.bytes(), size_of::<i32>(), &self.file)?;
-        let Array { dtype, dims, .. } = &array;
-        if !dtype.is_int() || dims.is_empty() || dims[1..].iter().any(|length| *length != 1) {
-            return Err(Error::corrupt(format!("{self}: {dtype}{dims:?} is not one whole number for each example")));
-        }
-        let whole = |(at, class): (usize, panoply_tensor::Scalar)| {
-            i32::try_from(class.to_i128())
-                .map_err(|_| Error::corrupt(format!("{self}: example {at} has class {}", class.to_i128())))
-        };
-        array.scalars().enumerate().map(whole).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! Some examples on the device, and all of them some at a time.
 
+use std::ops::Range;
+
 use panoply_tensor::{Dim, Error, Result, Tensor};
 
 use super::Dataset;
@@ -45,6 +47,37 @@ impl Examples {
     pub(crate) fn map(&self, part: impl Fn(&Tensor) -> Tensor) -> Examples {
         let [inputs, targets] = [&self.inputs, &self.targets].map(&part);
         Examples { inputs, targets, times: self.times.as_ref().map(part) }
+    }
+}
+
+/// How [`crate::Run::fit`] cuts an epoch into batches. A last batch of one example is merged into the one before it: batch norm
+/// needs two values per channel, and no example is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cuts {
+    examples: usize,
+    size: usize,
+}
+
+impl Cuts {
+    /// Cuts so many examples into batches of `size`, at least 1.
+    pub fn new(examples: usize, size: usize) -> Cuts {
+        Cuts { examples, size: size.max(1) }
+    }
+
+    /// Batches of an epoch.
+    pub fn count(self) -> usize {
+        let Cuts { examples, size } = self;
+        let merged = size > 1 && examples > size && examples % size == 1;
+        examples.div_ceil(size) - usize::from(merged)
+    }
+
+    /// Positions of a batch in the epoch's order; empty behind the last batch.
+    pub fn range(self, batch: usize) -> Range<usize> {
+        let start = |batch: usize| match batch < self.count() {
+            true => batch * self.size,
+            false => self.examples,
+        };
+        start(batch)..start(batch.saturating_add(1))
     }
 }
 

@@ -7,7 +7,7 @@
 use panoply_tensor::{Device, Error, Result, Rng, Tensor, eval};
 
 use super::ahead::Ahead;
-use super::{Dataset, Examples, Loader, Targets};
+use super::{Cuts, Dataset, Examples, Loader, Targets};
 
 /// Batches that are made ready or under way ahead of the one in use.
 const AHEAD: usize = 3;
@@ -115,17 +115,16 @@ impl<'a> Feed<'a> {
         mut step: impl FnMut(Examples) -> Result<bool>,
     ) -> Result<bool> {
         if let Some(loader) = self.loader {
-            for batch in loader.epoch(epoch).from(first) {
+            for batch in loader.merged_epoch(epoch).from(first) {
                 if !step(batch?)? {
                     return Ok(false);
                 }
             }
             return Ok(true);
         }
-        let size = size.max(1);
-        let order = &order[first.saturating_mul(size).min(order.len())..];
-        let Some(all) = &self.resident else { return self.over(order, size, step) };
-        for part in order.chunks(size) {
+        let cuts = Cuts::new(order.len(), size);
+        let Some(all) = &self.resident else { return self.over((order, cuts), first, step) };
+        for part in (first..cuts.count()).map(|batch| &order[cuts.range(batch)]) {
             let places: Vec<i32> = part.iter().map(|place| *place as i32).collect();
             let places = Tensor::from_slice(&places, [places.len()]);
             places.check()?;
@@ -149,13 +148,18 @@ impl<'a> Feed<'a> {
     }
 
     /// The same from the host.
-    fn over(&self, order: &[usize], size: usize, mut step: impl FnMut(Examples) -> Result<bool>) -> Result<bool> {
-        let ready = Ahead::new(0, order.len().div_ceil(size), AHEAD);
+    fn over(
+        &self,
+        (order, cuts): (&[usize], Cuts),
+        first: usize,
+        mut step: impl FnMut(Examples) -> Result<bool>,
+    ) -> Result<bool> {
+        let ready = Ahead::new(first, cuts.count(), AHEAD);
         std::thread::scope(|scope| {
             // However this ends, nobody takes any more.
             let _ending = ready.ending();
             scope.spawn(|| {
-                ready.work(|at| self.data.select(&order[at * size..((at + 1) * size).min(order.len())]));
+                ready.work(|at| self.data.select(&order[cuts.range(at)]));
             });
             while let Some(part) = ready.take() {
                 let batch = part.examples();

@@ -1,5 +1,9 @@
-//! Folders of images: one sub-folder for each class, PNG and JPEG files in it.
+//! Folders of images: one sub-folder for each class, with BMP, GIF, JPEG, PNG, TIFF and WebP files in it and in its own sub-folders.
+//!
+//! EXIF orientation is applied. Samples keep their range: 8 and 16 bits become 0 ..= 1 each. Transparency is a channel of its own
+//! where an image of the training data has any; a network without that channel sees images over white.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
@@ -12,11 +16,20 @@ use super::ReadBudget;
 pub struct Images {
     /// One row for each image, one after another.
     pub features: Vec<f32>,
-    /// 1 if all are grey, otherwise 3: red, green, blue.
+    /// 1 for gray and 3 for red, green and blue; 2 and 4 if alpha follows them.
     pub channels: usize,
     /// Rows and columns of each.
     pub size: (usize, usize),
 }
+
+/// Endings of the names of files that are read.
+const ENDINGS: [&str; 8] = ["bmp", "gif", "jpeg", "jpg", "png", "tif", "tiff", "webp"];
+
+/// Folders within each other, at most: a link to a folder above would have no end.
+const MOST_DEPTH: usize = 16;
+
+/// Names of folders that are parts of a data set, not classes.
+const PARTS: [&str; 7] = ["train", "training", "val", "valid", "validation", "test", "testing"];
 
 /// Files with a class each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,15 +40,22 @@ pub struct Classified {
     pub files: Vec<PathBuf>,
     /// The class of each file.
     pub labels: Vec<i32>,
+    /// Files in these folders that are not images.
+    pub skipped: Vec<PathBuf>,
 }
 
-/// The files of a folder with a sub-folder for each class.
+/// The files of a folder with a sub-folder for each class. Folders within that of a class belong to it.
 pub fn classes(folder: &Path) -> Result<Classified> {
     let mut found = Classified::default();
-    for class in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
-        let images = files_in(&class)?;
+    let (folders, beside): (Vec<PathBuf>, Vec<PathBuf>) = entries(folder)?.into_iter().partition(|path| path.is_dir());
+    are_classes(folder, &folders)?;
+    found.skipped.extend(beside);
+    for class in folders {
+        let mut images = Vec::new();
+        collect(&class, 1, &mut images, &mut found.skipped)?;
         if images.is_empty() {
-            return Err(Error::mistake(format!("{}: there is no PNG or JPEG file in it", class.display())));
+            let message = format!("{}: it holds no image ({})", class.display(), ENDINGS.join(", "));
+            return Err(Error::mistake(message));
         }
         found.labels.extend(images.iter().map(|_| found.classes.len() as i32));
         found.classes.push(name(&class));
@@ -48,17 +68,76 @@ pub fn classes(folder: &Path) -> Result<Classified> {
     Ok(found)
 }
 
-/// The PNG and JPEG files of a folder, sorted.
-pub fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let is_image = |path: &PathBuf| {
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        path.is_file() && matches!(ending.as_deref(), Some("png" | "jpg" | "jpeg"))
-    };
-    Ok(entries(folder)?.into_iter().filter(is_image).collect())
+/// Fails if the sub-folders are the parts of a data set: their names would be learned as classes.
+fn are_classes(folder: &Path, folders: &[PathBuf]) -> Result<()> {
+    let is_part = |path: &PathBuf| PARTS.contains(&name(path).to_lowercase().as_str());
+    let nested = |path: &PathBuf| entries(path).is_ok_and(|inner| inner.iter().any(|path| path.is_dir()));
+    if folders.is_empty() || !folders.iter().all(|path| is_part(path) && nested(path)) {
+        return Ok(());
+    }
+    let names: Vec<String> = folders.iter().map(|path| name(path)).collect();
+    let train = folders.iter().find(|path| name(path).to_lowercase().starts_with("train")).unwrap_or(&folders[0]);
+    let message =
+        format!("{}: its folders {} are parts of a data set, not classes", folder.display(), names.join(", "));
+    Err(Error::mistake(message).note(format!("name one of them: `panoply train {}`", train.display())))
 }
 
-/// Reads files. All are scaled to `size` if one is given and must be of one size otherwise; `channels` 1 or 3 makes them grey
-/// or coloured, none leaves it to the files.
+/// Adds the images of a folder and of the folders in it, and the files that are not images.
+fn collect(folder: &Path, depth: usize, images: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) -> Result<()> {
+    if depth > MOST_DEPTH {
+        let message = format!("{}: there are more than {MOST_DEPTH} folders within each other", folder.display());
+        return Err(Error::mistake(message).note("is one of them a link to a folder above?"));
+    }
+    for path in entries(folder)? {
+        match path {
+            path if path.is_dir() => collect(&path, depth + 1, images, skipped)?,
+            path if is_image(&path) => images.push(path),
+            path => skipped.push(path),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file's name ends as that of an image.
+pub(super) fn is_image(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    path.is_file() && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+}
+
+/// The images of a folder, sorted, and its other files.
+pub fn files_in(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let files = entries(folder)?.into_iter().filter(|path| !path.is_dir());
+    Ok(files.partition(|path| is_image(path)))
+}
+
+/// A sentence about files that were left out, counted by the endings of their names; none if there are none.
+pub(super) fn left_out(folder: &Path, skipped: &[PathBuf]) -> Option<String> {
+    let mut endings: BTreeMap<String, usize> = BTreeMap::new();
+    for file in skipped {
+        let ending =
+            file.extension().map_or("no ending".to_string(), |ending| format!(".{}", ending.to_string_lossy()));
+        *endings.entry(ending.to_lowercase()).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = endings.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let shown: Vec<String> =
+        counts.iter().take(ENDINGS_SHOWN).map(|(ending, count)| format!("{count} {ending}")).collect();
+    let more = if counts.len() > ENDINGS_SHOWN { ", …" } else { "" };
+    let what = format!("{} ({}{more})", counted(skipped.len()), shown.join(", "));
+    (!skipped.is_empty()).then(|| {
+        format!("{}: {what} left out: not an image of a kind that is read ({})", folder.display(), ENDINGS.join(", "))
+    })
+}
+
+/// So many endings are named.
+const ENDINGS_SHOWN: usize = 6;
+
+fn counted(files: usize) -> String {
+    if files == 1 { "1 file".to_string() } else { format!("{files} files") }
+}
+
+/// Reads files. All are scaled to `size` if one is given and must be of one size otherwise. `channels` as [`Images::channels`] decides
+/// about color and alpha, none leaves it to the files.
 pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<usize>) -> Result<Images> {
     let on_disk = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
     let budget = ReadBudget::for_size(files.iter().map(on_disk).sum())?;
@@ -80,24 +159,22 @@ pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<us
         );
         return Err(Error::mistake(message).note("`--image-size ROWSxCOLUMNS` scales all of them"));
     }
-    let coloured = images.iter().any(|image| image.color().has_color());
-    let channels = channels.unwrap_or(if coloured { 3 } else { 1 });
+    let colored = images.iter().any(|image| image.color().has_color());
+    let alpha = || images.iter().any(is_transparent);
+    let channels = channels.unwrap_or_else(|| if colored { 3 } else { 1 } + usize::from(alpha()));
     let count = images.len().saturating_mul(own.0.saturating_mul(own.1)).saturating_mul(channels);
     budget.take_values(count, size_of::<f32>(), &files[0]).map_err(|error| smaller(error, images.len(), own))?;
+    // The points of one image in f32.
+    budget.take_values(own.0.saturating_mul(own.1), 4 * size_of::<f32>(), &files[0])?;
     let mut features = Vec::with_capacity(images.len() * own.0 * own.1 * channels);
     for image in &images {
-        if channels == 1 {
-            features.extend(image.to_luma8().pixels().map(|point| f32::from(point[0]) / 255.0));
-        } else {
-            let points = image.to_rgb8();
-            (0..3).for_each(|c| features.extend(points.pixels().map(|point| f32::from(point[c]) / 255.0)));
-        }
+        append(image, channels, &mut features);
     }
     Ok(Images { features, channels, size: own })
 }
 
-/// The image of a file, scaled to this size if there is one. Its bytes are counted before they are decoded, and kept counted as long as
-/// it is kept.
+/// The image of a file as it is to be seen, turned as its EXIF orientation says and scaled to this size if there is one. Its bytes are
+/// counted before they are decoded, and kept counted as long as it is kept.
 fn decoded(file: &Path, size: Option<(usize, usize)>, budget: &ReadBudget) -> Result<DynamicImage> {
     let failed = |error| Error::io(format!("cannot read {}", file.display()), error);
     let wrong = |error: image::ImageError| Error::corrupt(format!("{}: {error}", file.display())).caused_by(error);
@@ -108,9 +185,11 @@ fn decoded(file: &Path, size: Option<(usize, usize)>, budget: &ReadBudget) -> Re
     limits.reserve(bytes).map_err(wrong)?;
     decoder.set_limits(limits).map_err(wrong)?;
     let (columns, rows) = decoder.dimensions();
-    let own = (rows as usize, columns as usize);
-    budget.take(bytes, file).map_err(|error| smaller(error, 1, own))?;
-    let image = DynamicImage::from_decoder(decoder).map_err(wrong)?;
+    budget.take(bytes, file).map_err(|error| smaller(error, 1, (rows as usize, columns as usize)))?;
+    let orientation = decoder.orientation().map_err(wrong)?;
+    let mut image = DynamicImage::from_decoder(decoder).map_err(wrong)?;
+    image.apply_orientation(orientation);
+    let own = (image.height() as usize, image.width() as usize);
     let Some((rows, columns)) = size.filter(|size| *size != own) else { return Ok(image) };
     let points = (rows as u64).saturating_mul(columns as u64);
     budget.take(points.saturating_mul(image.color().bytes_per_pixel().into()), file)?;
@@ -122,6 +201,38 @@ fn decoded(file: &Path, size: Option<(usize, usize)>, budget: &ReadBudget) -> Re
 /// The images do not fit into the budget; smaller ones may.
 fn smaller(error: Error, count: usize, (rows, columns): (usize, usize)) -> Error {
     error.note(format!("or `--image-size ROWSxCOLUMNS` makes images of {rows} × {columns} ({count} here) smaller"))
+}
+
+/// Whether a point is not fully opaque.
+fn is_transparent(image: &DynamicImage) -> bool {
+    image.color().has_alpha() && image.to_luma_alpha32f().pixels().any(|point| point[1] < 1.0)
+}
+
+/// Adds the planes of an image: its colors, and alpha or the colors over white.
+fn append(image: &DynamicImage, channels: usize, features: &mut Vec<f32>) {
+    let over_white = |color: f32, alpha: f32| if alpha < 1.0 { color * alpha + (1.0 - alpha) } else { color };
+    match channels {
+        1 | 2 => {
+            let points = image.to_luma_alpha32f();
+            let color = |point: &image::LumaA<f32>| match channels {
+                1 => over_white(point[0], point[1]),
+                _ => point[0],
+            };
+            features.extend(points.pixels().map(color));
+            if channels == 2 {
+                features.extend(points.pixels().map(|point| point[1]));
+            }
+        }
+        _ => {
+            let points = image.to_rgba32f();
+            for plane in 0..channels {
+                features.extend(points.pixels().map(|point| match channels {
+                    3 => over_white(point[plane], point[3]),
+                    _ => point[plane],
+                }));
+            }
+        }
+    }
 }
 
 fn scaled(image: DynamicImage, size: Option<(usize, usize)>) -> DynamicImage {

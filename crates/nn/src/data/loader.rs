@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 use panoply_tensor::{Error, Result, Rng};
 
 use super::ahead::Ahead;
-use super::{Dataset, Examples};
+use super::{Cuts, Dataset, Examples};
 
 /// More threads than this make nothing faster.
 const MOST_THREADS: usize = 64;
@@ -116,8 +116,17 @@ impl Loader {
 
     /// The batches of an epoch from the first one on.
     pub fn epoch(&self, epoch: u64) -> Loading {
+        self.cut_epoch(epoch, None)
+    }
+
+    /// The batches of an epoch as [`crate::Run::fit`] takes them.
+    pub(super) fn merged_epoch(&self, epoch: u64) -> Loading {
+        self.cut_epoch(epoch, Some(Cuts::new(self.data.len(), self.batch)))
+    }
+
+    fn cut_epoch(&self, epoch: u64, cuts: Option<Cuts>) -> Loading {
         let (order, rng) = self.drawn(epoch);
-        Loading { work: Arc::new(Work { loader: self.clone(), rng, order }), step: 0, running: None }
+        Loading { work: Arc::new(Work { loader: self.clone(), rng, order, cuts }), step: 0, running: None }
     }
 
     /// The order of an epoch.
@@ -148,12 +157,20 @@ struct Work {
     loader: Loader,
     rng: Rng,
     order: Vec<usize>,
+    /// How the order is cut if not into batches of the loader's size alone.
+    cuts: Option<Cuts>,
 }
 
 impl Work {
+    /// Batches of the epoch.
+    fn batches(&self) -> usize {
+        self.cuts.map_or_else(|| self.loader.batches(), Cuts::count)
+    }
+
     fn make(&self, step: usize) -> Result<Dataset> {
         let Loader { data, batch, transforms, .. } = &self.loader;
-        let positions = &self.order[step * batch..((step + 1) * batch).min(self.order.len())];
+        let plain = step * batch..((step + 1) * batch).min(self.order.len());
+        let positions = &self.order[self.cuts.map_or(plain, |cuts| cuts.range(step))];
         let mut part = data.select(positions);
         for (features, at) in part.features.chunks_exact_mut(data.width).zip(positions) {
             let mut rng = forked(&self.rng, *at as u64);
@@ -199,7 +216,7 @@ impl Loading {
     /// From this batch on, counted from 0, as if those before had been taken.
     #[must_use]
     pub fn from(mut self, step: usize) -> Loading {
-        (self.step, self.running) = (step.min(self.work.loader.batches()), None);
+        (self.step, self.running) = (step.min(self.work.batches()), None);
         self
     }
 
@@ -214,7 +231,7 @@ impl Iterator for Loading {
 
     fn next(&mut self) -> Option<Result<Examples>> {
         let Loader { threads, .. } = self.work.loader;
-        if self.step >= self.work.loader.batches() {
+        if self.step >= self.work.batches() {
             return None;
         }
         let running = self.running.get_or_insert_with(|| Running::begin(&self.work, self.step, threads));
@@ -222,7 +239,7 @@ impl Iterator for Loading {
             true => self.work.make(self.step),
             false => running.ahead.take().unwrap_or_else(|| {
                 // No batch comes after this.
-                self.step = self.work.loader.batches() - 1;
+                self.step = self.work.batches() - 1;
                 Err(running.broken())
             }),
         };
@@ -234,7 +251,7 @@ impl Iterator for Loading {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.work.loader.batches() - self.step;
+        let left = self.work.batches() - self.step;
         (left, Some(left))
     }
 }
@@ -250,7 +267,7 @@ struct Running {
 impl Running {
     /// As many threads as the system gives, none where it has none.
     fn begin(work: &Arc<Work>, step: usize, threads: usize) -> Running {
-        let ahead = Arc::new(Ahead::new(step, work.loader.batches(), 2 * threads));
+        let ahead = Arc::new(Ahead::new(step, work.batches(), 2 * threads));
         let begun = (0..threads).map_while(|_| {
             let (ahead, work) = (ahead.clone(), work.clone());
             let named = Builder::new().name("panoply-loader".to_string());

@@ -12,6 +12,7 @@ pub mod images;
 mod loader;
 pub mod npy;
 pub mod npz;
+mod offsets;
 #[cfg(feature = "parquet")]
 mod parquet;
 pub mod source;
@@ -24,6 +25,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use panoply_tensor::{Error, Result, Rng, Tensor};
 
+pub(crate) use batch::Cuts;
 pub use batch::{Batch, Batches, Examples};
 pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
 pub use feed::Supply;

@@ -48,11 +48,18 @@ impl Array {
 
     /// The elements in order, each in the low end of its bits.
     pub fn scalars(&self) -> impl Iterator<Item = Scalar> + '_ {
-        self.bytes.chunks_exact(self.dtype.bytes()).map(|element| {
-            let mut bits = [0; 8];
-            bits[..element.len()].copy_from_slice(element);
-            Scalar { dtype: self.dtype, bits: u64::from_le_bytes(bits) }
-        })
+        self.bytes.chunks_exact(self.dtype.bytes()).map(|element| self.element(element))
+    }
+
+    /// The element at this position in row-major order.
+    pub(super) fn scalar(&self, at: usize) -> Scalar {
+        self.element(&self.bytes[at * self.dtype.bytes()..][..self.dtype.bytes()])
+    }
+
+    fn element(&self, bytes: &[u8]) -> Scalar {
+        let mut bits = [0; 8];
+        bits[..bytes.len()].copy_from_slice(bytes);
+        Scalar { dtype: self.dtype, bits: u64::from_le_bytes(bits) }
     }
 
     /// The elements rounded to f32.

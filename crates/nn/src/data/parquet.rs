@@ -1,4 +1,4 @@
-//! Tables in Parquet files, as pandas, Polars, DuckDB and Spark write them: flat columns, packed by snappy, gzip, LZ4 or not.
+//! Tables in Parquet files, as pandas, Polars, DuckDB and Spark write them: flat columns, packed by snappy, gzip, LZ4, Brotli or not.
 
 mod pages;
 
@@ -7,16 +7,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
-use parquet::basic::Compression;
+use parquet::basic::{Compression, LogicalType, TimeUnit};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::record::Field;
 use parquet::record::reader::RowIter;
+use parquet::schema::types::Type;
 
 use super::ReadBudget;
-use super::csv::{TextTable, row_bytes};
+use super::csv::{Cells, TextTable, row_bytes};
 
-/// Reads a table. Rows are counted from 1; what is null is an empty cell, and bools are 0 and 1.
+/// Reads a table. Rows are counted from 1; what is null is an empty cell, bools are 0 and 1, and timestamps
+/// of any unit and dates are seconds since 1970.
 pub(super) fn read(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
     // The format's crate panics where pages of a damaged file do not fit together.
     catch_unwind(AssertUnwindSafe(|| table(path, budget)))
@@ -35,8 +37,10 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
         let message = format!("{}: {} holds lists or structures, not one value a row", path.display(), nested.name());
         return Err(Error::corrupt(message).note("leave the column out, or spread it over columns of its own"));
     }
-    let names = columns.iter().map(|column| column.name().to_string()).collect();
-    let mut rows = Vec::new();
+    let names: Vec<String> = columns.iter().map(|column| column.name().to_string()).collect();
+    let index = index_of(&reader);
+    let nanos: Vec<bool> = columns.iter().map(|column| is_of_nanoseconds(column)).collect();
+    let mut rows = Cells::new(names.len());
     for group in 0..reader.num_row_groups() {
         let part = reader.get_row_group(group).map_err(wrong)?;
         if !lies_within(&*part, bytes) {
@@ -46,16 +50,27 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<TextTable> {
             part.metadata().columns().iter().map(|column| column.compression()).find(|codec| !is_known(codec))
         {
             let message = format!("{}: its columns are packed by {codec}, which is not read here", path.display());
-            return Err(Error::mistake(message).note("write it with snappy, gzip, LZ4 or unpacked"));
+            return Err(Error::mistake(message).note("write it with snappy, gzip, LZ4, Brotli or unpacked"));
         }
         let counted = count(&*part, &pages, group, (path, budget))?;
-        append(&*part, &mut rows, (path, budget))?;
+        append(&*part, &nanos, &mut rows, (path, budget))?;
         budget.give_back(counted);
     }
-    if rows.is_empty() {
+    if rows.rows() == 0 {
         return Err(Error::corrupt(format!("{}: it has no rows", path.display())));
     }
-    Ok(TextTable { names, named: true, doubtful: false, rows })
+    Ok(TextTable::of(names, index, rows))
+}
+
+/// The columns that the metadata of pandas call an index of the rows.
+fn index_of(reader: &SerializedFileReader<File>) -> Vec<String> {
+    let metadata = reader.metadata().file_metadata().key_value_metadata();
+    let entry =
+        metadata.into_iter().flatten().find(|entry| entry.key == "pandas").and_then(|entry| entry.value.as_ref());
+    let pandas = entry.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+    // A range is written as an object and is no column.
+    let columns = pandas.as_ref().and_then(|pandas| pandas["index_columns"].as_array());
+    columns.into_iter().flatten().filter_map(|name| name.as_str()).map(str::to_string).collect()
 }
 
 /// Whether what is packed so can be unpacked: all that needs no C library.
@@ -67,6 +82,7 @@ fn is_known(codec: &Compression) -> bool {
             | Compression::GZIP(_)
             | Compression::LZ4
             | Compression::LZ4_RAW
+            | Compression::BROTLI(_)
     )
 }
 
@@ -85,7 +101,7 @@ fn count(part: &dyn RowGroupReader, file: &File, group: usize, (path, budget): (
     let metadata = part.metadata();
     let wrong = |what: String| Error::corrupt(format!("{}: row group {group}: {what}", path.display()));
     let rows = u64::try_from(metadata.num_rows()).map_err(|_| wrong("its number of rows is negative".to_string()))?;
-    budget.take(row_bytes(metadata.num_columns(), 0).saturating_mul(rows), path)?;
+    budget.take(row_bytes(metadata.num_columns()).saturating_mul(rows), path)?;
     let (mut memory, mut unpacked) = (0u64, 0u64);
     for column in metadata.columns() {
         let name = column.column_descr().name();
@@ -105,27 +121,49 @@ fn count(part: &dyn RowGroupReader, file: &File, group: usize, (path, budget): (
 /// Adds the rows of a group, or says what is wrong with the one behind the last.
 fn append(
     part: &dyn RowGroupReader,
-    rows: &mut Vec<(usize, Vec<String>)>,
+    nanos: &[bool],
+    rows: &mut Cells,
     (path, budget): (&Path, &ReadBudget),
 ) -> Result<()> {
-    let wrong = |rows: &Vec<_>, what: String| Error::corrupt(format!("{}:{}: {what}", path.display(), rows.len() + 1));
+    let wrong = |rows: &Cells, what: String| Error::corrupt(format!("{}:{}: {what}", path.display(), rows.rows() + 1));
     let all = RowIter::from_row_group(None, part).map_err(|error| wrong(rows, error.to_string()))?;
     for row in all {
         let row = row.map_err(|error| wrong(rows, error.to_string()))?;
-        let mut cells = Vec::with_capacity(row.len());
-        for (name, field) in row.into_columns() {
-            let cell = cell(field).map_err(|what| wrong(rows, format!("{name}: {what}")))?;
+        for ((name, field), nanos) in row.into_columns().into_iter().zip(nanos) {
+            let cell = cell(field, *nanos).map_err(|what| wrong(rows, format!("{name}: {what}")))?;
             budget.take(cell.len() as u64, path)?;
-            cells.push(cell);
+            rows.push(cell.trim()).map_err(|what| wrong(rows, what))?;
         }
-        rows.push((rows.len() + 1, cells));
+        rows.end_row(rows.rows() + 1);
     }
     Ok(())
 }
 
+/// Whether a column holds timestamps in nanoseconds, which the crate gives as plain numbers.
+fn is_of_nanoseconds(column: &Type) -> bool {
+    let logical = column.get_basic_info().logical_type_ref();
+    matches!(logical, Some(LogicalType::Timestamp(timestamp)) if timestamp.unit == TimeUnit::NANOS)
+}
+
+/// A count of parts of a second, of which one has 10 to the `digits`, in seconds.
+fn seconds(count: i64, digits: usize) -> String {
+    let unit = 10i64.pow(digits as u32);
+    let (whole, part) = (count.div_euclid(unit), count.rem_euclid(unit));
+    match (whole, part) {
+        (whole, 0) => whole.to_string(),
+        // The fraction counts upwards, the digits of a negative number downwards.
+        (..0, part) => format!("-{}.{:0digits$}", -(whole + 1), unit - part),
+        (whole, part) => format!("{whole}.{part:0digits$}"),
+    }
+}
+
 /// A value as a table of text would have it.
-fn cell(field: Field) -> Result<String, String> {
+fn cell(field: Field, nanos: bool) -> Result<String, String> {
     Ok(match field {
+        Field::Long(count) if nanos => seconds(count, 9),
+        Field::TimestampMillis(count) => seconds(count, 3),
+        Field::TimestampMicros(count) => seconds(count, 6),
+        Field::Date(days) => (i64::from(days) * 86_400).to_string(),
         Field::Null => String::new(),
         Field::Bool(value) => u8::from(value).to_string(),
         // Without the `.0` that the crate's own display gives whole numbers.
@@ -136,4 +174,21 @@ fn cell(field: Field) -> Result<String, String> {
         Field::Bytes(bytes) => String::from_utf8(bytes.data().to_vec()).map_err(|_| "bytes that are no text")?,
         other => other.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `pandas.Timestamp(count, unit=…).timestamp()`.
+    #[test]
+    fn timestamps_are_seconds() {
+        assert_eq!(seconds(1_700_000_000_250, 3), "1700000000.250");
+        assert_eq!(
+            (seconds(5_000_000, 6), seconds(-250, 3), seconds(-1_000, 3)),
+            ("5".into(), "-0.250".into(), "-1".into())
+        );
+        assert_eq!((seconds(-1_750, 3), seconds(1, 9)), ("-1.750".into(), "0.000000001".into()));
+        assert_eq!(cell(Field::Date(2), false), Ok("172800".to_string()));
+    }
 }

@@ -1,7 +1,7 @@
 //! Where examples come from: one call for tables, texts, images and arrays, and what must be remembered to read more of the same
 //! kind later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use panoply_tensor::{Error, Result};
@@ -34,6 +34,9 @@ pub enum Source {
         /// The words of columns that hold no numbers, each a number of its own: 1 where it stands, 0 elsewhere.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         words: BTreeMap<String, Vec<String>>,
+        /// What is subtracted in f64 from the numbers of columns before they become f32, where they are far from 0 and close together.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        offsets: BTreeMap<String, f64>,
     },
     /// A text, character by character.
     Text {
@@ -44,7 +47,7 @@ pub enum Source {
     },
     /// Folders of images.
     Images {
-        /// 1 for grey, 3 for colours.
+        /// 1 for gray and 3 for colors; 2 and 4 if alpha follows them.
         channels: usize,
         /// To which they are scaled.
         rows: usize,
@@ -66,6 +69,12 @@ pub enum Source {
         /// Whether they are answers of yes or no.
         #[serde(default, skip_serializing_if = "is_no")]
         answers: bool,
+        /// What is subtracted in f64 from each number of an example before it becomes f32; none if all are as they are.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        offsets: Vec<f64>,
+        /// The same of the numbers that are learned.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        target_offsets: Vec<f64>,
     },
 }
 
@@ -128,8 +137,10 @@ pub struct Labelled {
 pub enum Right {
     /// A class.
     Class(i32),
+    /// A label that is none of the classes that were learned.
+    Unknown(String),
     /// As many numbers as are learned, or answers, each 0 or 1.
-    Numbers(Vec<f32>),
+    Numbers(Vec<f64>),
 }
 
 /// Examples to be judged.
@@ -141,6 +152,10 @@ pub struct Unlabelled {
     pub names: Vec<String>,
     /// What is right, where it is known.
     pub right: Vec<Option<Right>>,
+    /// What is added in f64 to each number that the network gives; none if nothing is.
+    pub offsets: Vec<f64>,
+    /// What a reader of the results should know of how the examples were read, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// How to read data where the files leave it open.
@@ -154,6 +169,10 @@ pub struct Reading {
     pub sequence: Option<String>,
     /// Columns of a table that are not read, said as labels are.
     pub without: Vec<String>,
+    /// Columns of a table whose cells are categories, whatever they look like, said as labels are.
+    pub categorical: Vec<String>,
+    /// Whether columns of a table that index its rows are read, too.
+    pub keep_columns: bool,
     /// Whether the first line of a table names its columns; it is told by what stands below it if nothing is said.
     pub header: Option<bool>,
     /// What is to be learned, if the data leave it open.
@@ -182,6 +201,8 @@ impl Reading {
             .or_else(|| unused(self.sequence.is_some(), matches!(source, Source::Csv { .. }), "sequence"))
             .or_else(|| unused(self.header.is_some(), matches!(source, Source::Csv { .. }), "header"))
             .or_else(|| unused(!self.without.is_empty(), matches!(source, Source::Csv { .. }), "without"))
+            .or_else(|| unused(!self.categorical.is_empty(), matches!(source, Source::Csv { .. }), "categorical"))
+            .or_else(|| unused(self.keep_columns, matches!(source, Source::Csv { .. }), "keep-columns"))
             .or_else(|| unused(self.context.is_some(), task == Task::Text, "context"))
             .or_else(|| unused(self.image_size.is_some(), matches!(source, Source::Images { .. }), "image-size"))
             .or_else(|| unused(self.task.is_some(), self.task == Some(task), "task"));
@@ -269,7 +290,7 @@ pub(super) fn kind(path: &Path) -> Result<FileKind> {
         Ok(FileKind::Npy)
     } else if ends(&[".npz"]) {
         Ok(FileKind::Npz)
-    } else if ends(&[".png", ".jpg", ".jpeg"]) {
+    } else if images::is_image(path) {
         Ok(FileKind::Image)
     } else if name.contains("ubyte") || name.contains("idx") {
         Ok(FileKind::Idx)
@@ -307,7 +328,7 @@ pub(super) fn sorted(words: &[&str]) -> Vec<String> {
 }
 
 fn open_images(folder: &Path, reading: &Reading) -> Result<Labelled> {
-    let images::Classified { classes, files, labels } = images::classes(folder)?;
+    let images::Classified { classes, files, labels, skipped } = images::classes(folder)?;
     if classes.len() < 2 {
         let message = format!("{}: {} is the only class", folder.display(), classes[0]);
         return Err(Error::mistake(message).note("each class is a sub-folder"));
@@ -316,7 +337,8 @@ fn open_images(folder: &Path, reading: &Reading) -> Result<Labelled> {
     let (channels, (rows, columns)) = (images.channels, images.size);
     let data = Dataset::new(images.features, channels * rows * columns, labels, classes.len())?;
     let data = data.shaped(&[channels, rows, columns])?;
-    Ok(Labelled { source: Source::Images { channels, rows, columns }, data, classes, guesses: Vec::new() })
+    let guesses = images::left_out(folder, &skipped).into_iter().collect();
+    Ok(Labelled { source: Source::Images { channels, rows, columns }, data, classes, guesses })
 }
 
 impl Source {
@@ -327,45 +349,102 @@ impl Source {
                 let message = format!("{}: this network reads the digits that ship, no files", path.display());
                 Err(Error::mistake(message))
             }
-            Source::Csv { columns, labels, numbers, answers, sequences, words } => {
+            Source::Csv { columns, labels, numbers, answers, sequences, words, offsets } => {
                 let (numbers, answers, sequences) = (*numbers, *answers, sequences.as_ref());
-                tables::Known { columns, labels, numbers, answers, sequences, words, classes }.read(path)
+                tables::Known { columns, labels, numbers, answers, sequences, words, offsets, classes }.read(path)
             }
             Source::Text { .. } => {
                 let message = format!("{}: this network tells what follows a text; there is no class", path.display());
                 Err(Error::mistake(message))
             }
             Source::Images { channels, rows, columns } => {
-                let (files, labels) = image_files(path, classes)?;
+                let (files, labels, note) = image_files(path, classes)?;
                 let images = images::load(&files, Some((*rows, *columns)), Some(*channels))?;
                 let names = files.iter().map(|file| file.display().to_string()).collect();
-                Unlabelled::new(images.features, &[*channels, *rows, *columns], names, labels)
+                let mut read = Unlabelled::new(images.features, &[*channels, *rows, *columns], names, labels)?;
+                read.notes.extend(note);
+                Ok(read)
             }
-            Source::Idx { lengths } => arrays::read(path, lengths, 0, false),
-            Source::Npy { lengths, numbers, answers } => arrays::read(path, lengths, *numbers, *answers),
+            Source::Idx { lengths } => arrays::Known { lengths, classes, ..Default::default() }.read(path),
+            Source::Npy { lengths, numbers, answers, offsets, target_offsets } => {
+                let (numbers, answers) = (*numbers, *answers);
+                arrays::Known { lengths, numbers, answers, offsets, target_offsets, classes }.read(path)
+            }
         }
     }
 }
 
-fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Option<Right>>)> {
+/// Files of images with their labels, and a note about files that were left out.
+fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Option<Right>>, Option<String>)> {
     if !path.is_dir() {
         kind(path)?;
-        return Ok((vec![path.to_path_buf()], vec![None]));
+        return Ok((vec![path.to_path_buf()], vec![None], None));
     }
-    let own = images::files_in(path)?;
+    let (own, beside) = images::files_in(path)?;
     if !own.is_empty() {
         let labels = vec![None; own.len()];
-        return Ok((own, labels));
+        return Ok((own, labels, images::left_out(path, &beside)));
     }
     let found = images::classes(path)?;
-    let place = |label: &i32| right(classes, &found.classes[*label as usize]);
+    let keys = Keys::of(classes);
+    let place = |label: &i32| keys.right(&found.classes[*label as usize]);
     let labels = found.labels.iter().map(place).collect();
-    Ok((found.files, labels))
+    Ok((found.files, labels, images::left_out(path, &found.skipped)))
 }
 
-/// The class of a name, if it is one.
-pub(super) fn right(classes: &[String], name: &str) -> Option<Right> {
-    classes.iter().position(|class| class == name).map(|at| Right::Class(at as i32))
+/// What two spellings of a label have in common: the number, for numbers and `true` and `false`, or the trimmed text.
+pub(super) fn label_key(label: &str) -> String {
+    let label = label.trim();
+    match label.parse::<f64>() {
+        // Without a sign of zero.
+        Ok(number) if number.is_finite() => (number + 0.0).to_string(),
+        _ if label.eq_ignore_ascii_case("true") => "1".to_string(),
+        _ if label.eq_ignore_ascii_case("false") => "0".to_string(),
+        _ => label.to_string(),
+    }
+}
+
+/// Classes by what their spellings have in common.
+pub(super) struct Keys(HashMap<String, i32>);
+
+impl Keys {
+    /// Of these names; of equal ones the first counts.
+    pub fn of(names: &[String]) -> Keys {
+        let mut keys = HashMap::new();
+        for (at, name) in names.iter().enumerate() {
+            keys.entry(label_key(name)).or_insert(at as i32);
+        }
+        Keys(keys)
+    }
+
+    /// The class of a label; none of an empty one.
+    pub fn right(&self, label: &str) -> Option<Right> {
+        if label.is_empty() {
+            return None;
+        }
+        let known = self.class(label).map(Right::Class);
+        Some(known.unwrap_or_else(|| Right::Unknown(label.to_string())))
+    }
+
+    /// The class of a label, if it is one.
+    pub fn class(&self, label: &str) -> Option<i32> {
+        self.0.get(&label_key(label)).copied()
+    }
+}
+
+/// The classes among some labels in the order of [`sorted`], each once: of the spellings of one value the shortest.
+pub(super) fn classes_among(labels: &[&str]) -> Vec<String> {
+    let mut shortest: HashMap<String, &str> = HashMap::new();
+    let mut distinct: Vec<&str> = labels.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    for label in distinct {
+        let kept = shortest.entry(label_key(label)).or_insert(label);
+        if label.len() < kept.len() {
+            *kept = label;
+        }
+    }
+    sorted(&shortest.into_values().collect::<Vec<&str>>())
 }
 
 impl Unlabelled {
@@ -376,7 +455,7 @@ impl Unlabelled {
         right: Vec<Option<Right>>,
     ) -> Result<Unlabelled> {
         let data = Dataset::new(features, lengths.iter().product(), vec![0; names.len()], 1)?.shaped(lengths)?;
-        Ok(Unlabelled { data, names, right })
+        Ok(Unlabelled { data, names, right, offsets: Vec::new(), notes: Vec::new() })
     }
 
     /// The same where so many numbers, or answers, of each are learned.

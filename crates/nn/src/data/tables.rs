@@ -1,12 +1,19 @@
 //! Tables as examples: each row one, or each run of rows that belong together a sequence.
 
+mod known;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
 
-use super::csv::{TextTable, counted};
-use super::source::{Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Task, Unlabelled, name, right, sorted};
+pub(super) use known::Known;
+
+use super::csv::{TextTable, number};
+use super::offsets;
+use super::source::{
+    Keys, Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Task, classes_among, label_key, name, sorted,
+};
 use super::{Dataset, ReadBudget, Targets};
 
 /// Whole numbers of so many values or fewer are classes.
@@ -44,40 +51,50 @@ fn check_names(table: &TextTable, mut columns: impl Iterator<Item = usize>, path
 /// A column that is learned from.
 struct Column<'a> {
     place: usize,
-    /// Its words, if it holds no numbers.
-    words: Option<&'a [String]>,
+    /// The places of its categories by their keys, if it holds no numbers.
+    words: Option<HashMap<String, usize>>,
+    name: &'a str,
+    /// What is subtracted from its numbers.
+    offset: f64,
 }
 
 impl Column<'_> {
     /// How many numbers it gives.
     fn width(&self) -> usize {
-        self.words.map_or(1, <[String]>::len)
+        self.words.as_ref().map_or(1, HashMap::len)
     }
 }
 
-/// A cell of a column of words that is none: empty, a number, or what stands for a number that is missing.
-fn is_no_word(cell: &str) -> bool {
-    cell.is_empty() || cell.parse::<f32>().is_ok_and(|number| !number.is_infinite())
+/// Whether a cell stands for a value that is missing.
+fn is_missing(cell: &str) -> bool {
+    cell.is_empty() || cell.parse::<f32>().is_ok_and(f32::is_nan)
 }
 
-/// The words of those columns that hold more of them than numbers; all that they hold must be words.
-fn words_of(table: &TextTable, columns: &[usize], path: &Path) -> Result<BTreeMap<String, Vec<String>>> {
+/// The words of those columns that hold more of them than numbers, or that are said to be categorical. Numbers among them are words, too.
+fn words_of(
+    table: &TextTable,
+    columns: &[usize],
+    categorical: &[usize],
+    path: &Path,
+) -> Result<BTreeMap<String, Vec<String>>> {
     let mut found = BTreeMap::new();
     for column in columns {
-        let cells: Vec<&str> = table.rows.iter().map(|(_, cells)| cells[*column].as_str()).collect();
-        let (no_words, all) = (cells.iter().filter(|cell| is_no_word(cell)), cells.len());
-        let numbers = no_words.clone().filter(|cell| cell.parse::<f32>().is_ok_and(f32::is_finite)).count();
-        if all - no_words.count() <= numbers {
+        let cells = || (0..table.rows()).map(|row| table.cell(row, *column));
+        let numbers = cells().filter(|cell| number(cell).is_some()).count();
+        let missing = cells().filter(|cell| is_missing(cell)).count();
+        if !categorical.contains(column) && table.rows() - numbers - missing <= numbers {
             continue;
         }
-        let (name, words) = (&table.names[*column], sorted(&cells));
-        if let Some(row) = cells.iter().position(|cell| is_no_word(cell)) {
-            let cell =
-                if cells[row].is_empty() { "it is empty".into() } else { format!("`{}` is no word", cells[row]) };
-            let line = table.rows[row].0;
-            let message = format!("{}:{line}: {name}: {cell}, in a column of words", path.display());
+        let name = &table.names[*column];
+        if let Some(row) = (0..table.rows()).find(|row| is_missing(table.cell(*row, *column))) {
+            let cell = match table.cell(row, *column) {
+                "" => "it is empty".to_string(),
+                cell => format!("`{cell}` is no word"),
+            };
+            let message = format!("{}:{}: {name}: {cell}, in a column of words", path.display(), table.line(row));
             return Err(Error::corrupt(message).note(format!("`--without {name:?}` leaves the column out")));
         }
+        let words = classes_among(&cells().collect::<Vec<&str>>());
         if words.len() > MOST_WORDS {
             let message =
                 format!("{}: {name}: {} different words are no kinds of anything", path.display(), words.len());
@@ -88,9 +105,19 @@ fn words_of(table: &TextTable, columns: &[usize], path: &Path) -> Result<BTreeMa
     Ok(found)
 }
 
-/// Columns with their words.
-fn columns_of<'a>(table: &TextTable, places: &[usize], words: &'a BTreeMap<String, Vec<String>>) -> Vec<Column<'a>> {
-    let column = |place: &usize| Column { place: *place, words: words.get(&table.names[*place]).map(Vec::as_slice) };
+/// Columns with their words and offsets.
+fn columns_of<'a>(
+    table: &'a TextTable,
+    places: &[usize],
+    words: &BTreeMap<String, Vec<String>>,
+    offsets: &BTreeMap<String, f64>,
+) -> Vec<Column<'a>> {
+    let column = |place: &usize| {
+        let name = &table.names[*place];
+        let keys = |words: &Vec<String>| words.iter().enumerate().map(|(at, word)| (label_key(word), at)).collect();
+        let offset = offsets.get(name).copied().unwrap_or(0.0);
+        Column { place: *place, words: words.get(name).map(keys), name, offset }
+    };
     places.iter().map(column).collect()
 }
 
@@ -111,11 +138,11 @@ impl<'a> Examples<'a> {
         (path, budget): (&'a Path, &'a ReadBudget),
         sequence: Option<usize>,
     ) -> Result<Examples<'a>> {
-        budget.take_values(table.rows.len(), size_of::<(Vec<usize>, usize)>(), path)?;
+        budget.take_values(table.rows(), size_of::<(Vec<usize>, usize)>(), path)?;
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
-        for (row, (_, cells)) in table.rows.iter().enumerate() {
-            let place = sequence.map(|column| *places.entry(&cells[column]).or_insert(rows.len()));
+        for row in 0..table.rows() {
+            let place = sequence.map(|column| *places.entry(table.cell(row, column)).or_insert(rows.len()));
             match place.filter(|place| *place < rows.len()) {
                 Some(place) => rows[place].push(row),
                 None => rows.push(vec![row]),
@@ -140,11 +167,11 @@ impl<'a> Examples<'a> {
     }
 
     fn at_row(&self, row: usize, column: usize) -> String {
-        format!("{}:{}: {}", self.path.display(), self.table.rows[row].0, self.table.names[column])
+        format!("{}:{}: {}", self.path.display(), self.table.line(row), self.table.names[column])
     }
 
     fn cell(&self, row: usize, column: usize) -> &'a str {
-        &self.table.rows[row].1[column]
+        self.table.cell(row, column)
     }
 
     /// What each example has in a column, in all of its rows.
@@ -157,7 +184,7 @@ impl<'a> Examples<'a> {
                         "{}: `{}`, but `{word}` in line {} of the same sequence",
                         self.at_row(*row, column),
                         self.cell(*row, column),
-                        self.table.rows[rows[0]].0
+                        self.table.line(rows[0])
                     );
                     Err(Error::corrupt(message).note("a sequence has one label, in each of its rows"))
                 }
@@ -203,20 +230,32 @@ impl<'a> Examples<'a> {
         }
     }
 
-    /// What a row has in a column: a number, or a 1 in the place of its word.
+    /// What a row has in a column: a number, or a 1 in the place of its word. A word that is not known has none.
     fn read(&self, row: usize, column: &Column<'_>, numbers: &mut Vec<f32>) -> Result<()> {
-        let Some(words) = column.words else {
-            numbers.push(self.table.number(row, column.place, self.path)?);
+        let Some(words) = &column.words else {
+            numbers.push(self.table.number(row, column.place, column.offset, self.path)?);
             return Ok(());
         };
-        let cell = self.cell(row, column.place);
-        let place = words.iter().position(|word| word == cell).ok_or_else(|| {
-            let at = self.at_row(row, column.place);
-            Error::corrupt(format!("{at}: `{cell}` is none of the {} words this network knows", words.len()))
-                .note(format!("it knows {}", words.join(", ")))
-        })?;
-        numbers.extend((0..words.len()).map(|at| f32::from(u8::from(at == place))));
+        let place = words.get(&label_key(self.cell(row, column.place)));
+        numbers.extend((0..words.len()).map(|at| f32::from(u8::from(Some(&at) == place))));
         Ok(())
+    }
+
+    /// Sentences about cells with words that are not known, one for each column that has some.
+    fn unknown_words(&self, columns: &[Column<'_>]) -> Vec<String> {
+        let sentence = |column: &Column<'_>| {
+            let words = column.words.as_ref()?;
+            let cells = || (0..self.table.rows()).map(|row| self.cell(row, column.place));
+            let unknown: Vec<&str> = cells().filter(|cell| !words.contains_key(&label_key(cell))).collect();
+            let names = sorted(&unknown);
+            let shown = names.iter().take(NAMES_SHOWN).cloned().collect::<Vec<String>>().join(", ");
+            let more = if names.len() > NAMES_SHOWN { ", …" } else { "" };
+            let (path, name, count) = (self.path.display(), column.name, unknown.len());
+            let what = format!("{count} of {} cells hold words that the network does not know", self.table.rows());
+            (count > 0)
+                .then(|| format!("{path}: {name}: {what} ({shown}{more}); they are read as none of the known ones"))
+        };
+        columns.iter().filter_map(sentence).collect()
     }
 
     /// Data made of them that knows where they end.
@@ -228,42 +267,85 @@ impl<'a> Examples<'a> {
     }
 }
 
-/// Reads examples with what is to be learned of them.
-pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
+/// The table of a file in which a name that was said names its columns.
+fn read_said(path: &Path, reading: &Reading, budget: &ReadBudget) -> Result<TextTable> {
     if reading.header.is_some() && name(path).ends_with(".parquet") {
         let message =
             format!("--header: {} is a table of Parquet, which names its columns; leave it out", path.display());
         return Err(Error::mistake(message));
     }
-    let lists = || reading.labels.iter().chain(&reading.without);
+    let lists = || reading.labels.iter().chain(&reading.without).chain(&reading.categorical);
     let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
     let said = || parts().chain(reading.sequence.as_deref()).map(str::trim);
-    let is_said = |cell: &String| cell.parse::<usize>().is_err() && said().any(|said| said.eq_ignore_ascii_case(cell));
-    let budget = &ReadBudget::for_file(path)?;
-    let named = |first: &[String]| reading.header.or_else(|| first.iter().any(is_said).then_some(true));
-    let table = &read_rows(path, named, budget)?;
-    let labels = table.labels(&reading.labels)?;
-    let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
-    let learned = |column: &usize, so: &str| {
-        let message = format!("{}: {} is learned, so it cannot {so}", path.display(), table.names[*column]);
-        Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"))
+    // A number counts the columns if there are so many.
+    let is_name = |said: &str, width: usize| said.parse::<usize>().map_or(true, |number| number == 0 || number > width);
+    let named = |first: &[String]| {
+        let is_said = |cell: &String| {
+            said().any(|said| said.eq_ignore_ascii_case(cell) && !said.is_empty() && is_name(said, first.len()))
+        };
+        reading.header.or_else(|| first.iter().any(is_said).then_some(true))
     };
-    if let Some(column) = sequence.filter(|column| labels.contains(column)) {
-        return learned(&column, "say which rows are one sequence");
+    read_rows(path, named, budget)
+}
+
+/// Positions of columns by what is done with them.
+struct Roles {
+    labels: Vec<usize>,
+    sequence: Option<usize>,
+    /// Learned from.
+    columns: Vec<usize>,
+    categorical: Vec<usize>,
+    /// Left out since they index the rows.
+    index: Vec<usize>,
+}
+
+impl Roles {
+    /// As they are said, or as the names tell.
+    fn of(table: &TextTable, path: &Path, reading: &Reading) -> Result<Roles> {
+        let labels = table.labels(&reading.labels)?;
+        let sequence = reading.sequence.as_deref().map(|said| table.column(said)).transpose()?;
+        let learned = |column: &usize, so: &str| {
+            let message = format!("{}: {} is learned, so it cannot {so}", path.display(), table.names[*column]);
+            Err(Error::mistake(message).note("`--label COLUMN` names another column to learn"))
+        };
+        if let Some(column) = sequence.filter(|column| labels.contains(column)) {
+            return learned(&column, "say which rows are one sequence");
+        }
+        let without = table.columns(&reading.without)?;
+        if let Some(column) = without.iter().find(|column| labels.contains(column)) {
+            return learned(column, "be left out");
+        }
+        let categorical = table.columns(&reading.categorical)?;
+        let said =
+            |column: &usize| labels.contains(column) || Some(*column) == sequence || categorical.contains(column);
+        let index: Vec<usize> = match reading.keep_columns {
+            true => Vec::new(),
+            false => {
+                let index = table.index_columns();
+                index.into_iter().filter(|column| !said(column) && !without.contains(column)).collect()
+            }
+        };
+        let read = |column: &usize| {
+            let left_out = without.contains(column) || index.contains(column);
+            !labels.contains(column) && Some(*column) != sequence && !left_out
+        };
+        let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
+        if columns.is_empty() || table.rows() == 0 {
+            let (rows, width) = (table.rows(), table.names.len());
+            let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
+            return Err(Error::corrupt(message));
+        }
+        check_names(table, columns.iter().chain(&labels).copied().chain(sequence), path)?;
+        Ok(Roles { labels, sequence, columns, categorical, index })
     }
-    let without = table.columns(&reading.without)?;
-    if let Some(column) = without.iter().find(|column| labels.contains(column)) {
-        return learned(column, "be left out");
-    }
-    let read = |column: &usize| !labels.contains(column) && Some(*column) != sequence && !without.contains(column);
-    let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
-    if columns.is_empty() || table.rows.is_empty() {
-        let (rows, width) = (table.rows.len(), table.names.len());
-        let message = format!("{}: {rows} rows of {width} columns are nothing to learn from", path.display());
-        return Err(Error::corrupt(message));
-    }
-    check_names(table, columns.iter().chain(&labels).copied().chain(sequence), path)?;
-    let examples = Examples::of(table, (path, budget), sequence)?;
+}
+
+/// Reads examples with what is to be learned of them.
+pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
+    let budget = &ReadBudget::for_file(path)?;
+    let table = &read_said(path, reading, budget)?;
+    let Roles { labels, sequence, columns, categorical, index } = &Roles::of(table, path, reading)?;
+    let examples = Examples::of(table, (path, budget), *sequence)?;
     let learned = || format!("{} is learned from the others; `--label COLUMN` names another", table.names[labels[0]]);
     let explained = |error: Error| if reading.labels.is_empty() { error.note(learned()) } else { error };
     let words =
@@ -273,25 +355,23 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
             return Err(explained(Error::corrupt(format!("{}: it is empty", examples.at(at, *label)))));
         }
     }
-    let task = task(&examples, &labels, &words, reading.task)?;
-    let (time, kinds) = (examples.longest(), words_of(table, &columns, path).map_err(explained)?);
-    let named = |columns: &[usize]| columns.iter().map(|column| table.names[*column].clone()).collect();
-    let source = Source::Csv {
-        columns: named(&columns),
-        labels: named(&labels),
-        numbers: task == Task::Numbers,
-        answers: task == Task::Answers,
-        sequences: sequence.map(|column| Sequences { column: table.names[column].clone(), time }),
-        words: kinds.clone(),
+    let task = task(&examples, labels, &words, reading.task)?;
+    let time = examples.longest();
+    let kinds = words_of(table, columns, categorical, path).map_err(explained)?;
+    let (offsets, mut notes) =
+        offsets_of(table, path, columns.iter().filter(|at| !kinds.contains_key(&table.names[**at])));
+    let (targets, target_notes) = match task {
+        Task::Numbers => offsets_of(table, path, labels.iter()),
+        Task::Classes | Task::Answers | Task::Text => Default::default(),
     };
+    let offsets: BTreeMap<String, f64> = offsets.into_iter().chain(targets).collect();
     let (targets, classes) = match task {
-        Task::Numbers => (numbers_of(&examples, &labels)?, Vec::new()),
-        Task::Answers => (answers_of(&examples, &labels)?, Vec::new()),
+        Task::Numbers => (numbers_of(&examples, labels, &offsets)?, Vec::new()),
+        Task::Answers => (answers_of(&examples, labels)?, Vec::new()),
         Task::Classes | Task::Text => classes_of(&examples, labels[0], &words[0])?,
     };
-    let columns = columns_of(table, &columns, &kinds);
     let (features, lengths) = examples
-        .numbers(&columns, time)
+        .numbers(&columns_of(table, columns, &kinds, &offsets), time)
         .map_err(|error| explained(error.note("`--without COLUMN` leaves a column out")))?;
     let width = lengths.iter().product();
     let data = match targets {
@@ -299,7 +379,53 @@ pub(super) fn open(path: &Path, reading: &Reading) -> Result<Labelled> {
         Targets::Answers { values, width: each } => Dataset::answers(features, width, values, each)?,
         Targets::Classes { labels, classes, .. } => Dataset::new(features, width, labels, classes)?,
     };
-    Ok(Labelled { source, data: examples.ending(data.shaped(&lengths)?)?, classes, guesses: guesses(table, path) })
+    let named = |columns: &[usize]| columns.iter().map(|column| table.names[*column].clone()).collect();
+    let source = Source::Csv {
+        columns: named(columns),
+        labels: named(labels),
+        numbers: task == Task::Numbers,
+        answers: task == Task::Answers,
+        sequences: sequence.map(|column| Sequences { column: table.names[column].clone(), time }),
+        words: kinds,
+        offsets,
+    };
+    notes.extend(target_notes);
+    let guesses = guesses(table, path).into_iter().chain(left_out(table, index, path)).chain(notes).collect();
+    Ok(Labelled { source, data: examples.ending(data.shaped(&lengths)?)?, classes, guesses })
+}
+
+/// Rows of a column that are looked at for its offset.
+const SAMPLED: usize = 1000;
+
+/// The offsets of those columns of numbers that need one, by name, and sentences about those that f32 holds badly all the same.
+fn offsets_of<'c>(
+    table: &TextTable,
+    path: &Path,
+    columns: impl Iterator<Item = &'c usize>,
+) -> (BTreeMap<String, f64>, Vec<String>) {
+    let (mut offsets, mut notes) = (BTreeMap::new(), Vec::new());
+    let step = table.rows().div_ceil(SAMPLED).max(1);
+    for column in columns {
+        let sample: Vec<f64> =
+            (0..table.rows()).step_by(step).filter_map(|row| number(table.cell(row, *column))).collect();
+        let (name, offset) = (&table.names[*column], offsets::offset(&sample));
+        if let Some(what) = offsets::loss(&sample, offset.unwrap_or(0.0)) {
+            notes.push(format!("{}: {name}: {what}", path.display()));
+        }
+        offsets.extend(offset.map(|offset| (name.clone(), offset)));
+    }
+    (offsets, notes)
+}
+
+/// A sentence about columns that are left out since they index the rows, if there are some.
+fn left_out(table: &TextTable, index: &[usize], path: &Path) -> Option<String> {
+    let named = |column: &usize| match table.names[*column].as_str() {
+        "" => format!("column {} without a name", column + 1),
+        name => name.to_string(),
+    };
+    let names: Vec<String> = index.iter().map(named).collect();
+    let what = format!("{}: {} is left out as an index of the rows", path.display(), names.join(", "));
+    (!index.is_empty()).then(|| format!("{what}; `--keep-columns` reads it"))
 }
 
 /// So many names of columns are shown.
@@ -333,7 +459,7 @@ fn task(examples: &Examples<'_>, labels: &[usize], words: &[Vec<&str>], said: Op
         None => {
             let answers: Vec<bool> =
                 words.iter().map(|words| words.iter().all(|word| answer(word).is_some())).collect();
-            let number = |word: &&str| word.parse::<f32>().is_ok();
+            let number = |word: &&str| number(word).is_some();
             if let Some(at) = words.iter().position(|words| !words.iter().all(number)) {
                 let row = words[at].iter().position(|word| !number(word)).unwrap_or(0);
                 let message =
@@ -361,11 +487,12 @@ fn answer(cell: &str) -> Option<f32> {
 }
 
 /// The numbers of each example.
-fn numbers_of(examples: &Examples<'_>, labels: &[usize]) -> Result<Targets> {
+fn numbers_of(examples: &Examples<'_>, labels: &[usize], offsets: &BTreeMap<String, f64>) -> Result<Targets> {
     let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
     for rows in &examples.rows {
         for label in labels {
-            values.push(examples.table.number(rows[0], *label, examples.path)?);
+            let offset = offsets.get(&examples.table.names[*label]).copied().unwrap_or(0.0);
+            values.push(examples.table.number(rows[0], *label, offset, examples.path)?);
         }
     }
     Ok(Targets::Numbers { values, width: labels.len() })
@@ -394,7 +521,7 @@ fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(
             "classes are words or whole numbers; `--label COLUMN` names their column, `--task numbers` learns numbers";
         return Err(Error::corrupt(format!("{}: `{}` is no class", examples.at(at, label), words[at])).note(note));
     }
-    let classes = sorted(words);
+    let classes = classes_among(words);
     if words.len() < 2 && examples.sequence.is_none() {
         let what = match examples.table.named {
             true => "there is one row beside the names",
@@ -410,78 +537,18 @@ fn classes_of(examples: &Examples<'_>, label: usize, words: &[&str]) -> Result<(
             format!("{}: {named}: {} classes in {} {what}", examples.path.display(), classes.len(), words.len());
         return Err(Error::corrupt(message).note("`--label COLUMN` names the column of classes"));
     }
-    let place = |word: &&str| classes.iter().position(|class| class == word).map_or(0, |at| at as i32);
-    let labels = words.iter().map(place).collect();
+    let keys = Keys::of(&classes);
+    let labels = words.iter().map(|word| keys.class(word).unwrap_or(0)).collect();
     Ok((Targets::Classes { labels, classes: classes.len(), places: 1 }, classes))
 }
 
 /// Whether a column is one of numbers to be learned, not of classes: all are numbers, and one has a fraction or they are of many
 /// values for so few rows.
 fn are_numbers(words: &[&str]) -> bool {
-    let Ok(numbers) = words.iter().map(|word| word.parse::<f64>()).collect::<Result<Vec<f64>, _>>() else {
+    let Some(numbers) = words.iter().map(|word| number(word)).collect::<Option<Vec<f64>>>() else {
         return false;
     };
-    let values = sorted(words).len();
+    let values = classes_among(words).len();
     let many = values > FEW_VALUES && values > words.len() / FEW_VALUES;
     many || numbers.iter().any(|number| number.fract() != 0.0)
-}
-
-/// What a trained network knows of tables.
-pub(super) struct Known<'a> {
-    pub columns: &'a [String],
-    pub labels: &'a [String],
-    pub numbers: bool,
-    pub answers: bool,
-    pub sequences: Option<&'a Sequences>,
-    pub words: &'a BTreeMap<String, Vec<String>>,
-    pub classes: &'a [String],
-}
-
-impl Known<'_> {
-    /// Reads examples to be judged, and what is right where it is known.
-    pub fn read(&self, path: &Path) -> Result<Unlabelled> {
-        let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
-        let budget = ReadBudget::for_file(path)?;
-        let known_names = |first: &[String]| {
-            let unnamed = needed().all(|name| (1..=first.len()).any(|column| counted(column) == *name));
-            let named = needed().all(|name| first.contains(name));
-            named.then_some(true).or_else(|| unnamed.then_some(false))
-        };
-        let table = read_rows(path, known_names, &budget)?;
-        let place = |name: &str| table.names.iter().position(|known| known == name);
-        let missing: Vec<&str> = needed().map(String::as_str).filter(|name| place(name).is_none()).collect();
-        if !missing.is_empty() {
-            let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
-            return Err(Error::corrupt(message));
-        }
-        let known: Option<Vec<usize>> = self.labels.iter().map(|name| place(name)).collect();
-        let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
-        let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
-        check_names(&table, places.iter().chain(known.iter().flatten()).copied().chain(sequence), path)?;
-        let examples = Examples::of(&table, (path, &budget), sequence)?;
-        let time = self.sequences.map_or(1, |sequences| sequences.time);
-        if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
-            let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
-            let rows = examples.rows[long].len();
-            return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
-        }
-        let (features, lengths) = examples.numbers(&columns_of(&table, &places, self.words), time)?;
-        let right = |rows: &Vec<usize>| {
-            let mut cells = known.as_ref()?.iter().map(|column| examples.cell(rows[0], *column));
-            match (self.numbers, self.answers) {
-                (true, _) => cells.map(|cell| cell.parse().ok()).collect::<Option<Vec<f32>>>().map(Right::Numbers),
-                (_, true) => cells.map(answer).collect::<Option<Vec<f32>>>().map(Right::Numbers),
-                (false, false) => right(self.classes, cells.next()?),
-            }
-        };
-        let name = |rows: &Vec<usize>| match sequence {
-            Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),
-            None => format!("line {}", table.rows[rows[0]].0),
-        };
-        let (names, known) = (examples.rows.iter().map(name).collect(), examples.rows.iter().map(right).collect());
-        let mut read = Unlabelled::new(features, &lengths, names, known)?;
-        read.data = examples.ending(read.data)?;
-        let several = self.numbers || self.answers;
-        Ok(if several { read.of_numbers(self.labels.len(), self.answers) } else { read })
-    }
 }

@@ -15,9 +15,6 @@ pub const TIME: usize = 64;
 /// More characters than this are taken for something that is no text.
 const MOST_CHARACTERS: usize = 8192;
 
-/// Bytes of a line that may be a row of a table, at most.
-const LONGEST_ROW: usize = 1 << 22;
-
 /// Reads a text.
 pub fn load(path: &Path) -> Result<String> {
     let budget = ReadBudget::for_file(path)?;
@@ -66,16 +63,7 @@ pub fn windows(text: &str, vocabulary: &[char], time: usize, path: &Path) -> Res
 
 /// Whether lines of a text are rows of a table: the first twenty, two at least, of as many cells each.
 pub fn is_table(text: &str) -> bool {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(20).collect();
-    let [first, _, ..] = lines[..] else { return false };
-    if lines.iter().any(|line| line.len() > LONGEST_ROW) {
-        return false;
-    }
-    let Some(divider) = [',', ';', '\t'].into_iter().find(|divider| first.contains(*divider)) else {
-        return lines.iter().skip(1).all(|line| line.trim().parse::<f64>().is_ok());
-    };
-    let width = |line: &str| csv::cells(line, divider).map(|cells| cells.len());
-    lines.iter().all(|line| width(line).is_some() && width(line) == width(first))
+    csv::is_table(text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Normalisation with learned scale and shift.
 
-use panoply_tensor::{DType, Result, Tensor};
+use panoply_tensor::{DType, Error, Result, Tensor};
 
 use crate::data::Dataset;
 use crate::layer::{Layer, Pass};
@@ -109,8 +109,22 @@ impl Layer for GroupNorm {
 
 module!(GroupNorm { weight, bias });
 
+/// Fails for inputs `[batch, channels, …]` with less than two values per channel, whose variance has no unbiased estimate.
+fn has_variance(input: &Tensor) -> Result<()> {
+    let shape = input.shape()?;
+    let values: usize =
+        shape.dims().iter().enumerate().filter(|(axis, _)| *axis != 1).map(|(_, length)| length).product();
+    if values > 1 {
+        return Ok(());
+    }
+    let message = format!("batch norm: expected more than 1 value per channel when training, got {input:?}");
+    Err(Error::mistake(message).note("take batches of two examples or more, or another norm"))
+}
+
 /// Zero mean and unit variance of each channel of `[batch, channels, …]`: over the batch in training, by running
 /// statistics in use. [Ioffe and Szegedy 2015]
+///
+/// Training on one value per channel is an error, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
     /// `[channels]`.
@@ -149,6 +163,9 @@ impl Layer for BatchNorm {
             if fits.check().is_err() {
                 return fits;
             }
+            if let Err(error) = has_variance(input) {
+                return Tensor::from_mistake(error);
+            }
             let rows = input.transpose(0, 1).flatten(1);
             let (mean, variance, count) = (rows.mean(1), rows.var(1, 0), rows.length(1).cast(rows.dtype()));
             let unbiased = &variance * (&count / (&count - 1.0));
@@ -183,10 +200,16 @@ impl Standardise {
         Standardise { mean: whole(0.0), deviation: whole(1.0) }
     }
 
-    /// Mean and deviation of examples whose axes have these lengths: of each place, or, of sequences that end at times of their own,
-    /// of each feature.
+    /// Mean and deviation of examples whose axes have these lengths: of each place; of sequences that end at times of their own, of each
+    /// feature; of images `[channels, rows, columns]` in 0 ..= 1, of each channel.
     pub fn of(data: &Dataset, lengths: &[usize]) -> Result<Standardise> {
-        let Some(times) = &data.times else { return Ok(Standardise::measured(&data.features, lengths)) };
+        let images = matches!(data.lengths[..], [_, 2.., 2..]) && data.features.iter().all(|x| (0.0..=1.0).contains(x));
+        let Some(times) = &data.times else {
+            return match images {
+                true => Ok(Standardise::by_channel(data, lengths)),
+                false => Ok(Standardise::measured(&data.features, lengths)),
+            };
+        };
         let [time, features] = [data.lengths[0], data.width / data.lengths[0]];
         let counted = |(row, times): (&[f32], &i32)| row[..*times as usize * features].to_vec();
         let rows: Vec<f32> = data.features.chunks_exact(data.width).zip(times).flat_map(counted).collect();
@@ -196,6 +219,23 @@ impl Standardise {
             Ok(Param::state(Tensor::from_slice(&values, lengths)))
         };
         Ok(Standardise { mean: along(&each.mean)?, deviation: along(&each.deviation)? })
+    }
+
+    /// Mean and deviation of each channel, which is the first axis.
+    fn by_channel(data: &Dataset, lengths: &[usize]) -> Standardise {
+        let (channels, points) = (data.lengths[0], data.width / data.lengths[0]);
+        let each: Vec<(f32, f32)> = (0..channels)
+            .map(|channel| {
+                let plane = |image: &[f32]| image[channel * points..][..points].to_vec();
+                let values: Vec<f32> = data.features.chunks_exact(data.width).flat_map(plane).collect();
+                mean_and_deviation(&values)
+            })
+            .collect();
+        let state = |value: fn(&(f32, f32)) -> f32| {
+            let values: Vec<f32> = each.iter().flat_map(|each| std::iter::repeat_n(value(each), points)).collect();
+            Param::state(Tensor::from_slice(&values, lengths))
+        };
+        Standardise { mean: state(|each| each.0), deviation: state(|each| each.1) }
     }
 
     /// Mean and deviation of rows of as many numbers as an example has.
@@ -209,8 +249,6 @@ impl Standardise {
         for row in rows.chunks_exact(width) {
             row.iter().zip(&mean).zip(&mut square).for_each(|((x, mean), sum)| *sum += (f64::from(*x) - mean).powi(2));
         }
-        // A mean of equal numbers is rounded; what is left of them then is no deviation.
-        let varies = |d: f64, mean: f64| d > 1e-12 * mean.abs() && d >= f64::from(f32::MIN_POSITIVE);
         let deviation = square.iter().zip(&mean).map(|(sum, mean)| {
             let d = (sum / count).sqrt();
             if varies(d, *mean) { d as f32 } else { 1.0 }
@@ -221,6 +259,19 @@ impl Standardise {
             deviation: state(deviation.collect()),
         }
     }
+}
+
+/// Mean and deviation of all values; 1 for a deviation of what does not vary.
+fn mean_and_deviation(values: &[f32]) -> (f32, f32) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().map(|value| f64::from(*value)).sum::<f64>() / count;
+    let deviation = (values.iter().map(|value| (f64::from(*value) - mean).powi(2)).sum::<f64>() / count).sqrt();
+    (mean as f32, if varies(deviation, mean) { deviation as f32 } else { 1.0 })
+}
+
+/// Whether a deviation is more than what rounding leaves of the mean of equal numbers.
+fn varies(deviation: f64, mean: f64) -> bool {
+    deviation > 1e-12 * mean.abs() && deviation >= f64::from(f32::MIN_POSITIVE)
 }
 
 impl Layer for Standardise {

@@ -21,7 +21,7 @@ pub(super) struct Next {
 /// A step that was computed.
 pub(super) struct Made {
     pub report: Tensor,
-    /// Of each parameter's gradient a number that is finite if the gradient is.
+    /// As [`Planned`] has them.
     pub sounds: Vec<Tensor>,
     /// States that follow none, by name: wanted only if the step stands.
     pub fresh: Vec<(String, Vec<Tensor>)>,
@@ -61,7 +61,7 @@ impl<R> Optimiser<R> {
         updates: &mut [Update],
     ) -> Result<Made> {
         let Planned { next, sounds, report } = planned;
-        let (count, nothing) = (names.len(), Tensor::scalar(0f32));
+        let (count, checks, nothing) = (names.len(), sounds.len(), Tensor::scalar(0f32));
         let (mut kinds, mut states) = (Vec::with_capacity(count), Vec::new());
         let mut new = vec![report];
         new.extend(sounds);
@@ -91,7 +91,7 @@ impl<R> Optimiser<R> {
         };
         let mut made = made.into_iter();
         let report = made.next().expect("what was asked for is there");
-        let sounds = made.by_ref().take(count).collect();
+        let sounds = made.by_ref().take(checks).collect();
         put(model, names, &mut made.by_ref().take(count))?;
         let mut fresh = Vec::new();
         for (name, (len, follows)) in names.iter().zip(kinds) {

@@ -123,10 +123,18 @@ pub struct Optimiser<R> {
 struct Planned {
     /// What each parameter in order becomes.
     next: Vec<Next>,
-    /// Of each parameter's gradient a number that is finite if the gradient is.
+    /// One scalar per gradient, then one per updated state of floats: finite iff the tensor is.
     sounds: Vec<Tensor>,
-    /// The loss, and a number that is finite if all gradients are: `[2]`.
+    /// The loss, and a number that is finite iff all gradients and updated states are: `[2]`.
     report: Tensor,
+}
+
+/// Names of what a step checks for finite values, in the order of [`Planned::sounds`].
+struct Checked {
+    /// The trained parameters, of which the gradients are checked.
+    params: Vec<String>,
+    /// The states of floats that the pass updates, such as running statistics.
+    states: Vec<String>,
 }
 
 /// Gradients as they are followed.
@@ -207,12 +215,14 @@ impl<R: Rule> Optimiser<R> {
             return self.sound(loss.cast(DType::F32).sum(..).item()?);
         }
         let gradients = self.gradients(&trained, loss)?;
-        let Told { report, sounds, .. } = Told::of(loss, &gradients)?;
+        let states = pass.float_states(model);
+        let signs: Vec<Tensor> = gradients.iter().chain(states.iter().map(|(_, next)| next)).cloned().collect();
+        let Told { report, sounds, .. } = Told::of(loss, &signs)?;
         let mut roots = vec![&report];
         roots.extend(gradients.iter().chain(&sounds).chain(pass.roots()));
         eval(&roots)?;
-        let names = trained.iter().map(|(name, _)| name.as_str());
-        let Judged { loss: value, stands } = finished(self.judge(Arrival::Waited, &report, names.zip(&sounds)))?;
+        let checked = Checked::of(&trained, &states);
+        let Judged { loss: value, stands } = finished(self.judge(Arrival::Waited, &report, &checked, &sounds))?;
         if !stands {
             self.waiting.clear();
             self.spoilt = true;
@@ -255,14 +265,15 @@ impl<R: Rule> Optimiser<R> {
             // What making them took is not wanted again.
             loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
-        let planned = self.plan(&trained, &loss)?;
+        let states = pass.float_states(model);
+        let checked = Checked::of(&trained, &states);
+        let planned = self.plan(&trained, &loss, states.into_iter().map(|(_, next)| next))?;
         // What is held here besides would have to stay as it is.
         drop(loss);
-        let (names, values): (Vec<String>, Vec<Tensor>) = trained.into_iter().unzip();
+        let values: Vec<Tensor> = trained.into_iter().map(|(_, value)| value).collect();
         let mut updates = pass.into_updates();
-        let Made { report, sounds, fresh } = self.make(model, (&names, values), planned, &mut updates)?;
-        let named = names.iter().map(String::as_str).zip(&sounds);
-        let Judged { loss, stands } = self.judge(arrival, &report, named).await?;
+        let Made { report, sounds, fresh } = self.make(model, (&checked.params, values), planned, &mut updates)?;
+        let Judged { loss, stands } = self.judge(arrival, &report, &checked, &sounds).await?;
         if stands {
             Update::commit(&updates, model)?;
             self.state.extend(fresh);
@@ -277,7 +288,8 @@ impl<R: Rule> Optimiser<R> {
     pub fn memory(&self, model: &dyn Module, loss: &Tensor, pass: &Pass<'_>) -> Result<MemoryPlan> {
         let trained = trained(model, pass)?;
         made(&trained, loss)?;
-        let Planned { next, sounds, report } = self.plan(&trained, loss)?;
+        let states = pass.float_states(model).into_iter().map(|(_, next)| next);
+        let Planned { next, sounds, report } = self.plan(&trained, loss, states)?;
         let mut old: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         let followed = trained.iter().zip(&next).filter(|(_, next)| next.follows);
         old.extend(followed.filter_map(|((name, _), _)| self.state.get(name)).flatten());
@@ -289,11 +301,18 @@ impl<R: Rule> Optimiser<R> {
         MemoryPlan::of_exchange(&old, &roots)
     }
 
-    fn plan(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Planned> {
+    fn plan(
+        &self,
+        trained: &[(String, Tensor)],
+        loss: &Tensor,
+        states: impl Iterator<Item = Tensor>,
+    ) -> Result<Planned> {
         let gradients = self.gradients(trained, loss)?;
-        let Clipped { gradients, signs } = self.clipped(gradients);
+        let Clipped { gradients, mut signs } = self.clipped(gradients);
+        let limits = trained.len()..signs.len();
+        signs.extend(states);
         let Told { report, stands, mut sounds } = Told::of(loss, &signs)?;
-        sounds.truncate(trained.len());
+        sounds.drain(limits);
         let mut next = Vec::with_capacity(trained.len());
         for ((name, value), gradient) in trained.iter().zip(&gradients) {
             let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
@@ -361,11 +380,12 @@ impl<R: Rule> Optimiser<R> {
     }
 
     /// What a step's report says: the loss, and whether the step stands.
-    async fn judge<'t>(
+    async fn judge(
         &mut self,
         arrival: Arrival,
         report: &Tensor,
-        sounds: impl Iterator<Item = (&'t str, &'t Tensor)>,
+        checked: &Checked,
+        sounds: &[Tensor],
     ) -> Result<Judged> {
         let [loss, sound] = arrival.numbers(report).await?[..] else {
             unreachable!("a report is two numbers");
@@ -376,7 +396,7 @@ impl<R: Rule> Optimiser<R> {
             None => {
                 let message = format!(
                     "the loss of step {step} is {loss}, but {}; the model is as the step before left it",
-                    not_finite(arrival, sounds).await?
+                    checked.not_finite(arrival, sounds).await?
                 );
                 Err(Error::diverged(message).note("a smaller learning rate or another form of the loss helps"))
             }
@@ -385,7 +405,7 @@ impl<R: Rule> Optimiser<R> {
                 if !stands && scale.factor < LossScale::SMALLEST {
                     let message = format!(
                         "step {step} cannot be made at any scale of the loss: {}",
-                        not_finite(arrival, sounds).await?
+                        checked.not_finite(arrival, sounds).await?
                     );
                     return Err(Error::diverged(message).note("bf16 or f32 have the range for it"));
                 }
@@ -437,14 +457,26 @@ impl Told {
     }
 }
 
-/// What is not finite, of the sounds of gradients by name.
-async fn not_finite<'t>(arrival: Arrival, sounds: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Result<String> {
-    for (name, sound) in sounds {
-        if !arrival.number(sound).await?.is_finite() {
-            return Ok(format!("a gradient is no finite number, first that of {name}"));
-        }
+impl Checked {
+    /// Of these parameters and states.
+    fn of(trained: &[(String, Tensor)], states: &[(String, Tensor)]) -> Checked {
+        let names = |named: &[(String, Tensor)]| named.iter().map(|(name, _)| name.clone()).collect();
+        Checked { params: names(trained), states: names(states) }
     }
-    Ok("the gradients, as one vector, are too long for the length to be a number".to_string())
+
+    /// Says which of the checked tensors is the first that is not finite.
+    async fn not_finite(&self, arrival: Arrival, sounds: &[Tensor]) -> Result<String> {
+        for (at, sound) in sounds.iter().enumerate() {
+            if arrival.number(sound).await?.is_finite() {
+                continue;
+            }
+            return Ok(match at.checked_sub(self.params.len()) {
+                Some(state) => format!("the state {} would hold a value that is not finite", self.states[state]),
+                None => format!("a gradient is no finite number, first that of {}", self.params[at]),
+            });
+        }
+        Ok("the gradients, as one vector, are too long for the length to be a number".to_string())
+    }
 }
 
 /// The parameters that move, by name, if the pass was one of training and fits the model.

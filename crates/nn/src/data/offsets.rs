@@ -1,0 +1,50 @@
+//! Offsets of numbers that are far from 0 and close together: subtracted in f64, they leave what f32 can hold.
+
+/// How many deviations from 0 a mean must be for an offset: f32 then has fewer than four digits for what varies.
+const FAR: f64 = 1000.0;
+
+/// From here on f32 does not hold every whole number.
+const WHOLE: f64 = (1 << 24) as f64;
+
+/// What is to be subtracted from a column with such values; nothing if they are near 0 for their deviation.
+pub(super) fn offset(sample: &[f64]) -> Option<f64> {
+    let first = *sample.first()?;
+    let count = sample.len() as f64;
+    // Differences from a value of the column are exact enough for any offset.
+    let mean = sample.iter().map(|value| value - first).sum::<f64>() / count;
+    let deviation = (sample.iter().map(|value| (value - first - mean).powi(2)).sum::<f64>() / count).sqrt();
+    let mean = first + mean;
+    let within = sample.iter().all(|value| (-1.0..=1.0).contains(value));
+    let far = if deviation > 0.0 { mean.abs() > FAR * deviation } else { mean.abs() >= WHOLE };
+    (far && !within && mean.is_finite()).then_some(mean)
+}
+
+/// A sentence about values of which many are equal in f32 though they differ; none if they stay apart.
+pub(super) fn loss(sample: &[f64], offset: f64) -> Option<String> {
+    let distinct = |mut bits: Vec<f64>| {
+        bits.sort_by(f64::total_cmp);
+        bits.dedup();
+        bits.len()
+    };
+    let all = distinct(sample.to_vec());
+    let kept = distinct(sample.iter().map(|value| f64::from((value - offset) as f32)).collect());
+    (kept < all - all / 100).then(|| {
+        format!("{all} different values of {} that were looked at are {kept} in f32, which has 7 digits; give smaller numbers, such as differences", sample.len())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_far_from_zero_are_moved() {
+        let near: Vec<f64> = (0..100).map(|at| f64::from(at) * 0.01).collect();
+        let far: Vec<f64> = near.iter().map(|value| 1e9 + value).collect();
+        assert_eq!(offset(&near), None);
+        assert!((offset(&far).unwrap() - (1e9 + 0.495)).abs() < 1e-6);
+        assert_eq!((loss(&near, 0.0), loss(&far, offset(&far).unwrap())), (None, None));
+        assert!(loss(&far, 0.0).unwrap().starts_with("100 different values of 100 that were looked at are 1 in f32"));
+        assert_eq!((offset(&[3.0; 9]), offset(&[3e9; 9]), offset(&[])), (None, Some(3e9), None));
+    }
+}

@@ -1,0 +1,100 @@
+//! Tables as a trained network reads them: the columns it knows, in whatever order, with labels where they are there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use panoply_tensor::{Error, Result};
+
+use super::super::ReadBudget;
+use super::super::csv::{TextTable, number};
+use super::super::source::{Keys, Right, Sequences, Unlabelled};
+use super::{Examples, answer, check_names, columns_of, read_rows};
+
+/// What a trained network knows of tables.
+pub(in crate::data) struct Known<'a> {
+    pub columns: &'a [String],
+    pub labels: &'a [String],
+    pub numbers: bool,
+    pub answers: bool,
+    pub sequences: Option<&'a Sequences>,
+    pub words: &'a BTreeMap<String, Vec<String>>,
+    pub offsets: &'a BTreeMap<String, f64>,
+    pub classes: &'a [String],
+}
+
+impl Known<'_> {
+    /// Reads examples to be judged, and what is right where it is known.
+    pub fn read(&self, path: &Path) -> Result<Unlabelled> {
+        let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
+        let unnamed = needed().all(|name| name.strip_prefix("column ").is_some_and(|at| at.parse::<usize>().is_ok()));
+        let budget = ReadBudget::for_file(path)?;
+        let known_names = |first: &[String]| {
+            let named = needed().all(|name| first.contains(name));
+            named.then_some(true).or_else(|| unnamed.then_some(false))
+        };
+        let table = self.without_labels(read_rows(path, known_names, &budget)?);
+        let place = |name: &str| table.names.iter().position(|known| known == name);
+        let missing: Vec<&str> = needed().map(String::as_str).filter(|name| place(name).is_none()).collect();
+        if !missing.is_empty() {
+            let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
+            return Err(Error::corrupt(message));
+        }
+        if table.rows() == 0 {
+            return Err(Error::corrupt(format!("{}: it has no rows below the names of its columns", path.display())));
+        }
+        let known: Option<Vec<usize>> = self.labels.iter().map(|name| place(name)).collect();
+        let sequence = self.sequences.and_then(|sequences| place(&sequences.column));
+        let places: Vec<usize> = self.columns.iter().filter_map(|name| place(name)).collect();
+        check_names(&table, places.iter().chain(known.iter().flatten()).copied().chain(sequence), path)?;
+        let examples = Examples::of(&table, (path, &budget), sequence)?;
+        let time = self.sequences.map_or(1, |sequences| sequences.time);
+        if let (Some(column), Some(long)) = (sequence, examples.rows.iter().position(|rows| rows.len() > time)) {
+            let (place, id) = (examples.at(long, column), examples.cell(examples.rows[long][0], column));
+            let rows = examples.rows[long].len();
+            return Err(Error::corrupt(format!("{place}: `{id}` has {rows} rows, this network takes up to {time}")));
+        }
+        let columns = columns_of(&table, &places, self.words, self.offsets);
+        let (features, lengths) = examples.numbers(&columns, time)?;
+        let name = |rows: &Vec<usize>| match sequence {
+            Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),
+            None => format!("line {}", table.line(rows[0])),
+        };
+        let (names, right) = (examples.rows.iter().map(name).collect(), self.right(&examples, known.as_deref()));
+        let mut read = Unlabelled::new(features, &lengths, names, right)?;
+        read.data = examples.ending(read.data)?;
+        read.notes = examples.unknown_words(&columns);
+        let offsets = self.labels.iter().map(|label| self.offsets.get(label).copied().unwrap_or(0.0));
+        read.offsets = if self.numbers { offsets.collect() } else { Vec::new() };
+        let several = self.numbers || self.answers;
+        Ok(if several { read.of_numbers(self.labels.len(), self.answers) } else { read })
+    }
+
+    /// What is right of each example, of the labels in these columns.
+    fn right(&self, examples: &Examples<'_>, labels: Option<&[usize]>) -> Vec<Option<Right>> {
+        let keys = Keys::of(self.classes);
+        let right = |rows: &Vec<usize>| {
+            let mut cells = labels?.iter().map(|column| examples.cell(rows[0], *column));
+            match (self.numbers, self.answers) {
+                (true, _) => cells.map(number).collect::<Option<Vec<f64>>>().map(Right::Numbers),
+                (_, true) => {
+                    cells.map(|cell| answer(cell).map(f64::from)).collect::<Option<Vec<f64>>>().map(Right::Numbers)
+                }
+                (false, false) => keys.right(cells.next()?),
+            }
+        };
+        examples.rows.iter().map(right).collect()
+    }
+
+    /// A table without names that has as many columns as are learned from has those in their order: the learned ones are left out.
+    fn without_labels(&self, mut table: TextTable) -> TextTable {
+        let all = self.columns.len() + usize::from(self.sequences.is_some());
+        if !table.named && table.names.len() == all {
+            let place = |name: &&String| name.strip_prefix("column ").and_then(|at| at.parse::<usize>().ok());
+            let mut names: Vec<&String> =
+                self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column)).collect();
+            names.sort_by_key(place);
+            table.names = names.into_iter().cloned().collect();
+        }
+        table
+    }
+}
