@@ -257,12 +257,10 @@ fn launch(function: &ItemFn, options: &Options, params: &[Param]) -> TokenStream
     let (krate, attrs, vis, name) = (&options.krate, &function.attrs, &function.vis, &function.sig.ident);
     let takes = params.iter().map(|Param { name, kind, .. }| match kind {
         ParamKind::Scalar(ty) => quote! { #name: #ty },
-        ParamKind::Slice { element, mutable } => {
-            match mutable {
-                false => quote! { #name: &'launch (impl #krate::kernel::argument::AsBuffer<#element> + ?Sized) },
-                true => quote! { #name: &'launch mut (impl #krate::kernel::argument::AsBufferMut<#element> + ?Sized) },
-            }
-        }
+        ParamKind::Slice { element, mutable } => match mutable {
+            false => quote! { #name: &'launch (impl #krate::kernel::argument::AsBuffer<#element> + ?Sized) },
+            true => quote! { #name: &'launch mut (impl #krate::kernel::argument::AsBufferMut<#element> + ?Sized) },
+        },
         ParamKind::Mistake(ty) => quote! { #name: #ty },
     });
     let passes = params.iter().filter_map(|Param { name, kind, .. }| match kind {

@@ -381,7 +381,14 @@ fn texts_that_no_compiler_takes_are_refused() {
     for device in present::devices() {
         for (source, what) in [("", "is empty"), (" \n", "is empty"), ("kernel void f(\0) {}", "holds a zero byte")] {
             let f = || Package::new("f", [1, 1, 1]).output::<f32>("y");
-            for package in [f().opencl_c(source), f().wgsl(source), f().cuda_c(source), f().hip(source), f().ptx(source), f().msl(source)] {
+            for package in [
+                f().opencl_c(source),
+                f().wgsl(source),
+                f().cuda_c(source),
+                f().hip(source),
+                f().ptx(source),
+                f().msl(source),
+            ] {
                 let error = refused(&device, &package);
                 assert!(error.is_mistake() && error.message().contains(what), "{device}: {error}");
             }
@@ -413,7 +420,8 @@ fn a_group_that_the_source_fixes_otherwise_is_named() {
             let package = square().opencl_c(&source);
             let (x, mut y) = (device.full(64, 1.0f32).unwrap(), device.full(64, 1.0f32).unwrap());
             let error = run(launch(&package, 64, &x, &mut y), 64).expect_err("the groups differ");
-            let wanted = format!("square has groups of {items}×1×1 in its source and 64×1×1 in the launch; make them agree");
+            let wanted =
+                format!("square has groups of {items}×1×1 in its source and 64×1×1 in the launch; make them agree");
             assert!(error.to_string().contains(&wanted), "{device}: {error}");
         }
     }
@@ -427,9 +435,15 @@ fn arguments_of_another_kind_are_refused() {
         let fits = taken("kernel void f(ulong n, global float *y) { y[0] = n; }");
         device.prepare_package(&fits).unwrap_or_else(|error| panic!("{device}: {error}"));
         for (source, what) in [
-            ("kernel void f(global float *n, global float *y) { y[0] = n[0]; }", "argument 1 of f is a buffer, its signature gives a number"),
+            (
+                "kernel void f(global float *n, global float *y) { y[0] = n[0]; }",
+                "argument 1 of f is a buffer, its signature gives a number",
+            ),
             ("kernel void f(ulong n, ulong y) {}", "argument 2 of f is a number, its signature gives a buffer"),
-            ("kernel void f(ulong n, local float *y) {}", "argument 2 of f is memory of the group, its signature gives a buffer"),
+            (
+                "kernel void f(ulong n, local float *y) {}",
+                "argument 2 of f is memory of the group, its signature gives a buffer",
+            ),
         ] {
             let error = refused(&device, &taken(source));
             assert!(error.is_build() && error.to_string().contains(what), "{device}: {error}");

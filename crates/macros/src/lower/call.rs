@@ -120,7 +120,8 @@ impl Lower {
             let (probe, span) = (self.probe(), of_ours_at(call.method.span()));
             let receiver = around(&probe, (*call.receiver).clone());
             *call.receiver = syn::parse_quote_spanned! { call.receiver.span()=> (#receiver) };
-            let [probe, emitter, method] = [&probe, &emitter, &call.method].map(|name| Ident::new(&name.to_string(), span));
+            let [probe, emitter, method] =
+                [&probe, &emitter, &call.method].map(|name| Ident::new(&name.to_string(), span));
             let name = self.method_name(&method);
             return quote_spanned! { span=> #probe.built_in(&#emitter, #name).#method(#(#operands),*) };
         }

@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{
-    Block, Expr, ExprBreak, ExprContinue, ExprForLoop, ExprLoop, ExprMethodCall, ExprRange, ExprWhile, Ident,
-    Label, Pat, RangeLimits,
+    Block, Expr, ExprBreak, ExprContinue, ExprForLoop, ExprLoop, ExprMethodCall, ExprRange, ExprWhile, Ident, Label,
+    Pat, RangeLimits,
 };
 
 use super::statement::plain;

@@ -49,7 +49,9 @@ pub fn emits(expr: &Expr) -> bool {
             loops(&call.method, call.args.last()) || emits(&call.receiver) || call.args.iter().any(emits)
         }
         Expr::Call(call) => match &*call.func {
-            Expr::Path(path) if path.path.segments.last().is_some_and(|last| loops(&last.ident, call.args.last())) => true,
+            Expr::Path(path) if path.path.segments.last().is_some_and(|last| loops(&last.ident, call.args.last())) => {
+                true
+            }
             Expr::Path(path) => !language::is_pure(&path.path) || call.args.iter().any(emits),
             _ => true,
         },

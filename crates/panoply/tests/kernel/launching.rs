@@ -178,7 +178,10 @@ fn private_arrays_beyond_a_stack_are_refused() -> Result<()> {
             continue;
         }
         let text = private::<{ 16 << 20 }>(&x, &mut y).launch(256).expect_err("no stack holds it").to_string();
-        assert!(text.contains("the arrays of a work-item take 64.0 MiB") && text.contains("make the arrays smaller"), "{text}");
+        assert!(
+            text.contains("the arrays of a work-item take 64.0 MiB") && text.contains("make the arrays smaller"),
+            "{text}"
+        );
         let error = private_in_a_group::<16384>(&x, &mut y).launch(256).expect_err("no stack holds 256 of them");
         let text = error.to_string();
         assert!(error.is_unsupported() && text.contains("those of a group of 256 16.0 MiB"), "{text}");
@@ -241,7 +244,8 @@ fn run_long_programs(k: &[u32], out: &mut [u32]) {
 #[test]
 fn long_programs_run_on_every_device() -> Result<()> {
     let k: Vec<u32> = (0..220).chain([1000, 5000, u32::MAX - 5000]).collect();
-    let want: Vec<u32> = k.iter().flat_map(|k| [long_chain(*k), long_value(*k), many_guards(*k), long_sum(*k)]).collect();
+    let want: Vec<u32> =
+        k.iter().flat_map(|k| [long_chain(*k), long_value(*k), many_guards(*k), long_sum(*k)]).collect();
     for device in Device::all()?.into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
         let (k, mut out) = (device.buffer(&k)?, device.zeros::<u32>(4 * k.len())?);
         run_long_programs(&k, &mut out).launch(k.len())?;

@@ -69,7 +69,9 @@ mod tests {
     #[test]
     fn private_arrays_make_groups_small() {
         let target = Target { private_bytes: 4 << 20, ..Target::opencl_minimum() };
-        for (private_bytes, items) in [(0, 256), (16 << 10, 256), (64 << 10, 64), (65 << 10, 32), (4 << 20, 1), (1 << 30, 1)] {
+        for (private_bytes, items) in
+            [(0, 256), (16 << 10, 256), (64 << 10, 64), (65 << 10, 32), (4 << 20, 1), (1 << 30, 1)]
+        {
             assert_eq!(size(&target, [1 << 20, 1, 1], private_bytes), [items, 1, 1], "{private_bytes}");
         }
         assert_eq!(size(&target, [4, 1 << 20, 1], 64 << 10), [4, 16, 1]);

@@ -22,7 +22,16 @@ const INTS: [Ty; 8] = {
     const fn int(bits: u32, signed: bool) -> Ty {
         Ty::Int { bits, signed }
     }
-    [int(8, true), int(16, true), int(32, true), int(64, true), int(8, false), int(16, false), int(32, false), int(64, false)]
+    [
+        int(8, true),
+        int(16, true),
+        int(32, true),
+        int(64, true),
+        int(8, false),
+        int(16, false),
+        int(32, false),
+        int(64, false),
+    ]
 };
 const FLOATS: [Ty; 4] = [Ty::Float("f32"), Ty::Float("f64"), Ty::Float("f16"), Ty::Float("bf16")];
 const U32: Ty = Ty::Int { bits: 32, signed: false };
@@ -188,7 +197,8 @@ impl Generator {
             .collect();
         self.arrays.clear();
         self.names = 0;
-        let params: Vec<String> = self.scope.iter().map(|param| format!("{}: {}", param.name, param.ty.name())).collect();
+        let params: Vec<String> =
+            self.scope.iter().map(|param| format!("{}: {}", param.name, param.ty.name())).collect();
         let result = self.result;
         self.line("#[kernel_fn]");
         self.line(&format!("fn {name}({}) -> {} {{", params.join(", "), result.name()));
@@ -383,8 +393,10 @@ impl Generator {
     }
 
     fn leaf(&mut self, ty: Ty) -> String {
-        let known: Vec<String> = self.scope.iter().filter(|known| known.ty == ty).map(|known| known.name.clone()).collect();
-        let arrays: Vec<String> = self.arrays.iter().filter(|(_, of)| *of == ty).map(|(name, _)| name.clone()).collect();
+        let known: Vec<String> =
+            self.scope.iter().filter(|known| known.ty == ty).map(|known| known.name.clone()).collect();
+        let arrays: Vec<String> =
+            self.arrays.iter().filter(|(_, of)| *of == ty).map(|(name, _)| name.clone()).collect();
         if !arrays.is_empty() && self.one_in(3) {
             let name = self.pick(&arrays).clone();
             return format!("{name}[{} & 3]", self.leaf(Ty::Usize));
@@ -422,7 +434,11 @@ impl Generator {
                     1 => most / 3,
                     _ => self.below(20) as u64,
                 };
-                if signed && self.one_in(3) { format!("(-{value}{})", ty.name()) } else { format!("{value}{}", ty.name()) }
+                if signed && self.one_in(3) {
+                    format!("(-{value}{})", ty.name())
+                } else {
+                    format!("{value}{}", ty.name())
+                }
             }
             Ty::Usize => format!("{}usize", self.below(12)),
             Ty::Bool => (*self.pick(&["true", "false"])).to_string(),
@@ -430,7 +446,8 @@ impl Generator {
                 let value = *self.pick(&["0.5f32", "-1.25f32", "3.0f32", "100.0f32"]);
                 format!("{name}::from_f32({value})")
             }
-            Ty::Float(name) => format!("{}{name}", self.pick(&["0.5", "(-1.25)", "3.0", "1e10", "0.1", "0.0"])).replace("(-1.25)f", "-1.25f"),
+            Ty::Float(name) => format!("{}{name}", self.pick(&["0.5", "(-1.25)", "3.0", "1e10", "0.1", "0.0"]))
+                .replace("(-1.25)f", "-1.25f"),
         }
     }
 
@@ -526,7 +543,10 @@ impl Generator {
         match self.below(14) {
             0..=3 => format!("({a} {} {b})", self.pick(&["+", "-", "*", "/"])),
             4 => format!("({a}).abs().sqrt()"),
-            5 => format!("({a}).{}()", self.pick(&["floor", "ceil", "trunc", "round", "round_ties_even", "abs", "recip"])),
+            5 => format!(
+                "({a}).{}()",
+                self.pick(&["floor", "ceil", "trunc", "round", "round_ties_even", "abs", "recip"])
+            ),
             6 => format!("(-{a})"),
             7 => format!("(({a}).{}({b}) + 0.0)", self.pick(&["min", "max"])),
             8 => format!("({a}).mul_add({b}, 0.3)"),
