@@ -59,7 +59,7 @@ pub fn report(line: fmt::Arguments<'_>) {
 }
 
 /// Text that may go to a terminal: line feeds and tabs stay, other control characters are escaped.
-fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     escape(text, |letter| is_unprintable(letter) && letter != '\n' && letter != '\t')
 }
 

@@ -10,6 +10,7 @@ use panoply::llm::{FinishReason, Generation, Model, ModelOptions, Request, Sampl
 use panoply::{Error, Result};
 use serde_json::json;
 
+use crate::console::printable;
 use crate::output::{self, Choice, DeviceChoice};
 
 /// Generate text with a language model in a GGUF file.
@@ -99,7 +100,7 @@ fn prompt(arguments: &Arguments) -> Result<String> {
 
 fn write_piece(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let written = stdout.write_all(printable(text).as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|error| Error::io("cannot write to standard output", error))
 }
 

@@ -200,8 +200,9 @@ impl Builder<'_> {
             if !fits {
                 let (label, gives) = (&self.shared().label, if is_buffer { "a buffer" } else { "a number" });
                 let number = position + 1;
-                let message =
-                    format!("{label}: argument {number} of {entry} is {takes}, its signature gives {gives}; make them agree");
+                let message = format!(
+                    "{label}: argument {number} of {entry} is {takes}, its signature gives {gives}; make them agree"
+                );
                 return Err(Error::new(ErrorKind::Build, message));
             }
         }
