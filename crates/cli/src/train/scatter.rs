@@ -73,7 +73,7 @@ mod tests {
         for point in ["cx=\"0.0\" cy=\"420.0\"", "cx=\"420.0\" cy=\"0.0\"", "cx=\"210.0\" cy=\"0.0\""] {
             assert!(svg.contains(point), "{point} in {svg}");
         }
-        for (right, read) in [(&[][..], &[][..]), (&[1.0][..], &[f32::NAN][..]), (&[3.0][..], &[3.0][..])] {
+        for (right, read) in [(&[][..], &[][..]), (&[1.0][..], &[f64::NAN][..]), (&[3.0][..], &[3.0][..])] {
             let svg = draw(right, read, &one);
             assert!(!svg.contains("NaN") && svg.ends_with("</svg>\n"), "{svg}");
         }

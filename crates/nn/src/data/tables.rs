@@ -12,7 +12,7 @@ pub(super) use known::Known;
 use super::csv::{TextTable, number};
 use super::offsets;
 use super::source::{
-    Keys, Labelled, MOST_CLASSES, Reading, Right, Sequences, Source, Task, classes_among, label_key, name, sorted,
+    Keys, Labelled, MOST_CLASSES, Reading, Sequences, Source, Task, classes_among, label_key, name, sorted,
 };
 use super::{Dataset, ReadBudget, Targets};
 

@@ -203,7 +203,8 @@ impl Standardise {
     /// Mean and deviation of examples whose axes have these lengths: of each place; of sequences that end at times of their own, of each
     /// feature; of images `[channels, rows, columns]` in 0 ..= 1, of each channel.
     pub fn of(data: &Dataset, lengths: &[usize]) -> Result<Standardise> {
-        let images = matches!(data.lengths[..], [_, 2.., 2..]) && data.features.iter().all(|x| (0.0..=1.0).contains(x));
+        let images =
+            matches!(data.lengths[..], [_, (2..), (2..)]) && data.features.iter().all(|x| (0.0..=1.0).contains(x));
         let Some(times) = &data.times else {
             return match images {
                 true => Ok(Standardise::by_channel(data, lengths)),
