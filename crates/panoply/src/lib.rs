@@ -40,6 +40,7 @@ pub mod kernels;
 pub mod prelude;
 
 pub use panoply_ir::{Accuracy, DType, Element, Error, ErrorKind, Result, Scalar, bf16, f16};
+#[cfg(not(target_family = "wasm"))]
 pub use panoply_llm as llm;
 pub use panoply_macros::{Module, kernel, kernel_fn, sequential};
 pub use panoply_nn as nn;
