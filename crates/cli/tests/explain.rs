@@ -261,6 +261,8 @@ fn every_option_changes_something() {
 const LEFT_OUT: &[(&str, &str)] = &[
     ("slice", "it is the brackets behind a tensor"),
     ("reduce_keep", "it is what sum, max, min and prod are made of"),
+    ("max_pool_with", "an expression pools as max_pool does"),
+    ("average_pool_with", "an expression pools as average_pool does"),
 ];
 
 /// Public methods of tensors in the library's folder of operations, those that its macros make among them.

@@ -204,7 +204,9 @@ fn a_text_is_learned_judged_and_written() {
         refusal.contains("characters are too few for two windows of 9000") && refusal.contains("--context N"),
         "{refusal}"
     );
-    place.write("bytes.txt", [0xff, 0xfe, 0x00]);
+    place.write("wide.txt", [0xff, 0xfe, 0x61, 0x00]);
+    assert!(place.refused(&["train", "wide.txt"]).contains("wide.txt is UTF-16\n  save it as UTF-8"));
+    place.write("bytes.txt", [0xff, 0x61, 0x00]);
     assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt:1: byte 0xff is no UTF-8"));
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(place.0.join("runs/licence-1/manifest.json")).unwrap()).unwrap();
@@ -240,7 +242,7 @@ fn slips_are_named() {
         (&["train", "--learning-rate", "NaN"], "take a number above 0, such as 1e-3"),
         (&["train", "--hidden", "0"], "--hidden [0]: mlp takes any number of widths, each at least 1"),
         (&["train", "--resume", "runs"], "\n  is this the folder of a run?"),
-        (&["predict", "text.csv"], "text.csv: it is no safetensors file, or not all of one ("),
+        (&["predict", "text.csv"], "text.csv: it is a text, not a safetensors file"),
     ] {
         let refusal = place.refused(arguments);
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");

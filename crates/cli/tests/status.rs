@@ -188,7 +188,10 @@ fn run_generates_the_reference_text() {
     assert_eq!(document["finish_reason"], "length");
     let output = panoply(&arguments, None);
     let text = document["text"].as_str().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{text}\n"));
+    // A control character of the text does not reach the terminal.
+    let shown = text.replace('\u{1e}', "\\u{1e}");
+    assert!(shown != text && !shown.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{shown}\n"));
     assert!(String::from_utf8(output.stderr).unwrap().contains("9 prompt tokens"));
 }
 

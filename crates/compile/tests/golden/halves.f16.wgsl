@@ -9,6 +9,12 @@ override items2: u32 = 1u;
 @group(0) @binding(4) var<storage, read_write> data_2: array<atomic<u32>>;
 
 fn max_f32(a: f32, b: f32) -> f32 { return select(b, a, ((bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u) || (a > b)); }
+fn i32_from_f32(x: f32) -> i32 {
+    if (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u { return 0i; }
+    if x >= 2147483648.0f { return 2147483647i; }
+    if x <= -2147483648.0f { return (-2147483647i - 1i); }
+    return i32(x);
+}
 fn f16_from_bits(bits: u32) -> f32 {
     let sign = (bits & 0x8000u) << 16u;
     let rest = bits & 0x7fffu;
@@ -74,75 +80,109 @@ fn halves_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocatio
     let t7: f64 = bitcast<f64>(u64(zero));
     let t8: bool = gid0 < wide_len;
     let t9: u32 = select(0u, u32(wide_off + gid0), t8);
-    let t10: bool = gid0 < ints_len;
-    let t11: u32 = select(0u, u32(ints_off + gid0), t10);
-    let t12: f32 = round_f16(round_f16(f32(select(t7, wide_[t9], t8))) + round_f16(f32(select(0i, ints_[t11], t10))));
+    let t10: f64 = select(t7, wide_[t9], t8);
+    let t11: bool = gid0 < ints_len;
+    let t12: u32 = select(0u, u32(ints_off + gid0), t11);
     var t13: u64 = 0lu;
     let t14: u32 = u32(t13);
-    let t15: bool = gid0 < data_len;
-    let t16: u32 = select(0u, u32(data_off + gid0), t15);
-    if t15 { data_[t16] = f16(round_f16(t12 - scratch_[t14])); }
-    let t17: f64 = bitcast<f64>(u64(zero));
-    let t18: bool = gid0 < wide_len;
-    let t19: u32 = select(0u, u32(wide_off + gid0), t18);
-    let t20: bool = gid0 < ints_len;
-    let t21: u32 = select(0u, u32(ints_off + gid0), t20);
-    let t22: f32 = round_f16(round_f16(f32(select(t17, wide_[t19], t18))) + round_f16(f32(select(0i, ints_[t21], t20))));
-    var t23: u64 = 0lu;
-    let t24: u32 = u32(t23);
+    let t15: f32 = f32(t10);
+    let t16: f64 = f64(t15);
+    let t17: f32 = bitcast<f32>((bitcast<u32>(t15) - select(0u, 1u, abs(t10) < abs(t16))) | select(1u, 0u, t16 == t10));
+    let t18: f32 = round_f16(round_f16(round_f16(t17) + round_f16(f32(select(0i, ints_[t12], t11)))) - scratch_[t14]);
+    let t19: bool = gid0 < data_len;
+    let t20: u32 = select(0u, u32(data_off + gid0), t19);
+    if t19 { data_[t20] = f16(t18); }
+    let t21: f64 = bitcast<f64>(u64(zero));
+    let t22: bool = gid0 < wide_len;
+    let t23: u32 = select(0u, u32(wide_off + gid0), t22);
+    let t24: f64 = select(t21, wide_[t23], t22);
     let t25: bool = gid0 < ints_len;
     let t26: u32 = select(0u, u32(ints_off + gid0), t25);
-    if t25 { ints_[t26] = bitcast<i32>(f16_bits(t22 - scratch_[t24]) & 0xffffu); }
-    let t27: f64 = bitcast<f64>(u64(zero));
-    let t28: bool = gid0 < wide_len;
-    let t29: u32 = select(0u, u32(wide_off + gid0), t28);
-    let t30: bool = gid0 < ints_len;
-    let t31: u32 = select(0u, u32(ints_off + gid0), t30);
-    let t32: f32 = round_f16(round_f16(f32(select(t27, wide_[t29], t28))) + round_f16(f32(select(0i, ints_[t31], t30))));
-    var t33: u64 = 0lu;
-    let t34: u32 = u32(t33);
-    let t35: bool = gid0 < wide_len;
-    let t36: u32 = select(0u, u32(wide_off + gid0), t35);
-    if t35 { wide_[t36] = f64(round_f16(t32 - scratch_[t34])); }
-    let t37: f32 = bitcast<f32>(zero);
-    let t38: bool = gid0 < data_2len;
-    let t39: u32 = select(0u, u32(data_2off + gid0), t38);
-    let t40: f32 = select(t37, bf16_from_bits((atomicLoad(&data_2[t39 >> 1u]) >> ((t39 & 1u) << 4u)) & 0xffffu), t38);
+    var t27: u64 = 0lu;
+    let t28: u32 = u32(t27);
+    let t29: f32 = f32(t24);
+    let t30: f64 = f64(t29);
+    let t31: f32 = bitcast<f32>((bitcast<u32>(t29) - select(0u, 1u, abs(t24) < abs(t30))) | select(1u, 0u, t30 == t24));
+    let t32: f32 = round_f16(round_f16(round_f16(t31) + round_f16(f32(select(0i, ints_[t26], t25)))) - scratch_[t28]);
+    let t33: bool = gid0 < ints_len;
+    let t34: u32 = select(0u, u32(ints_off + gid0), t33);
+    if t33 { ints_[t34] = bitcast<i32>(f16_bits(t32) & 0xffffu); }
+    let t35: f64 = bitcast<f64>(u64(zero));
+    let t36: bool = gid0 < wide_len;
+    let t37: u32 = select(0u, u32(wide_off + gid0), t36);
+    let t38: f64 = select(t35, wide_[t37], t36);
+    let t39: bool = gid0 < ints_len;
+    let t40: u32 = select(0u, u32(ints_off + gid0), t39);
     var t41: u64 = 0lu;
     let t42: u32 = u32(t41);
-    scratch_2[t42] = max_f32(round_bf16(sqrt(round_bf16(round_bf16(t40 * scale_bf16_) + 0.5f))), 0.5f);
-    let t43: f64 = bitcast<f64>(u64(zero));
-    let t44: bool = gid0 < wide_len;
-    let t45: u32 = select(0u, u32(wide_off + gid0), t44);
-    let t46: bool = gid0 < ints_len;
-    let t47: u32 = select(0u, u32(ints_off + gid0), t46);
-    let t48: f32 = round_bf16(round_bf16(f32(select(t43, wide_[t45], t44))) + round_bf16(f32(select(0i, ints_[t47], t46))));
-    var t49: u64 = 0lu;
-    let t50: u32 = u32(t49);
-    let t51: bool = gid0 < data_2len;
-    let t52: u32 = select(0u, u32(data_2off + gid0), t51);
-    let t53: u32 = bf16_bits(t48 - scratch_2[t50]);
-    if t51 { atomicAnd(&data_2[t52 >> 1u], ~(0xffffu << ((t52 & 1u) << 4u))); atomicOr(&data_2[t52 >> 1u], t53 << ((t52 & 1u) << 4u)); }
-    let t54: f64 = bitcast<f64>(u64(zero));
-    let t55: bool = gid0 < wide_len;
-    let t56: u32 = select(0u, u32(wide_off + gid0), t55);
-    let t57: bool = gid0 < ints_len;
-    let t58: u32 = select(0u, u32(ints_off + gid0), t57);
-    let t59: f32 = round_bf16(round_bf16(f32(select(t54, wide_[t56], t55))) + round_bf16(f32(select(0i, ints_[t58], t57))));
-    var t60: u64 = 0lu;
-    let t61: u32 = u32(t60);
-    let t62: bool = gid0 < ints_len;
-    let t63: u32 = select(0u, u32(ints_off + gid0), t62);
-    if t62 { ints_[t63] = bitcast<i32>(bf16_bits(t59 - scratch_2[t61]) & 0xffffu); }
-    let t64: f64 = bitcast<f64>(u64(zero));
-    let t65: bool = gid0 < wide_len;
-    let t66: u32 = select(0u, u32(wide_off + gid0), t65);
-    let t67: bool = gid0 < ints_len;
-    let t68: u32 = select(0u, u32(ints_off + gid0), t67);
-    let t69: f32 = round_bf16(round_bf16(f32(select(t64, wide_[t66], t65))) + round_bf16(f32(select(0i, ints_[t68], t67))));
-    var t70: u64 = 0lu;
-    let t71: u32 = u32(t70);
-    let t72: bool = gid0 < wide_len;
-    let t73: u32 = select(0u, u32(wide_off + gid0), t72);
-    if t72 { wide_[t73] = f64(round_bf16(t69 - scratch_2[t71])); }
+    let t43: f32 = f32(t38);
+    let t44: f64 = f64(t43);
+    let t45: f32 = bitcast<f32>((bitcast<u32>(t43) - select(0u, 1u, abs(t38) < abs(t44))) | select(1u, 0u, t44 == t38));
+    let t46: f32 = round_f16(round_f16(round_f16(t45) + round_f16(f32(select(0i, ints_[t40], t39)))) - scratch_[t42]);
+    let t47: bool = gid0 < wide_len;
+    let t48: u32 = select(0u, u32(wide_off + gid0), t47);
+    if t47 { wide_[t48] = f64(t46); }
+    let t49: f32 = bitcast<f32>(zero);
+    let t50: bool = gid0 < data_2len;
+    let t51: u32 = select(0u, u32(data_2off + gid0), t50);
+    let t52: f32 = select(t49, bf16_from_bits((atomicLoad(&data_2[t51 >> 1u]) >> ((t51 & 1u) << 4u)) & 0xffffu), t50);
+    var t53: u64 = 0lu;
+    let t54: u32 = u32(t53);
+    scratch_2[t54] = max_f32(round_bf16(sqrt(round_bf16(round_bf16(t52 * scale_bf16_) + 0.5f))), 0.5f);
+    let t55: f64 = bitcast<f64>(u64(zero));
+    let t56: bool = gid0 < wide_len;
+    let t57: u32 = select(0u, u32(wide_off + gid0), t56);
+    let t58: f64 = select(t55, wide_[t57], t56);
+    let t59: bool = gid0 < ints_len;
+    let t60: u32 = select(0u, u32(ints_off + gid0), t59);
+    let t61: i32 = select(0i, ints_[t60], t59);
+    var t62: u64 = 0lu;
+    let t63: u32 = u32(t62);
+    let t64: f32 = f32(t58);
+    let t65: f64 = f64(t64);
+    let t66: f32 = bitcast<f32>((bitcast<u32>(t64) - select(0u, 1u, abs(t58) < abs(t65))) | select(1u, 0u, t65 == t58));
+    let t67: f32 = f32(t61);
+    let t68: i32 = i32_from_f32(t67);
+    let t69: u32 = (bitcast<u32>(t67) - select(0u, 1u, select(t61 < t68, t68 < t61, t61 < 0i))) | select(1u, 0u, t68 == t61);
+    let t70: bool = gid0 < data_2len;
+    let t71: u32 = select(0u, u32(data_2off + gid0), t70);
+    let t72: u32 = bf16_bits(round_bf16(round_bf16(t66) + round_bf16(bitcast<f32>(t69))) - scratch_2[t63]);
+    if t70 { atomicAnd(&data_2[t71 >> 1u], ~(0xffffu << ((t71 & 1u) << 4u))); atomicOr(&data_2[t71 >> 1u], t72 << ((t71 & 1u) << 4u)); }
+    let t73: f64 = bitcast<f64>(u64(zero));
+    let t74: bool = gid0 < wide_len;
+    let t75: u32 = select(0u, u32(wide_off + gid0), t74);
+    let t76: f64 = select(t73, wide_[t75], t74);
+    let t77: bool = gid0 < ints_len;
+    let t78: u32 = select(0u, u32(ints_off + gid0), t77);
+    let t79: i32 = select(0i, ints_[t78], t77);
+    var t80: u64 = 0lu;
+    let t81: u32 = u32(t80);
+    let t82: f32 = f32(t76);
+    let t83: f64 = f64(t82);
+    let t84: f32 = bitcast<f32>((bitcast<u32>(t82) - select(0u, 1u, abs(t76) < abs(t83))) | select(1u, 0u, t83 == t76));
+    let t85: f32 = f32(t79);
+    let t86: i32 = i32_from_f32(t85);
+    let t87: u32 = (bitcast<u32>(t85) - select(0u, 1u, select(t79 < t86, t86 < t79, t79 < 0i))) | select(1u, 0u, t86 == t79);
+    let t88: u32 = bf16_bits(round_bf16(round_bf16(t84) + round_bf16(bitcast<f32>(t87))) - scratch_2[t81]) & 0xffffu;
+    let t89: bool = gid0 < ints_len;
+    let t90: u32 = select(0u, u32(ints_off + gid0), t89);
+    if t89 { ints_[t90] = bitcast<i32>(t88); }
+    let t91: f64 = bitcast<f64>(u64(zero));
+    let t92: bool = gid0 < wide_len;
+    let t93: u32 = select(0u, u32(wide_off + gid0), t92);
+    let t94: f64 = select(t91, wide_[t93], t92);
+    let t95: bool = gid0 < ints_len;
+    let t96: u32 = select(0u, u32(ints_off + gid0), t95);
+    let t97: i32 = select(0i, ints_[t96], t95);
+    var t98: u64 = 0lu;
+    let t99: u32 = u32(t98);
+    let t100: f32 = f32(t94);
+    let t101: f64 = f64(t100);
+    let t102: f32 = bitcast<f32>((bitcast<u32>(t100) - select(0u, 1u, abs(t94) < abs(t101))) | select(1u, 0u, t101 == t94));
+    let t103: f32 = f32(t97);
+    let t104: i32 = i32_from_f32(t103);
+    let t105: u32 = (bitcast<u32>(t103) - select(0u, 1u, select(t97 < t104, t104 < t97, t97 < 0i))) | select(1u, 0u, t104 == t97);
+    let t106: bool = gid0 < wide_len;
+    let t107: u32 = select(0u, u32(wide_off + gid0), t106);
+    if t106 { wide_[t107] = f64(round_bf16(round_bf16(round_bf16(t102) + round_bf16(bitcast<f32>(t105))) - scratch_2[t99])); }
 }

@@ -13,6 +13,7 @@ static __attribute__((device)) f32 exact_sqrtf(f32 x) {
     return y == 0.0f || y == __builtin_inff() ? y : tiny ? root * 0x1p-16f : root;
 }
 static __attribute__((device)) f32 max_f32(f32 a, f32 b) { return a != a || a > b ? a : b; }
+static __attribute__((device)) i32 i32_from_f32(f32 x) { return x >= 2147483600.0f ? 2147483647 : x <= -2147483600.0f ? (-2147483647 - 1) : x != x ? 0 : (i32)x; }
 static __attribute__((device)) f32 f16_from_bits(u16 bits) { return as<_Float16>(bits); }
 static __attribute__((device)) u16 f16_bits(f32 x) { return as<u16>((_Float16)x); }
 static __attribute__((device)) f32 round_f16(f32 x) { return f16_from_bits(f16_bits(x)); }
@@ -45,18 +46,54 @@ extern "C" __attribute__((global)) void halves_(
     const f32 scale_bf16_ = bf16_from_bits(scale_bf16_bits);
     const f32 t1 = round_f16(exact_sqrtf(round_f16(round_f16((gid0 < data_len ? f16_from_bits(data_[gid0]) : 0.0f) * scale_f16_) + 0.5f)));
     scratch_[0ull] = f16_bits(max_f32(t1, 0.5f));
-    const f32 t2 = round_f16(round_f16((f32)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_f16((f32)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < data_len) data_[gid0] = f16_bits(t2 - f16_from_bits(scratch_[0ull]));
-    const f32 t3 = round_f16(round_f16((f32)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_f16((f32)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < ints_len) ints_[gid0] = (i32)(u16)f16_bits(round_f16(t3 - f16_from_bits(scratch_[0ull])));
-    const f32 t4 = round_f16(round_f16((f32)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_f16((f32)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < wide_len) wide_[gid0] = (f64)round_f16(t4 - f16_from_bits(scratch_[0ull]));
-    const f32 t5 = round_bf16(round_bf16((gid0 < data_2len ? bf16_from_bits(data_2[gid0]) : 0.0f) * scale_bf16_) + 0.5f);
-    scratch_2[0ull] = bf16_bits(max_f32(round_bf16(exact_sqrtf(t5)), 0.5f));
-    const f32 t6 = round_bf16(round_bf16((f32)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_bf16((f32)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < data_2len) data_2[gid0] = bf16_bits(t6 - bf16_from_bits(scratch_2[0ull]));
-    const f32 t7 = round_bf16(round_bf16((f32)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_bf16((f32)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < ints_len) ints_[gid0] = (i32)(u16)bf16_bits(round_bf16(t7 - bf16_from_bits(scratch_2[0ull])));
-    const f32 t8 = round_bf16(round_bf16((f32)(gid0 < wide_len ? wide_[gid0] : 0.0)) + round_bf16((f32)(gid0 < ints_len ? ints_[gid0] : 0)));
-    if (gid0 < wide_len) wide_[gid0] = (f64)round_bf16(t8 - bf16_from_bits(scratch_2[0ull]));
+    const f64 t2 = gid0 < wide_len ? wide_[gid0] : 0.0;
+    const f32 t3 = (f32)t2;
+    const f64 t4 = (f64)t3;
+    const f32 t5 = as<f32>((as<u32>(t3) - ((__builtin_fabs(t2) < __builtin_fabs(t4)) ? 1u : 0u)) | ((t4 == t2) ? 0u : 1u));
+    const f32 t6 = round_f16(round_f16(round_f16(t5) + round_f16((f32)(gid0 < ints_len ? ints_[gid0] : 0))) - f16_from_bits(scratch_[0ull]));
+    if (gid0 < data_len) data_[gid0] = f16_bits(t6);
+    const f64 t7 = gid0 < wide_len ? wide_[gid0] : 0.0;
+    const f32 t8 = (f32)t7;
+    const f64 t9 = (f64)t8;
+    const f32 t10 = as<f32>((as<u32>(t8) - ((__builtin_fabs(t7) < __builtin_fabs(t9)) ? 1u : 0u)) | ((t9 == t7) ? 0u : 1u));
+    const f32 t11 = round_f16(round_f16(round_f16(t10) + round_f16((f32)(gid0 < ints_len ? ints_[gid0] : 0))) - f16_from_bits(scratch_[0ull]));
+    if (gid0 < ints_len) ints_[gid0] = (i32)(u16)f16_bits(t11);
+    const f64 t12 = gid0 < wide_len ? wide_[gid0] : 0.0;
+    const f32 t13 = (f32)t12;
+    const f64 t14 = (f64)t13;
+    const u32 t15 = (as<u32>(t13) - ((__builtin_fabs(t12) < __builtin_fabs(t14)) ? 1u : 0u)) | ((t14 == t12) ? 0u : 1u);
+    const f32 t16 = round_f16(round_f16(round_f16(as<f32>(t15)) + round_f16((f32)(gid0 < ints_len ? ints_[gid0] : 0))) - f16_from_bits(scratch_[0ull]));
+    if (gid0 < wide_len) wide_[gid0] = (f64)t16;
+    const f32 t17 = round_bf16(round_bf16((gid0 < data_2len ? bf16_from_bits(data_2[gid0]) : 0.0f) * scale_bf16_) + 0.5f);
+    scratch_2[0ull] = bf16_bits(max_f32(round_bf16(exact_sqrtf(t17)), 0.5f));
+    const f64 t18 = gid0 < wide_len ? wide_[gid0] : 0.0;
+    const i32 t19 = gid0 < ints_len ? ints_[gid0] : 0;
+    const f32 t20 = (f32)t18;
+    const f64 t21 = (f64)t20;
+    const u32 t22 = (as<u32>(t20) - ((__builtin_fabs(t18) < __builtin_fabs(t21)) ? 1u : 0u)) | ((t21 == t18) ? 0u : 1u);
+    const f32 t23 = (f32)t19;
+    const i32 t24 = i32_from_f32(t23);
+    const u32 t25 = (as<u32>(t23) - (((t19 < 0) ? (t24 < t19) : (t19 < t24)) ? 1u : 0u)) | ((t24 == t19) ? 0u : 1u);
+    const f32 t26 = round_bf16(round_bf16(round_bf16(as<f32>(t22)) + round_bf16(as<f32>(t25))) - bf16_from_bits(scratch_2[0ull]));
+    if (gid0 < data_2len) data_2[gid0] = bf16_bits(t26);
+    const f64 t27 = gid0 < wide_len ? wide_[gid0] : 0.0;
+    const i32 t28 = gid0 < ints_len ? ints_[gid0] : 0;
+    const f32 t29 = (f32)t27;
+    const f64 t30 = (f64)t29;
+    const u32 t31 = (as<u32>(t29) - ((__builtin_fabs(t27) < __builtin_fabs(t30)) ? 1u : 0u)) | ((t30 == t27) ? 0u : 1u);
+    const f32 t32 = (f32)t28;
+    const i32 t33 = i32_from_f32(t32);
+    const u32 t34 = (as<u32>(t32) - (((t28 < 0) ? (t33 < t28) : (t28 < t33)) ? 1u : 0u)) | ((t33 == t28) ? 0u : 1u);
+    const f32 t35 = round_bf16(round_bf16(round_bf16(as<f32>(t31)) + round_bf16(as<f32>(t34))) - bf16_from_bits(scratch_2[0ull]));
+    if (gid0 < ints_len) ints_[gid0] = (i32)(u16)bf16_bits(t35);
+    const f64 t36 = gid0 < wide_len ? wide_[gid0] : 0.0;
+    const i32 t37 = gid0 < ints_len ? ints_[gid0] : 0;
+    const f32 t38 = (f32)t36;
+    const f64 t39 = (f64)t38;
+    const u32 t40 = (as<u32>(t38) - ((__builtin_fabs(t36) < __builtin_fabs(t39)) ? 1u : 0u)) | ((t39 == t36) ? 0u : 1u);
+    const f32 t41 = (f32)t37;
+    const i32 t42 = i32_from_f32(t41);
+    const u32 t43 = (as<u32>(t41) - (((t37 < 0) ? (t42 < t37) : (t37 < t42)) ? 1u : 0u)) | ((t42 == t37) ? 0u : 1u);
+    const f32 t44 = round_bf16(round_bf16(round_bf16(as<f32>(t40)) + round_bf16(as<f32>(t43))) - bf16_from_bits(scratch_2[0ull]));
+    if (gid0 < wide_len) wide_[gid0] = (f64)t44;
 }
