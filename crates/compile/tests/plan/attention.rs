@@ -45,7 +45,7 @@ fn cases() -> Vec<(&'static str, Attention)> {
         ("causal", Attention { past: Some(0), queries: 40, keys: 40, batch: 1, ..PLAIN }),
         ("causal behind others", Attention { past: Some(9), queries: 20, keys: 45, batch: 1, ..PLAIN }),
         ("causal with more queries than keys", Attention { past: Some(3), queries: 50, keys: 9, batch: 1, ..PLAIN }),
-        ("all keys before the queries", Attention { past: Some(usize::MAX), ..narrow }),
+        ("all keys before the queries", Attention { past: Some(1 << 40), ..narrow }),
         ("shared keys", Attention { heads: 4, key_heads: 2, past: Some(2), queries: 18, ..PLAIN }),
         ("bools", masked(DType::Bool, [0, 0, 21, 1], Attention { batch: 1, heads: 1, key_heads: 1, ..PLAIN })),
         ("bools for keys", masked(DType::Bool, [0, 0, 0, 1], Attention { past: Some(1), batch: 1, ..PLAIN })),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use panoply_device::{AllocId, Device, DeviceInfo, MemoryInfo, Program, ProgramId, QueueId, Region, Step, Ticket};
 use panoply_ir::routine::Routine;
 use panoply_ir::target::Target;
-use panoply_ir::{text, verify::verify};
+use panoply_ir::{text, verify::verify_proven};
 use panoply_tensor::Result;
 
 /// Says it is `target`, and makes other kernels of kernels.
@@ -39,7 +39,9 @@ impl Device for Altered {
     fn compile(&self, program: &Program) -> Result<ProgramId> {
         let Program::Ir(kernel) = program else { return self.cpu.compile(program) };
         let other = (self.text)(text::print(kernel));
-        self.cpu.compile(&Program::Ir(Arc::new(verify(text::parse(&other)?)?)))
+        // SAFETY: the optimizer proved its guards, and what is altered are scalar operations, not accesses.
+        let kernel = unsafe { verify_proven(text::parse(&other)?) }?;
+        self.cpu.compile(&Program::Ir(Arc::new(kernel)))
     }
     fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
         self.cpu.binary(program)
