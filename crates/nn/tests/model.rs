@@ -85,7 +85,7 @@ fn batch_norm_of_one_value_per_channel_is_refused() {
         for accumulate in [false, true] {
             let mut pass = Pass::train(&mut rng);
             let _ = layer.forward(&input, &mut pass);
-            let loss = layer.weight.tensor().sum(..);
+            let loss = layer.weight.tensor().sum(..) + layer.bias.tensor().sum(..);
             let mut optimizer = Sgd::new(0.1);
             let error = match accumulate {
                 true => optimizer.accumulate(&mut layer, &loss, pass).unwrap_err(),

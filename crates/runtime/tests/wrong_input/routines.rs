@@ -7,8 +7,7 @@
 mod reference;
 
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use panoply_cpu::device::{CpuDriver, CpuOptions};
@@ -283,18 +282,17 @@ fn number(variable: &str) -> Option<u64> {
 fn run_cases(cases: u64) {
     #[cfg(target_os = "linux")]
     guard::enable();
-    let (device, started) = (device(), Arc::new(AtomicU64::new(0)));
-    let watched = started.clone();
+    let (device, (progress, watched)) = (device(), mpsc::channel());
     std::thread::spawn(move || {
-        let mut before = u64::MAX;
         loop {
-            std::thread::sleep(Duration::from_secs(30));
-            let now = watched.load(Ordering::SeqCst);
-            if now == before {
-                eprintln!("the case did not end within 30 s");
-                std::process::abort();
+            match watched.recv_timeout(Duration::from_secs(30)) {
+                Ok(()) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    eprintln!("the case did not end within 30 s");
+                    std::process::abort();
+                }
             }
-            before = now;
         }
     });
     let first = number("PANOPLY_TEST_SEED").unwrap_or(1);
@@ -311,7 +309,7 @@ fn run_cases(cases: u64) {
                 routine = altered(routine, &mut numbers);
             }
             eprintln!("seed {case}: {routine:?}");
-            started.fetch_add(1, Ordering::SeqCst);
+            progress.send(()).expect("it is watched");
             let ran = run(&device, routine, &mut numbers);
             assert!(ran || alters, "{routine:?} is valid and was refused: {:?}", routine.check());
             accepted += u64::from(ran);

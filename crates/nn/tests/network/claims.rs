@@ -1,0 +1,50 @@
+//! What a description leaves out of its file, and sizes that it claims and its file does not hold.
+
+use panoply_nn::network::layer_spec::{Block, Memory};
+use panoply_nn::{Activation, LayerSpec, Network};
+use panoply_tensor::{Device, Rng, Tensor};
+
+/// The settings of blocks are not written where they are what nothing said means: models of earlier versions read and write alike.
+#[test]
+fn usual_settings_are_not_written() {
+    let network =
+        Network::with_input(&[4, 6]).add_layer(LayerSpec::encoder(2, 8)).add_layer(LayerSpec::Rnn(Memory::new(3)));
+    let text = serde_json::to_string(&network).unwrap();
+    assert!(!text.contains("activation") && !text.contains("nonlinearity"), "{text}");
+    let block = Block { activation: Activation::Relu, epsilon: 1e-6, ..Block::new(2, 8) };
+    let network = Network::with_input(&[4, 6]).add_layer(LayerSpec::Encoder(block));
+    let text = serde_json::to_string(&network).unwrap();
+    assert!(text.contains("\"activation\":\"relu\"") && text.contains("\"epsilon\":1e-6"), "{text}");
+    assert_eq!(serde_json::from_str::<Network>(&text).unwrap(), network);
+}
+
+/// A description names sizes that its file does not hold: nothing is built, and nothing of those sizes is allocated.
+#[test]
+fn a_file_without_the_arrays_of_its_network_is_refused_before_it_is_built() {
+    Device::get("cpu").unwrap().scope(|| {
+        let path = std::env::temp_dir().join(format!("panoply-claims-{}.safetensors", std::process::id()));
+        let one = [("0.mean".to_string(), Tensor::from_slice(&[0f32; 4], [4]))];
+        panoply_nn::checkpoint::write_arrays(&path, &one, Default::default()).unwrap();
+        let decoder =
+            "[[layer]]\nkind = \"decoder\"\nheads = 1\ninner = 4\nblocks = 4096\nsource = [{ kind = \"relu\" }]\n";
+        let huge = [
+            (
+                "input = [1048576, 1048576]\n[[layer]]\nkind = \"standardise\"\n".to_string(),
+                "2 arrays with 2199023255552 numbers",
+            ),
+            (format!("input = [8, 8]\n{}", decoder.repeat(8)), "arrays with"),
+            ("input = [1, 16777216]\n[[layer]]\nkind = \"layer_norm\"\n".to_string(), "2 arrays with 33554432 numbers"),
+        ];
+        for (text, said) in huge {
+            let network = Network::parse(&text).unwrap();
+            let error = network.load(&path).unwrap_err();
+            assert!(error.is_corrupt() && error.message().contains(said), "{error}");
+            assert!(error.message().contains("the file holds 1 with 4"), "{error}");
+        }
+        // Without a file the arrays that are stored at once have a limit of their own.
+        let network = Network::parse("input = [1048576, 1048576]\n[[layer]]\nkind = \"standardise\"\n").unwrap();
+        let error = network.build(&mut Rng::seed(0)).unwrap_err();
+        assert!(error.is_mistake() && error.message().contains("hold 2199023255552 numbers"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    });
+}
