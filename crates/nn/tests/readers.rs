@@ -321,7 +321,10 @@ fn few_rows_of_words_are_read_by_known_names() {
         assert_eq!(read.names, ["line 2"], "{text}");
         assert_eq!(read.data.features, trained.data.features[..4], "{text}");
     }
-    let error = trained.source.read(&file("few.csv", b"red,round\n"), &trained.classes).unwrap_err();
+    // A row of known words and no header.
+    let read = trained.source.read(&file("few.csv", b"red,round\n"), &trained.classes).unwrap();
+    assert_eq!((&read.names[..], &read.data.features[..]), (&["line 1".to_string()][..], &trained.data.features[..4]));
+    let error = trained.source.read(&file("few.csv", b"hue,form\nred,round\n"), &trained.classes).unwrap_err();
     assert!(error.message().ends_with("few.csv: 2 columns are missing (color, shape)"), "{error}");
 }
 
