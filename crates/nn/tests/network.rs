@@ -6,7 +6,7 @@ mod claims;
 use panoply_nn::network::file::Settings;
 use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
 use panoply_nn::{Activation, Layer, LayerSpec, Loss, Module, Network, Pass};
-use panoply_tensor::{Device, Rng, Tensor};
+use panoply_tensor::{Device, Rng};
 
 const DIGITS: &str = r#"
 input = [1, 8, 8]

@@ -116,7 +116,7 @@ fn what_is_not_supported_is_named() {
     );
     assert_eq!(replaced(b"output_norm.weight", b"output_norm.weighs"), "tensor output_norm.weight is missing");
     assert_eq!(
-        replaced(b"output.weight", b"output.weighs"),
+        replaced(b"\x0d\0\0\0\0\0\0\0output.weight", b"\x0d\0\0\0\0\0\0\0output.weighs"),
         "tensor output.weighs is not part of a LLaMA supported here"
     );
     assert!(replaced(b"gpt-2", b"llama").contains("pre-tokenizer \"llama\" is not supported"));

@@ -2,6 +2,7 @@
 
 use panoply_llm::tokenizer::DecodeStream;
 use panoply_llm::{FinishReason, Model, ModelOptions, Request, Sampling};
+use panoply_runtime::Kind;
 
 use crate::fixtures::{arrays, devices, f32s, ids, path};
 
@@ -35,9 +36,12 @@ fn prompts_have_the_token_ids_of_the_reference() {
 
 #[test]
 fn logits_of_every_position_equal_transformers_on_every_device() {
-    for device in devices() {
+    // SwiftShader takes minutes to compile a step.
+    for device in devices().into_iter().filter(|device| !device.info().name.contains("SwiftShader")) {
+        // Other devices than the CPU compile each step for seconds.
+        let encodings = if device.info().kind == Kind::Cpu { &ENCODINGS[..] } else { &ENCODINGS[2..] };
         device.scope(|| {
-            for encoding in ENCODINGS {
+            for encoding in encodings {
                 let (model, golden) = (open(encoding), arrays(&format!("tiny-{encoding}.safetensors")));
                 let tokens = ids(&golden["ids1"].1);
                 let expected = f32s(&golden["logits1"].1);

@@ -108,7 +108,7 @@ as_rust! {
             sum = sum.wrapping_mul(31) ^ i as i64;
         }
         let wide = a as i16 * 256;
-        for i in (wide..b as i16 * 257).step_by((s as usize).max(9000)) {
+        for i in (wide..b as i16 * 256).step_by((s as usize).max(9000)) {
             sum = sum.wrapping_mul(31) ^ i as i64;
         }
         for i in (i32::MIN + a.abs_diff(3) as i32..i32::MAX).step_by((s as usize).max(1 << 31)) {
