@@ -208,7 +208,7 @@ fn q2_k(block: &Blocks) -> Tensor {
 
 fn q3_k(block: &Blocks) -> Tensor {
     let (low, high) = (nibbles(&block.bytes(96, 8)), block.bytes(104, 4));
-    let high = Tensor::concat(&[0, 2, 4, 6].map(|shift| bits(&high, shift, 2)), -1);
+    let high = Tensor::concat([0, 2, 4, 6].map(|shift| bits(&high, shift, 2)), -1);
     let scale = block.half(108) * ((low + high * 16.0).cast(DType::F32) - 32.0);
     // Bit j of 32 bytes belongs to the j-th 32 elements.
     let shifts = Tensor::iota(8).unsqueeze(-1);

@@ -368,8 +368,9 @@ fn damaged_and_foreign_code_is_passed_over() {
         match device.info().kind {
             Kind::Cuda => assert!(notes.contains("square as a cubin is cut off after 24 bytes"), "{error}"),
             Kind::Rocm => assert!(notes.contains("square as an AMD code object is cut off after 24 bytes"), "{error}"),
-            Kind::Vulkan => assert!(notes.contains("square as SPIR-V is cut off or damaged: 200 bytes"), "{error}"),
-            Kind::OneApi => assert!(notes.contains("the driver's compiler refused square"), "{error}"),
+            Kind::Vulkan | Kind::OneApi => {
+                assert!(notes.contains("square as SPIR-V is cut off or damaged: 200 bytes"), "{error}");
+            }
             _ => {}
         }
     }

@@ -12,8 +12,9 @@ use cl3::kernel::{
     get_kernel_arg_info, get_kernel_info,
 };
 use cl3::program::{
-    CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_KERNEL_NAMES, build_program, create_program_with_binary,
-    create_program_with_il, create_program_with_source, get_program_build_data, get_program_data, get_program_info,
+    CL_PROGRAM_BINARIES, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS, build_program,
+    create_program_with_binary, create_program_with_il, create_program_with_source, get_program_build_data,
+    get_program_data, get_program_info,
 };
 use cl3::types::{cl_device_id, cl_program};
 use panoply_device::{
@@ -131,7 +132,10 @@ impl Builder<'_> {
         let failed = |code| self.shared().failed(format_args!("compiling {entry}"), code, When::Asking);
         // SAFETY: the program was just created for us.
         let handle = unsafe { ProgramHandle::own(created.map_err(failed)?, self.shared()) };
-        let options = CString::new(build_options(language, self.rounds)).expect("our options hold no zero byte");
+        // What arguments are is checked for programs that were written elsewhere.
+        let arguments = if signature.hidden { "" } else { " -cl-kernel-arg-info" };
+        let options = format!("{}{arguments}", build_options(language, self.rounds));
+        let options = CString::new(options.trim_start()).expect("our options hold no zero byte");
         if let Err(code) = build_program(handle.raw(), &[self.device], &options, None, ptr::null_mut()) {
             return Err(self.refused(&handle, failed(code), entry));
         }
@@ -167,7 +171,11 @@ impl Builder<'_> {
         let wrong = |what: String| Error::new(ErrorKind::Build, format!("{label}: {what}"));
         let name = CString::new(entry).map_err(|_| wrong(format!("{entry:?} is no name; it holds a zero byte")))?;
         let kernel = create_kernel(handle.raw(), &name).map_err(|_| {
-            let names = text(&get_program_data(handle.raw(), CL_PROGRAM_KERNEL_NAMES).unwrap_or_default());
+            // Of no kernels some drivers write no names, and say that they have.
+            let count = get_program_info(handle.raw(), CL_PROGRAM_NUM_KERNELS);
+            let any = !matches!(count, Ok(InfoType::Size(0)));
+            let names = any.then(|| get_program_data(handle.raw(), CL_PROGRAM_KERNEL_NAMES).unwrap_or_default());
+            let names = text(&names.unwrap_or_default());
             let names = if names.is_empty() { "none".to_string() } else { names.replace(';', ", ") };
             wrong(format!("the program has no kernel {entry}; it has: {names}"))
         })?;

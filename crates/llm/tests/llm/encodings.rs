@@ -6,7 +6,10 @@ use panoply_tensor::{Device, Tensor};
 
 use crate::fixtures::{arrays, devices, f32s};
 
-fn cases() -> Vec<(Encoding, Vec<usize>, Vec<u8>, Vec<f32>)> {
+/// An encoding with the shape and the bytes of its blocks, and their values.
+type Case = (Encoding, Vec<usize>, Vec<u8>, Vec<f32>);
+
+fn cases() -> Vec<Case> {
     let arrays = arrays("encodings.safetensors");
     let blocks = Encoding::ALL.into_iter().filter(|encoding| encoding.block_elems() > 1);
     let case = |encoding: Encoding| {

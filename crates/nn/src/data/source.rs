@@ -375,7 +375,10 @@ impl Source {
 }
 
 /// Files of images with their labels, and a note about files that were left out.
-fn image_files(path: &Path, classes: &[String]) -> Result<(Vec<PathBuf>, Vec<Option<Right>>, Option<String>)> {
+type ImageFiles = (Vec<PathBuf>, Vec<Option<Right>>, Option<String>);
+
+/// The images of a file or folder.
+fn image_files(path: &Path, classes: &[String]) -> Result<ImageFiles> {
     if !path.is_dir() {
         kind(path)?;
         return Ok((vec![path.to_path_buf()], vec![None], None));

@@ -1,5 +1,7 @@
 //! Expressions: operators, literals, casts, conditions, blocks, and their order.
 
+#![allow(clippy::bool_comparison, reason = "comparisons of bools are what is tested")]
+
 const THIRD: f32 = 1.0 / 3.0;
 
 const FLOATS: [f32; 8] = [0.0, -0.0, 1.5, -2.25, 7.0, f32::INFINITY, f32::NEG_INFINITY, 1e-40];

@@ -33,7 +33,10 @@ impl Known<'_> {
             named.then_some(true).or_else(|| unnamed.then_some(false))
         };
         let table = self.without_labels(read_rows(path, known_names, &budget)?);
-        let place = |name: &str| table.names.iter().position(|known| known == name);
+        let place = |name: &str| {
+            let at = table.names.iter().position(|known| known == name);
+            at.filter(|_| unnamed || !self.begins_with_other_names(&table))
+        };
         let missing: Vec<&str> = needed().map(String::as_str).filter(|name| place(name).is_none()).collect();
         if !missing.is_empty() {
             let message = format!("{}: {} columns are missing ({})", path.display(), missing.len(), missing.join(", "));
@@ -83,6 +86,22 @@ impl Known<'_> {
             }
         };
         examples.rows.iter().map(right).collect()
+    }
+
+    /// Whether the first row of a table without known names holds names instead of an example: none of its words is known, and those of
+    /// another row are.
+    fn begins_with_other_names(&self, table: &TextTable) -> bool {
+        let place = |name: &String| table.names.iter().position(|known| known == name);
+        let columns: Vec<(usize, &Vec<String>)> =
+            self.words.iter().filter_map(|(name, words)| Some((place(name)?, words))).collect();
+        let is_known = |row: usize| {
+            move |(at, words): &(usize, &Vec<String>)| words.iter().any(|word| word == table.cell(row, *at))
+        };
+        let others = 1..table.rows();
+        !table.named
+            && !columns.is_empty()
+            && !columns.iter().any(is_known(0))
+            && others.into_iter().any(|row| columns.iter().all(is_known(row)))
     }
 
     /// A table without names that has as many columns as are learned from has those in their order: the learned ones are left out.
