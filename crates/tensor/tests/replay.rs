@@ -101,8 +101,8 @@ fn numbers_that_differ_share_a_program() {
         let (before, compiled) = (plan_counts().plans, device.program_counts().compiled);
         (0..200).for_each(|step| run(0.1 + 0.01 * f64::from(step)));
         let (plans, programs) = (plan_counts().plans - before, device.program_counts().compiled - compiled);
-        // 0.5, 1, 1.5 and 2 are among them.
-        assert!(plans <= 4 && programs <= 16, "{plans} plans and {programs} programs");
+        // Some of the numbers, their doubles and thirds are half-integers: each such combination is a program.
+        assert!(plans <= 8 && programs <= 16, "{plans} plans and {programs} programs");
     });
 }
 
