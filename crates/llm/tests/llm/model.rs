@@ -1,5 +1,7 @@
 //! A tiny LLaMA against the logits and texts of `transformers` on the same decoded weights.
 
+use std::process::Command;
+
 use panoply_llm::tokenizer::DecodeStream;
 use panoply_llm::{FinishReason, Model, ModelOptions, Request, Sampling};
 use panoply_runtime::Kind;
@@ -88,8 +90,16 @@ fn a_seed_fixes_the_text() {
     assert_ne!(text(1), text(2));
 }
 
+/// In a process of its own: plans are counted for all of a process.
 #[test]
 fn no_plan_is_made_after_the_first_tokens() {
+    const ALONE: &str = "PANOPLY_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let test = ["--exact", "model::no_plan_is_made_after_the_first_tokens", "--nocapture"];
+        let output = Command::new(std::env::current_exe().unwrap()).args(test).env(ALONE, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
     let model = open("Q4_0");
     let run = || model.generate(&greedy("the quick")).unwrap().for_each(|piece| drop(piece.unwrap()));
     run();
