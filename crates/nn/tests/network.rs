@@ -3,7 +3,6 @@
 #[path = "network/claims.rs"]
 mod claims;
 
-use panoply_nn::network::file::Settings;
 use panoply_nn::network::layer_spec::{Block, Decoder, Memory, Transposed, Windows};
 use panoply_nn::{Activation, Layer, LayerSpec, Loss, Module, Network, Pass};
 use panoply_tensor::{Device, Rng};
@@ -368,30 +367,6 @@ fn axes_in_another_order_are_refused() {
         }
         assert!(!network(&[3, 4, 4]).takes(&[3, 4, 5]) && !network(&[48]).takes(&[]));
     });
-}
-
-/// Numbers of a section `[training]` are handed on as numbers, however they are spelled.
-#[test]
-fn settings_are_plain_numbers() {
-    let file = std::env::temp_dir().join(format!("panoply-settings-{}.toml", std::process::id()));
-    let said =
-        "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimiser = \"sgd\"\n";
-    let data = "[data]\nlabel = [\"a\", \"b, c\"]\nheader = true\nwithout = []\n";
-    let text = format!("input = [4]\n[training]\n{said}{data}[[layer]]\nkind = \"linear\"\noutputs = 2\n");
-    std::fs::write(&file, text).unwrap();
-    let (_, Settings { training: settings, data }) = Network::read_with_settings(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
-    let mut lines: Vec<(usize, &str)> = settings.iter().map(|said| (said.line, said.value.as_str())).collect();
-    lines.sort_unstable();
-    assert_eq!(lines, [(3, "1000"), (4, "16"), (5, "10.0"), (6, "0.5"), (7, "2"), (8, "sgd")]);
-    let said: Vec<(usize, &str, &str)> =
-        data.iter().map(|said| (said.line, said.name.as_str(), said.value.as_str())).collect();
-    assert_eq!(said, [(11, "header", "true"), (10, "label", "a"), (10, "label", "b, c")]);
-    for (said, what) in [("[\"y\", [\"z\"]]", "not array"), ("{ y = 1 }", "not table")] {
-        let text = format!("input = [4]\n[data]\nlabel = {said}\n[[layer]]\nkind = \"relu\"\n");
-        let wrong = format!("data: label: takes text, numbers or a list of them, {what}");
-        assert_eq!(Network::parse(&text).unwrap_err(), (3, wrong));
-    }
 }
 
 /// The guide's table has a row for every kind there is, which the message about an unknown one lists, and its files are read.
