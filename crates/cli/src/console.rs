@@ -1,4 +1,4 @@
-//! What is written to stdout and stderr, of this program's own words and of names that files hold.
+//! Output to stdout and stderr: text of this programand names from files.
 //!
 //! `println!` and `eprintln!` of this crate are the macros below, not those of the standard library, which panic if nobody can read them
 //! and hand control characters on to the terminal. Results that cannot be written end the program with an error; lines on stderr that
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{ErrorKind, Write, stderr, stdout};
 
-/// The exit code if nobody reads what is printed any more: 128 and the number of SIGPIPE.
+/// The exit code after a closed pipe: 128 and the number of SIGPIPE.
 const READER_GONE: i32 = 141;
 
 /// Writes a line of results to stdout.

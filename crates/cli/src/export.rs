@@ -18,7 +18,7 @@ pub struct Arguments {
     /// The model file that `panoply train` wrote, or its run's folder.
     #[arg(value_parser = folder::model_file())]
     model: PathBuf,
-    /// Where to; beside the model if nothing is said. Parameters of 2 GiB and more go to a second file beside it, FILE.onnx.data.
+    /// Output file; by default beside the model. Parameters of 2 GiB and more go to a second file beside it, FILE.onnx.data.
     #[arg(long, value_name = "FILE.onnx")]
     out: Option<PathBuf>,
     /// One JSON document on stdout.

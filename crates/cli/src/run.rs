@@ -87,7 +87,7 @@ fn prompt(arguments: &Arguments) -> Result<String> {
     match arguments.prompt.as_deref() {
         Some(prompt) if prompt != "-" => Ok(prompt.to_string()),
         None if std::io::stdin().is_terminal() => {
-            Err(Error::mistake("there is no prompt; give one as the second argument or on standard input"))
+            Err(Error::mistake("missing prompt; pass it as the second argument or on standard input"))
         }
         Some(_) | None => {
             let mut text = String::new();
