@@ -1,4 +1,4 @@
-//! Output to stdout and stderr: text of this programand names from files.
+//! Output to stdout and stderr: text of this program and names from files.
 //!
 //! `println!` and `eprintln!` of this crate are the macros below, not those of the standard library, which panic if nobody can read them
 //! and hand control characters on to the terminal. Results that cannot be written end the program with an error; lines on stderr that
