@@ -108,9 +108,24 @@ fn outcome(
     Outcome { name, unit: "of the largest", limit, worst: judge() }
 }
 
-/// Rows whose result is not continuous, or is a quotient of zeros, where elements of an operand are equal.
-const NOT_UNIFORM: [&str; 0] = [];
+/// Error limits of rows that round more when all elements of an operand are equal, relative to the largest result.
+const UNIFORM_LIMITS: [(&str, f64); 2] = [
+    // Partial sums of equal numbers round in the same direction: 1033 sums of up to half an ulp each.
+    ("cumsum of many columns", 1033.0 / (1 << 24) as f64),
+    // The result is zero. Rounding of the mean, up to 2 ulp of 1, is divided by the root of epsilon, 1e-5.
+    ("group_norm", 2.0 / (1 << 23) as f64 * 317.0),
+];
 
+/// The error limit of a row whose operands have these forms.
+fn limit_of(row: &Row, forms: &[Form]) -> f64 {
+    let uniform = UNIFORM_LIMITS.iter().find(|(name, _)| *name == row.name);
+    match uniform {
+        Some((_, limit)) if forms.iter().any(|form| !form.keeps_values()) => *limit,
+        _ => row.tolerance,
+    }
+}
+
+/// A random form for each operand; only forms that keep its values unless `uniform`.
 fn forms_of(row: &Row, number: &mut impl FnMut(usize) -> usize, uniform: bool) -> Vec<Form> {
     let one = |_| loop {
         let form = FORMS[number(FORMS.len())];
@@ -129,14 +144,13 @@ fn every_operation_takes_operands_of_every_form() {
     let mut wrong = Vec::new();
     for row in rows() {
         for round in 0..rounds {
-            let uniform = round % 2 == 1 && !NOT_UNIFORM.contains(&row.name);
-            let forms = forms_of(row, &mut number, uniform);
+            let forms = forms_of(row, &mut number, round % 2 == 1);
             device.scope(|| {
                 let stored = row.tensors(DType::F32);
                 let axes: Vec<usize> = stored.iter().map(|x| number(x.shape().unwrap().rank().max(1))).collect();
                 let inputs: Vec<Tensor> = (0..stored.len()).map(|at| forms[at].of(&stored[at], axes[at])).collect();
                 let name = format!("{} of {forms:?} along {axes:?}", row.name);
-                let outcome = outcome(name, row.tolerance, row.differentiable, &inputs, &row.op);
+                let outcome = outcome(name, limit_of(row, &forms), row.differentiable, &inputs, &row.op);
                 if !outcome.passed() {
                     wrong.push(format!("{} {outcome}", outcome.name));
                 }
